@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test test-long screenshots faults rehearsal bench docs lock vendor clean
+.PHONY: help up test test-long screenshots faults rehearsal upgrade bench docs lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name)'
 	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED)'
 	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian (as root)'
+	@echo 'make upgrade    on these two hosts, replace an older version by this one under load (FROM: a commit, SECONDS_TO_RUN)'
 	@echo 'make bench  measure the load that this machine can handle (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
 	@echo 'make docs   build the documentation site in site/'
 	@echo 'make lock   pin the dependencies of pyproject.toml (UPGRADE=1: use their newest versions)'
@@ -40,7 +41,11 @@ faults: $(VENV)/.test
 	@exec $(BIN)/python -m tests.faults
 
 rehearsal: $(VENV)/.test
+	@$(BIN)/python -m tests.faults.walkthrough
 	@exec $(BIN)/python -m tests.faults.rehearsal
+
+upgrade: $(VENV)/.test
+	@exec $(BIN)/python -m tests.faults.upgrade
 
 bench: $(VENV)/.test
 	@exec $(BIN)/python benchmarks/pipeline.py
@@ -48,16 +53,20 @@ bench: $(VENV)/.test
 docs: $(VENV)/.test
 	@NO_MKDOCS_2_WARNING=1 exec $(BIN)/mkdocs build --strict --quiet
 
+# pip compiles with one process. Like pip, ignore files that do not compile.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r $< && \
+	{ $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true; }
+
 # One virtualenv serves both, as test.txt contains local.txt in the same versions. `make up` accepts a virtualenv made for
 # tests, and `make test` only adds packages to one made for `make up`.
 $(VENV)/.local: requirements/local.txt | $(VENV)/.made
 	@if [ -e $(VENV)/.test ] && [ $(VENV)/.test -nt $< ]; then touch $@; else \
 		echo 'Installing requirements/local.txt' && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $< && touch $@; fi
+		$(INSTALL) && touch $@; fi
 
 $(VENV)/.test: requirements/test.txt | $(VENV)/.made
 	@echo 'Installing requirements/test.txt'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$(INSTALL)
 	@touch $@
 
 $(VENV)/.made:
@@ -71,9 +80,10 @@ $(VENV)/.made:
 
 # test.txt comes first, and the smaller locks use its versions.
 lock: $(VENV)/.test
-	$(COMPILE) $(if $(UPGRADE),--upgrade) --extra local --extra test -o requirements/test.txt
-	$(COMPILE) --extra local -c requirements/test.txt -o requirements/local.txt
-	$(COMPILE) -c requirements/test.txt -o requirements/production.txt
+	$(COMPILE) $(if $(UPGRADE),--upgrade) --extra server --extra local --extra test -o requirements/test.txt
+	$(COMPILE) --extra server --extra local -c requirements/test.txt -o requirements/local.txt
+	$(COMPILE) --extra server -c requirements/test.txt -o requirements/production.txt
+	$(subst pyproject.toml,,$(COMPILE)) --group chart -c requirements/test.txt -o requirements/chart.txt
 
 vendor:
 	cd frontend && npm ci --ignore-scripts --no-audit --no-fund

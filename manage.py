@@ -7,6 +7,10 @@ from devserver.locks import EmbeddedError
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["run"]:  # Django's setup would delay the job
+        from monitors.management.commands.run import Command
+
+        Command().run_from_argv(sys.argv)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     try:
         with local_environment(sys.argv):

@@ -8,9 +8,15 @@ class AlertsConfig(AppConfig):
         from accounts import services as accounts
         from alerts import confirmation, services
         from projects.members import on_member_gone
+        from projects.services import before_projects_deleted
 
         accounts.on_account_created.append(services.add_own_address)
-        accounts.before_account_deleted += [services.forget_person, confirmation.end_with_account]
+        accounts.before_account_deleted += [
+            services.lock_channels_of,
+            services.forget_person,
+            confirmation.end_with_account,
+        ]
+        before_projects_deleted.append(services.lock_channels_of_projects)
         accounts.on_account_deactivated.append(confirmation.end_with_account)
         accounts.on_address_changed.append(confirmation.follow_address)
         on_member_gone.append(confirmation.end_with_membership)

@@ -36,6 +36,8 @@ TOPICS = {
     EventType.CERTIFICATE: Topic.EXPIRY,
     EventType.DOMAIN: Topic.EXPIRY,
     EventType.REMINDER: Topic.REMINDER,
+    EventType.DNS_CHANGE: Topic.DNS_CHANGE,
+    EventType.TOO_OFTEN: Topic.TOO_OFTEN,
 }
 _SUPPRESSED = {Quiet.MUTED: "muted", Quiet.MAINTENANCE: "under maintenance", Quiet.FLAPPING: "flapping"}
 

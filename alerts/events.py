@@ -23,6 +23,8 @@ class EventType(StrEnum):
     SLOW = "slow"
     CERTIFICATE = "certificate"
     DOMAIN = "domain"
+    DNS_CHANGE = "dns_change"
+    TOO_OFTEN = "too_often"  # a job runs more often than expected
     TEST = "test"
 
 
@@ -86,6 +88,16 @@ WORDS: Mapping[EventType, Words] = {
         log_text="has a domain that expires soon",
         noun=("domain", "domains"),
     ),
+    EventType.DNS_CHANGE: Words(
+        "DNS CHANGED",
+        "The DNS records of {name} have changed.",
+        ("changed", "changed"),
+        log_text="has other DNS records",
+        noun=("DNS answer", "DNS answers"),
+    ),
+    EventType.TOO_OFTEN: Words(
+        "TOO OFTEN", "{name} is pinged more often than expected.", ("runs too often", "run too often")
+    ),
     EventType.PAUSED: Words(
         "PAUSED", "{name} was paused while it was down.", ("was paused", "were paused"), "the monitor was paused"
     ),
@@ -109,6 +121,8 @@ WORDS: Mapping[EventType, Words] = {
 SEVERITY = tuple(WORDS)
 DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
 OVER = frozenset({EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED})
+APART = frozenset({EventType.SLOW, EventType.CERTIFICATE, EventType.DOMAIN, EventType.DNS_CHANGE, EventType.TOO_OFTEN})
+"""Events that no event of another type supersedes: they are not about an outage."""
 EXPIRY = {EventType.CERTIFICATE: "certificate", EventType.DOMAIN: "domain"}
 
 

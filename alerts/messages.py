@@ -11,10 +11,11 @@ from textwrap import indent
 from typing import Any
 
 from django.template.loader import render_to_string
+from django.utils.text import capfirst
 
-from alerts.events import DOWN, EXPIRY, OVER, SEVERITY, WORDS, EventType, Payload
+from alerts.events import APART, DOWN, EXPIRY, OVER, SEVERITY, WORDS, EventType, Payload
 from alerts.wording import BODY_CHARS, DETAIL_CHARS, duration, several_lines, uncalling, unlinked, written
-from checks.evidence import Mask, shown_url
+from checks.evidence import shown_address
 from checks.spec import ReasonCode
 from core.clock import from_ms
 from core.text import one_line
@@ -25,7 +26,6 @@ MOST_ITEMS = 500
 """Items of a group's webhook body."""
 _LATE = timedelta(minutes=15)
 _URL_CHARS = 500
-_NO_SECRETS = Mask(())
 
 
 class Level(StrEnum):
@@ -65,6 +65,7 @@ REASONS: dict[str, str] = {
     ReasonCode.REDIRECT_FAILURE: "Redirect failed",
     ReasonCode.BLOCKED_TARGET: "Blocked address",
     ReasonCode.HEARTBEAT_MISSED: "No ping in time",
+    ReasonCode.HEARTBEAT_FAILED: "The job failed",
     ReasonCode.WORKER_LOST: "Check did not finish",
 }
 
@@ -115,7 +116,7 @@ class _Event:
     @property
     def url(self) -> str:
         """Return the monitor's address without query values, which may be secret: many people read alerts."""
-        return one_line(shown_url(self.payload.url, _NO_SECRETS), limit=_URL_CHARS)
+        return one_line(shown_address(self.payload.url), limit=_URL_CHARS)
 
     @property
     def link(self) -> str:
@@ -172,8 +173,12 @@ class _Event:
                 for label, name in (("Answer", "status_line"), ("From", "address"), ("Issuer", "tls_issuer"))
             ),
         ]
-        address = [("Address", self.url)] if payload.url else []  # the only one that stays a link
-        return [(label, unlinked(value)) for label, value in rows if value] + address
+        rows += [(capfirst(name), one_line(value, limit=DETAIL_CHARS)) for name, value in seen.get("facts", ())]
+        shown = [(label, unlinked(value)) for label, value in rows if value]
+        if payload.url:  # the only one that stays a link, if it is one
+            is_link = self.url.lower().startswith(("http://", "https://"))
+            shown.append(("Address", self.url if is_link else unlinked(self.url)))
+        return shown
 
     def _times(self) -> list[tuple[str, str]]:
         if self.type in EXPIRY:
@@ -191,7 +196,7 @@ def _latest(events: Sequence[_Event]) -> list[_Event]:
     last = {
         (
             event.payload.monitor_id or event.payload.incident_id or event.type,
-            EXPIRY.get(event.type, event.type is EventType.SLOW),
+            event.type if event.type in APART else None,
         ): event
         for event in events
     }
@@ -224,11 +229,15 @@ class _Content:
 def _single(event: _Event) -> _Content:
     payload, rows = event.payload, event.rows()
     expiring = EXPIRY.get(event.type)
+    # On-call services drop alerts of a thread that is open there.
+    each = {kind: f"{kind}.{payload.at}" for kind in (EventType.DNS_CHANGE, EventType.TOO_OFTEN)}
+    topic = {EventType.SLOW: "slow", **each, **EXPIRY}.get(event.type)
     thread = payload.incident_id or payload.monitor_id or "test"
     at = from_ms(payload.at)
     late = f"Delayed: this was the state at {written(at)}." if event.now - at >= _LATE else ""
     seen = "" if event.type in OVER else str(payload.evidence.get("body") or "")
     body = unlinked(several_lines(seen, limit=BODY_CHARS))
+    body_title = "Response body" if payload.evidence.get("status_line") else "Received"
     width = max((len(label) for label, _ in rows), default=0) + 2
     why = event.detail()
     if not why and event.type not in OVER and payload.reason_code in REASONS:
@@ -241,13 +250,13 @@ def _single(event: _Event) -> _Content:
         paragraphs=(
             late,
             "\n".join(f"{f'{label}:':<{width}}{value}" for label, value in rows),
-            f"Response body:\n{indent(body, '    ')}" if body else "",
+            f"{body_title}:\n{indent(body, '    ')}" if body else "",
         ),
         short=f"{event.sentence} {why}".rstrip(),
         link=event.link,
-        thread=f"{thread}.{expiring}" if expiring else thread,
+        thread=f"{thread}.{topic}" if topic else thread,
         template="alerts/single.html",
-        context={"late": late, "rows": rows, "body": body},
+        context={"late": late, "rows": rows, "body": body, "body_title": body_title},
     )
 
 

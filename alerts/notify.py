@@ -3,6 +3,8 @@
 An incident stays pending until its last notification matches its current state. Each run either writes the notification
 into the outbox and marks the incident, in one transaction, or records why not. When a silence ends, for any reason, the
 next run notifies what is still true.
+
+Several processes run it at once, in the order of locks in docs/develop/architecture.md.
 """
 
 from __future__ import annotations
@@ -11,37 +13,37 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from alerts.batch import NotificationBatch, monitor_payload, put_events, silences_of, subscribed
 from alerts.events import EventType
 from alerts.models import Topic
 from alerts.selectors import routes_of
 from core.clock import to_ms
-from core.db import advisory_lock, try_advisory_lock
+from core.db import lock_in_turn
+from core.text import quote
 from incidents import flapping, windows
-from incidents.consuming import LOCK
+from incidents.consuming import note_on_open
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
-from monitors.models import ExpiryWarning, StatusChange
+from monitors.locking import write_columns
+from monitors.models import DnsAlert, DnsAnswer, ExpiryWarning, PingExcess, StatusChange
 
 BATCH = 2_000
+_LISTED_RECORDS = 3
 _INSTANT = timedelta(microseconds=1)
 
 Quiet = Incident.Quiet
 
 
 def notify_incidents(now: datetime) -> None:
-    """Send the pending notifications of incidents. Do nothing while another worker does."""
-    with transaction.atomic():
-        if not try_advisory_lock(LOCK):
-            return
-        after_windows = _still_down_after(now)
-        windows.roll_forward(now)
-        _notify_settled(flapping.end_settled(now), now)
-        _notify_due(now)
-        _notify_acknowledged(now)
-        _notify_still_down([one for one in after_windows if one.resolved_at is None], now)
+    """Send the pending notifications of incidents, in transactions of BATCH."""
+    _end_windows(now)
+    _notify_settled(now)
+    while _notify_due(now):
+        pass
+    _notify_acknowledged(now)
 
 
 def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
@@ -67,13 +69,14 @@ def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
 
 def notify_expiries(now: datetime) -> None:
     """Notify of certificates and domains that expire soon. Muted monitors and those in a window wait."""
+    waiting = ExpiryWarning.objects.filter(processed_at=None).filter(
+        Q(monitor__muted_until=None) | Q(monitor__muted_until__lte=now)
+    )
     with transaction.atomic():
-        if not try_advisory_lock(LOCK):
+        locked, _ = lock_in_turn(waiting, account="monitor__owner", most=BATCH)
+        warnings = list(waiting.filter(pk__in=locked).select_related("monitor__project").order_by("pk"))
+        if not warnings:
             return
-        waiting = ExpiryWarning.objects.filter(processed_at=None).filter(
-            Q(monitor__muted_until=None) | Q(monitor__muted_until__lte=now)
-        )
-        warnings = list(waiting.select_related("monitor__project").order_by("pk")[:BATCH])
         covered = windows.covered([warning.monitor_id for warning in warnings], now)
         notified = [warning for warning in warnings if warning.monitor_id not in covered]
         events = []
@@ -85,17 +88,109 @@ def notify_expiries(now: datetime) -> None:
         ExpiryWarning.objects.filter(pk__in=[warning.pk for warning in notified]).update(processed_at=now)
 
 
-def _notify_due(now: datetime) -> None:
+def notify_too_often(now: datetime) -> None:
+    """Notify of jobs that run too often, except during silences, and note it on the timelines of open incidents."""
+    waiting = PingExcess.objects.filter(processed_at=None)
+    with transaction.atomic():
+        locked, _ = lock_in_turn(waiting, account="monitor__owner", most=BATCH)
+        excesses = list(waiting.filter(pk__in=locked).select_related("monitor__project").order_by("pk"))
+        if not excesses:
+            return
+        note_on_open({excess.monitor_id: (excess.at, excess.text) for excess in excesses})
+        silences = silences_of((excess.monitor for excess in excesses), now)
+        events = [
+            (
+                f"too_often:{excess.pk}",
+                excess.monitor,
+                monitor_payload(excess.monitor, EventType.TOO_OFTEN, excess.at, detail=excess.text),
+            )
+            for excess in excesses
+            if excess.monitor.enabled and silences.get(excess.monitor_id) in (None, Quiet.FLAPPING)
+        ]
+        put_events(events, now=now)
+        PingExcess.objects.filter(pk__in=[excess.pk for excess in excesses]).update(processed_at=now)
+
+
+def notify_dns_changes(now: datetime) -> None:
+    """Notify of DNS records that changed, at most once per monitor in FLAPPING_MINUTES, and not during silences.
+
+    Changes that come sooner after an alert wait, and are sent together.
+    """
+    while _notify_some_dns_changes(now):
+        pass
+
+
+def _notify_some_dns_changes(now: datetime) -> bool:
+    """Notify of up to BATCH answers that differ from those last alerted about. Return whether more may be due."""
+    due = DnsAlert.objects.filter(due_at__lte=now)
+    with transaction.atomic():
+        locked, is_full = lock_in_turn(due, account="monitor__owner", most=BATCH)
+        before = dict(due.filter(pk__in=locked).values_list("pk", "records"))
+        if not before:
+            return False
+        # Read after the lock, which recorders take too: a later answer finds what this run leaves.
+        answers = DnsAnswer.objects.filter(
+            pk__in=before,
+            monitor__enabled=True,
+            owner_id=F("monitor__owner_id"),
+            config_version=F("monitor__config_version"),
+        )
+        found = list(answers.select_related("monitor__project").order_by("pk"))
+        silences = silences_of((answer.monitor for answer in found), now)
+        routes = routes_of({answer.pk for answer in found})
+        events, following = [], []
+        for answer in found:
+            detail = _explain_dns_change(set(before[answer.pk]), set(answer.records))
+            is_silent = silences.get(answer.pk) not in (None, Quiet.FLAPPING)
+            if not detail or is_silent or not subscribed(routes, answer.pk, Topic.DNS_CHANGE):
+                continue
+            payload = monitor_payload(answer.monitor, EventType.DNS_CHANGE, answer.since, detail=detail)
+            events.append((f"dns_change:{answer.pk}:{to_ms(now)}", answer.monitor, payload))
+            due_at = now + timedelta(minutes=settings.FLAPPING_MINUTES)
+            following.append(DnsAlert(monitor=answer.monitor, records=answer.records, due_at=due_at))
+        put_events(events, now=now)
+        DnsAlert.objects.bulk_update(following, ["records", "due_at"], batch_size=500)
+        DnsAlert.objects.filter(pk__in=before.keys() - {alert.pk for alert in following}).delete()
+    return is_full
+
+
+def _explain_dns_change(before: set[str], after: set[str]) -> str:
+    """Return the difference as a sentence, or an empty string if there is none."""
+    parts = [
+        f"{verb} {_listed(sorted(records))}"
+        for verb, records in (("added", after - before), ("removed", before - after))
+        if records
+    ]
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def _listed(records: Sequence[str]) -> str:
+    shown = ", ".join(quote(record, limit=50) for record in records[:_LISTED_RECORDS])
+    return shown if len(records) <= _LISTED_RECORDS else f"{shown} and {len(records) - _LISTED_RECORDS} more"
+
+
+@transaction.atomic
+def _notify_due(now: datetime) -> bool:
+    """Send or suppress what is due, about BATCH. Return whether more may be.
+
+    Earlier incidents of the same monitor are processed with it, also before `look_again_at`: no recovery is sent after
+    the next outage.
+    """
     opening = Q(resolved_at=None, announced_at=None, confirmed_at__isnull=False)
     closing = Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None)
     # Over before it was notified: the outage was short, or no worker ran.
     passed = Q(resolved_at__isnull=False, announced_at=None, quiet=None, monitor__isnull=False)
-    pending = _locked(opening | closing | passed).filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
-    due = list(pending[:BATCH])
-    opened = {one.monitor_id for one in due if one.is_open and one.monitor_id is not None}
+    pending = Incident.objects.filter(opening | closing | passed)
+    due = pending.filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
+    locked, is_full = lock_in_turn(due, series=pending, account="owner", ordered_by="monitor_public_id", most=BATCH)
+    incidents = list(_with_monitors(pending.filter(pk__in=locked)))
+    if not incidents:
+        return False
+    opened = {one.monitor_id for one in incidents if one.is_open and one.monitor_id is not None}
     beginning = flapping.begins_to_flap(opened, now=now)
-    batch = NotificationBatch(due, now)
-    for incident in due:
+    batch = NotificationBatch(incidents, now)
+    for incident in incidents:
         reason = batch.silence(incident)
         if reason is not None:
             batch.suppress(incident, reason)
@@ -117,14 +212,19 @@ def _notify_due(now: datetime) -> None:
         if incident.acknowledged_at is not None:  # before its first alert
             incident.acknowledgement_announced_at = incident.acknowledgement_announced_at or now
         incident.quiet = incident.look_again_at = None
-    _save(due)
+    _save(incidents)
     batch.write()
+    return is_full
 
 
+@transaction.atomic
 def _notify_acknowledged(now: datetime) -> None:
     """Notify of acknowledgements. During a silence they are skipped for good."""
-    new = Q(announced_at__isnull=False, acknowledged_at__isnull=False, acknowledgement_announced_at=None)
-    incidents = list(_locked(new, resolved_at=None)[:BATCH])
+    new = Incident.objects.filter(
+        resolved_at=None, announced_at__isnull=False, acknowledged_at__isnull=False, acknowledgement_announced_at=None
+    )
+    locked, _ = lock_in_turn(new, account="owner", most=BATCH)
+    incidents = list(_with_monitors(new.filter(pk__in=locked)))
     if not incidents:
         return
     acknowledged = IncidentEvent.objects.filter(incident__in=incidents, type=IncidentEvent.Type.ACKNOWLEDGED)
@@ -138,12 +238,18 @@ def _notify_acknowledged(now: datetime) -> None:
     batch.write()
 
 
-def _notify_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
+def _notify_settled(now: datetime) -> None:
     """Notify how each monitor has settled, and of nothing else that happened while it flapped."""
-    if not spells:
-        return
+    if spells := flapping.settled(now):
+        _end_spells(spells, now)
+
+
+@transaction.atomic
+def _end_spells(spells: Sequence[FlappingSpell], now: datetime) -> None:
     unfinished = Q(resolved_at=None) | Q(announced_at__isnull=False, closing_announced_at=None)
-    incidents = list(_locked(unfinished, monitor__in=[spell.monitor_id for spell in spells]))
+    locked = list(_locked(unfinished, monitor__in=[spell.monitor_id for spell in spells]))
+    ended = flapping.end(spells, now=now)
+    incidents = [incident for incident in locked if incident.monitor_id in ended]
     batch = NotificationBatch(incidents, now)
     last = {incident.monitor_id: incident for incident in incidents}
     for incident in incidents:
@@ -162,30 +268,38 @@ def _notify_settled(spells: Sequence[FlappingSpell], now: datetime) -> None:
     batch.write()
 
 
-def _still_down_after(now: datetime) -> list[Incident]:
-    """Return the outages that were notified before a window that ends now, to notify that they are still down.
+def _end_windows(now: datetime) -> None:
+    """Move windows that are over to their next occurrence, and notify of outages that have outlasted them."""
+    over = MaintenanceWindow.objects.filter(current_ends_at__lte=now)
+    if not over.exists():
+        return
+    with transaction.atomic():
+        outlasting = _outlasting(list(over.select_for_update(no_key=True).order_by("pk")))
+        windows.roll_forward(now)
+        _notify_still_down(list(_locked(Q(resolved_at=None), pk__in=outlasting)), now)
 
-    Call it before the windows are rolled forward.
-    """
-    found: dict[int, Incident] = {}
-    for window in MaintenanceWindow.objects.filter(current_ends_at__lte=now):
+
+def _outlasting(over: Sequence[MaintenanceWindow]) -> set[int]:
+    """Return the outages that were notified before a window that is over now, and are still open."""
+    found: set[int] = set()
+    for window in over:
         if not window.all_monitors:
             within = Q(monitor__in=window.monitors.all())
         elif window.project_id is not None:
             within = Q(monitor__project=window.project_id)
         else:
             within = Q(monitor__owner=window.owner_id)
-        incidents = Incident.objects.filter(
-            within, resolved_at=None, announced_at__lt=window.current_starts_at
-        ).select_related("monitor__project", "project")
-        by_monitor = {one.monitor_id: one for one in incidents if one.monitor_id is not None}
+        incidents = Incident.objects.filter(within, resolved_at=None, announced_at__lt=window.current_starts_at)
+        by_monitor = dict(incidents.values_list("monitor_id", "pk"))
         assert window.current_ends_at is not None
-        for monitor_id in windows.covered(list(by_monitor), window.current_ends_at - _INSTANT):
-            found[by_monitor[monitor_id].pk] = by_monitor[monitor_id]
-    return list(found.values())
+        covered = windows.covered(by_monitor, window.current_ends_at - _INSTANT)
+        found |= {by_monitor[monitor_id] for monitor_id in covered}
+    return found
 
 
 def _notify_still_down(incidents: Sequence[Incident], now: datetime) -> None:
+    if not incidents:
+        return
     batch = NotificationBatch(incidents, now)
     for incident in incidents:
         if batch.silence(incident) is None:
@@ -193,20 +307,24 @@ def _notify_still_down(incidents: Sequence[Incident], now: datetime) -> None:
     batch.write()
 
 
-def _locked(condition: Q, **conditions: object) -> QuerySet[Incident]:
-    """Return these incidents, oldest first, with what their notifications need. Evaluating it locks them."""
-    incidents = Incident.objects.filter(condition, **conditions).select_for_update(of=["self"])
+def _with_monitors(incidents: QuerySet[Incident]) -> QuerySet[Incident]:
+    """Return these incidents, oldest first, with what their notifications need."""
     return incidents.select_related("monitor__project", "project").order_by("pk")
 
 
+def _locked(condition: Q, **conditions: object) -> QuerySet[Incident]:
+    """Lock these incidents, and return them for notifications, with their monitors as they are after the wait."""
+    incidents = Incident.objects.filter(condition, **conditions)
+    keys = list(incidents.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
+    return _with_monitors(incidents.filter(pk__in=keys))
+
+
 def _save(incidents: Sequence[Incident]) -> None:
-    Incident.objects.bulk_update(
-        incidents,
-        ["announced_at", "acknowledgement_announced_at", "closing_announced_at", "quiet", "look_again_at"],
-        batch_size=500,
-    )
+    names = ("announced_at", "acknowledgement_announced_at", "closing_announced_at", "quiet", "look_again_at")
+    write_columns(incidents, names)
 
 
+_UNACKNOWLEDGED = Q(resolved_at=None, announced_at__isnull=False, acknowledged_at=None, monitor__isnull=False)
 # Counted from the last message to the channel about the incident, or else (for a newer channel) from its first alert.
 _OVERDUE = """
     SELECT wanted.incident_id, wanted.channel_id
@@ -224,18 +342,22 @@ _OVERDUE = """
 
 def remind(now: datetime) -> None:
     """Remind of open outages that were notified, are not acknowledged, and are not silenced."""
-    unacknowledged = Q(resolved_at=None, announced_at__isnull=False, acknowledged_at=None, monitor__isnull=False)
-    with transaction.atomic():
-        advisory_lock(LOCK)  # a concurrent tick skips its turn and is back in a second
-        candidates = Incident.objects.filter(unacknowledged)
-        overdue = _overdue(dict(candidates.values_list("pk", "monitor_id")), now)
-        # Read again under the lock: an incident may have just been acknowledged.
-        incidents = list(_locked(unacknowledged, pk__in=overdue))
-        batch = NotificationBatch(incidents, now)
-        for incident in incidents:
-            if batch.silence(incident) is None:
-                batch.add(incident, EventType.REMINDER, channel_ids=overdue[incident.pk])
-        batch.write()
+    candidates = Incident.objects.filter(_UNACKNOWLEDGED)
+    overdue = sorted(_overdue(dict(candidates.values_list("pk", "monitor_id")), now))
+    for start in range(0, len(overdue), BATCH):
+        _remind_some(overdue[start : start + BATCH], now)
+
+
+@transaction.atomic
+def _remind_some(candidates: Sequence[int], now: datetime) -> None:
+    incidents = list(_locked(_UNACKNOWLEDGED, pk__in=candidates))
+    # Again under the lock: another process may have reminded.
+    overdue = _overdue({incident.pk: incident.monitor_id for incident in incidents}, now)
+    batch = NotificationBatch(incidents, now)
+    for incident in incidents:
+        if incident.pk in overdue and batch.silence(incident) is None:
+            batch.add(incident, EventType.REMINDER, channel_ids=overdue[incident.pk])
+    batch.write()
 
 
 def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, list[int]]:

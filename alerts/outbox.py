@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import product
 from typing import Any
 
 import psycopg
@@ -25,10 +26,10 @@ from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.transports import KINDS
 from core.clock import utc_now
 from core.db import release_connection
-from core.metrics import Counter
+from core.metrics import Counter, Labels
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
-from notifications.outbox import DUE, RETRY_FOR, Outbox, SendResult
+from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Outbox, SendResult
 from notifications.workers import Senders
 from projects import access
 from projects.access import Caller
@@ -38,7 +39,8 @@ logger = logging.getLogger(__name__)
 DELIVERIES = Counter(
     "pulsekeeper_deliveries_total",
     "Tries to send an alert: `sent`, `waiting` for another try, `dead` (given up), `overtaken` by a later try.",
-    ("outcome",),
+    ("outcome", "kind"),
+    list(product(OUTCOMES, KINDS)),
 )
 
 STORM_SIZE = 2
@@ -146,7 +148,7 @@ class OutboxItem:
 
 
 def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
-    """Write the messages of these items. Call it in the transaction of the events, under their lock."""
+    """Write the messages of these items. Call it once, in the transaction of the events and after their other locks."""
     by_channel: dict[int, list[OutboxItem]] = defaultdict(list)
     for item in items:
         for channel_id in item.channel_ids:
@@ -189,10 +191,11 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
 
 
 def _lock_channels(channel_ids: Collection[int]) -> dict[int, str]:
-    """Lock the channels that still exist, and return their kinds. Senders do not wait for this lock."""
+    """Lock the channels that still exist, so that one process at a time groups their items. Return their kinds."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT id, kind FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE", [list(channel_ids)]
+            "SELECT id, kind FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+            [list(channel_ids)],
         )
         return dict(cursor.fetchall())
 
@@ -225,6 +228,9 @@ class DeliveryOutbox(Outbox[Delivery]):
     def lock_receiver(self, message: Delivery) -> bool:
         """Lock the channel before its delivery, in the order of its deletion."""
         return AlertChannel.objects.select_for_update(no_key=True).filter(pk=message.channel_id).exists()
+
+    def labels(self, message: Delivery) -> Labels | None:
+        return AlertChannel.objects.filter(pk=message.channel_id).values_list("kind").first()
 
     def finished(self, message: Delivery, state: Delivery.State, result: SendResult, now: datetime) -> None:
         """Update the channel's health, and the timelines of the incidents: first failure, success, giving up."""

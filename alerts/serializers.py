@@ -12,7 +12,7 @@ from alerts.events import EventType
 from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, Topic
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind, Setting
-from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
+from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 
 MAX_CHOSEN = 1_000
 SCOPE_HELP = "all: the caller's, or the channel's project's; project: those of scope_project_id; chosen: monitor_ids."
@@ -41,7 +41,7 @@ class ChannelInputSerializer(StrictSerializer):
     name = TextField(
         max_length=200, required=False, help_text="Default: the hint, for Slack and the like after the service's name."
     )
-    topics = serializers.ListField(
+    topics = ListField(
         child=ChoiceField(choices=Topic.values),
         required=False,
         max_length=20,
@@ -49,7 +49,7 @@ class ChannelInputSerializer(StrictSerializer):
     )
     monitors = ChoiceField(choices=AlertChannel.Scope.values, required=False, help_text=SCOPE_HELP)
     scope_project_id = TextField(required=False, allow_null=True, max_length=64)
-    monitor_ids = serializers.ListField(child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN)
+    monitor_ids = ListField(child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN)
     remind_every_hours = IntField(required=False, min_value=1, max_value=168, help_text="Default: 24.")
     project_id = TextField(required=False, allow_null=True, max_length=64, help_text="null: the caller's own channel.")
 

@@ -7,11 +7,12 @@ channel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from accounts.models import User
 from accounts.services import GONE, addresses_of
@@ -30,6 +31,7 @@ from projects.access import Caller
 from projects.models import Project
 
 MAX_CHANNELS = 50
+DELETED_AT_ONCE = 1_000
 
 Scope = AlertChannel.Scope
 
@@ -95,7 +97,13 @@ def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
 
 
 def delete_channel(caller: Caller, public_id: str) -> None:
-    """Delete a channel with its queued messages and its log."""
+    """Delete a channel with its queued messages and its log.
+
+    Most of the log is deleted first, in short transactions: processes that alert wait for a locked channel.
+    """
+    log_of = Delivery.objects.filter(channel=get_channel(caller, public_id), done_at__isnull=False)
+    while finished := list(log_of.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
+        Delivery.objects.filter(pk__in=finished).delete()
     with transaction.atomic():
         channel = access.lock(get_channel, caller, public_id, for_deletion=True)
         _record(caller, Action.CHANNEL_DELETED, channel)
@@ -229,6 +237,20 @@ def add_own_address(user: User) -> None:
     )
     channel.config = {kind.consent: user.email}
     channel.save(force_insert=True)
+
+
+def lock_channels_of(user: User) -> None:
+    """Lock the channels of an account that is being deleted, before their messages."""
+    _lock_all(AlertChannel.objects.filter(owner=user))
+
+
+def lock_channels_of_projects(project_ids: Collection[int]) -> None:
+    """Lock the channels of projects that are being deleted, before their messages."""
+    _lock_all(AlertChannel.objects.filter(project__in=project_ids))
+
+
+def _lock_all(channels: QuerySet[AlertChannel]) -> None:
+    list(channels.select_for_update().order_by("pk").values_list("pk"))
 
 
 def forget_person(user: User) -> None:

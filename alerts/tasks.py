@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import datetime
 from functools import partial
 
 from celery import shared_task
@@ -10,17 +12,35 @@ from alerts import notify, outbox, testing
 from core.clock import utc_now
 from incidents import consuming, windows
 
+_ticking = threading.Lock()
+
 
 @shared_task(name="alerts.tasks.tick")
 def tick() -> None:
-    """Turn status changes into messages, and send them. Only the first part is exclusive."""
-    now = utc_now()
-    while consuming.consume(now, slow=partial(notify.notify_slow, now=now)) == consuming.BATCH:
-        pass
+    """Turn status changes into messages, and send them.
+
+    Processes share the work. In each of them one thread does it: the others are for first checks.
+    """
+    if not _ticking.acquire(blocking=False):
+        outbox.senders().wake(utc_now())  # the other thread may be waiting for a row
+        return
+    try:
+        while _tick(utc_now()):
+            pass
+    finally:
+        _ticking.release()
+
+
+def _tick(now: datetime) -> bool:
+    """Process a batch of changes and all that follows from it. Return whether more may wait."""
+    is_full = consuming.consume(now, slow=partial(notify.notify_slow, now=now))
     consuming.close_deleted(now)
     notify.notify_incidents(now)
     notify.notify_expiries(now)
+    notify.notify_dns_changes(now)
+    notify.notify_too_often(now)
     outbox.senders().wake(now)
+    return is_full
 
 
 @shared_task(name="alerts.tasks.remind")

@@ -167,6 +167,13 @@ STATEMENTS = (
     ),
     (
         """
+        INSERT INTO monitors_dnschange (monitor_id, at, added, removed, added_count, removed_count)
+        SELECT <some_monitor>, now() - n * interval '1 s', '["192.0.2.1"]', '[]', 1, 0 FROM <n>
+        """,
+        INCIDENTS,
+    ),
+    (
+        """
         INSERT INTO monitors_domainregistration (name, next_lookup_at, failures)
         SELECT 'shop' || n || '.example.com', now() + interval '1 year', 0 FROM <n>
         """,

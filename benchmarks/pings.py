@@ -1,12 +1,18 @@
-"""Measure heartbeat pings: how many a second, and the cost of one.
+"""Measure the signals of heartbeats' jobs: how many a second, and the cost of one.
 
-    python benchmarks/pings.py [--connections N] [--fresh] [--web COMMAND]
+    python benchmarks/pings.py [--connections N] [--fresh] [--fails] [--against FOLDER] [--web COMMAND]
 
 Over loopback http with the web server of the Procfile, on private servers whose PostgreSQL is durable. MONITORS
 (5,000) heartbeats that are up are pinged at random for SECONDS_TO_RUN (10) over N connections, which are kept alive,
-or with --fresh opened for each ping. Throttles are active, with a limit that is never reached. Then PostgreSQL is
-killed (-9), and every acknowledged ping is looked up. The last line is one JSON object; CPU is that of web, PostgreSQL
-and Valkey. Exits 1 if a ping was lost or refused, or the goal is missed.
+or with --fresh opened for each ping. With --fails the jobs report failures with a body of 10 KB. Throttles are active,
+with a limit that is never reached. Then web and PostgreSQL are killed (-9) under load, and every acknowledged signal is
+looked up.
+
+--against runs another version, a checkout in FOLDER, on servers of its own. Both are loaded in ROUNDS (5) turns, and
+`pings_ratio` and `cpu_ratio` are the medians of this version's figures divided by the other's.
+
+The last line is one JSON object; CPU is that of web, PostgreSQL and Valkey. Exits 1 if a signal was lost or refused, or
+the goal is missed.
 """
 
 from __future__ import annotations
@@ -20,10 +26,13 @@ import signal
 import socket
 import statistics
 import sys
+import threading
 import time
 from collections import Counter
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -32,7 +41,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.serving import Serving, serving
 
-GOAL = 2_500
+GOAL, FAILS_GOAL = 2_500, 1_000
+LEAST_RATIO = 0.95
+ROUNDS = 5
+BODY = (b"pg_dump: error: connection to server failed\n" * 300)[:10_000]
+CRASH_SEC = 1.0
 WARM_UP_SEC = 1.0
 RECOVERY_SEC = 60
 
@@ -66,11 +79,21 @@ class Tally:
     taken: list[float] = field(default_factory=list)
 
 
-class Connection:
-    """A client that sends a ping, reads its response, and sends the next."""
+@dataclass(frozen=True)
+class Load:
+    """How signals are sent: over how many connections, each opened for one signal or kept, with which path and body."""
 
-    def __init__(self, where: tuple[str, int], *, fresh: bool) -> None:
-        self._where, self._fresh = where, fresh
+    connections: int
+    fresh: bool = False
+    path: str = "ping"
+    body: bytes = b""
+
+
+class Connection:
+    """A client that sends a signal, reads its response, and sends the next."""
+
+    def __init__(self, where: tuple[str, int], load: Load) -> None:
+        self._where, self._load = where, load
         self.socket = self._open()
         self.name, self._sent_at, self._buffer = "", 0.0, b""
 
@@ -81,10 +104,11 @@ class Connection:
 
     def send(self, name: str) -> None:
         self.name, self._sent_at, self._buffer = name, time.perf_counter(), b""
-        ending = b"Connection: close\r\n\r\n" if self._fresh else b"\r\n"
+        ending, body = b"Connection: close\r\n\r\n" if self._load.fresh else b"\r\n", self._load.body
         self.socket.sendall(
-            b"POST /v1/heartbeats/%b/ping HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: curl/8.0\r\n"
-            b"Accept: */*\r\nContent-Length: 0\r\n%b" % (name.encode(), ending)
+            b"POST /v1/heartbeats/%b/%b HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: curl/8.0\r\n"
+            b"Accept: */*\r\nContent-Length: %d\r\n%b%b"
+            % (name.encode(), self._load.path.encode(), len(body), ending, body)
         )
 
     def is_answered(self, tally: Tally) -> bool:
@@ -114,22 +138,22 @@ def _length(head: bytes) -> int:
     return 0
 
 
-def drive(address: str, names: list[str], tally: Tally, *, connections: int, seconds: float, fresh: bool) -> None:
-    """Ping for `seconds`, and until the last ping is answered."""
+def drive(address: str, names: list[str], tally: Tally, load: Load, *, seconds: float) -> None:
+    """Signal for `seconds`, and until the last signal is answered."""
     parts = urlsplit(address)
     assert parts.hostname is not None
     assert parts.port is not None
     chosen = random.Random(5)
     deadline = time.perf_counter() + seconds
     with selectors.DefaultSelector() as selector:
-        for _ in range(connections):
-            client = Connection((parts.hostname, parts.port), fresh=fresh)
+        for _ in range(load.connections):
+            client = Connection((parts.hostname, parts.port), load)
             selector.register(client.socket, selectors.EVENT_READ, client)
             client.send(chosen.choice(names))
         while selector.get_map():
             ready = selector.select(timeout=10)
             if not ready:
-                raise SystemExit("no ping was answered for 10 s")
+                raise SystemExit("nothing was answered for 10 s")
             for key, _ in ready:
                 client = key.data
                 if not client.is_answered(tally):
@@ -138,28 +162,37 @@ def drive(address: str, names: list[str], tally: Tally, *, connections: int, sec
                     selector.unregister(client.socket)
                     client.socket.close()
                     continue
-                if fresh:
+                if load.fresh:
                     selector.unregister(client.socket)
                     client.renew()
                     selector.register(client.socket, selectors.EVENT_READ, client)
                 client.send(chosen.choice(names))
 
 
-def lost(served: Serving, acknowledged: Counter[str]) -> int:
-    """Kill PostgreSQL. Return the number of acknowledged pings that are missing or later than the stored state."""
-    before = served.server_pid("postgres")
-    os.kill(before, signal.SIGKILL)
+def crash(served: Serving, names: list[str], tally: Tally, load: Load) -> None:
+    """Kill the web server and PostgreSQL under load. What is not answered does not count."""
+    killer = threading.Timer(CRASH_SEC, _kill, (served,))
+    killer.start()
+    interrupted = Tally()
+    with suppress(OSError):
+        drive(served.address, names, interrupted, load, seconds=60)
+    killer.join()
+    tally.acknowledged += interrupted.acknowledged
+
+
+def _kill(served: Serving) -> None:
+    os.killpg(served.web_pid, signal.SIGKILL)
+    os.kill(served.server_pid("postgres"), signal.SIGKILL)
+
+
+def lost(served: Serving, before: int, acknowledged: Counter[str]) -> int:
+    """Return the number of acknowledged signals that have no row or no result. `before`: PostgreSQL's old pid."""
     deadline = time.monotonic() + RECOVERY_SEC
     while True:
         try:
             if served.server_pid("postgres") != before:
                 with psycopg.connect(served.environment["DATABASE_URL"]) as connection:
-                    found = connection.execute(
-                        "SELECT monitor.public_id, state.claim - 1, state.applied_claim - 1, count(result.claim)"
-                        "  FROM monitors_monitor AS monitor JOIN monitors_monitorstate AS state ON monitor_id = id"
-                        "  LEFT JOIN checks_checkresult AS result ON result.monitor_id = monitor.id"
-                        " GROUP BY monitor.public_id, state.claim, state.applied_claim"
-                    ).fetchall()
+                    found = connection.execute(_STORED).fetchall()
                 break
         except psycopg.OperationalError:
             pass
@@ -170,6 +203,14 @@ def lost(served: Serving, acknowledged: Counter[str]) -> int:
     return sum(max(0, count - stored.get(name, 0)) for name, count in acknowledged.items())
 
 
+_STORED = """
+    SELECT public_id, state.claim - 1, state.applied_claim - 1,
+           (SELECT count(*) FROM checks_checkresult AS result WHERE result.monitor_id = id),
+           (SELECT count(*) FROM monitors_ping AS ping WHERE ping.monitor_id = monitor.id)
+      FROM monitors_monitor AS monitor JOIN monitors_monitorstate AS state ON state.monitor_id = id
+"""
+
+
 def durability(served: Serving) -> dict[str, str]:
     names = ["fsync", "synchronous_commit", "full_page_writes"]
     with psycopg.connect(served.environment["DATABASE_URL"]) as connection:
@@ -177,34 +218,75 @@ def durability(served: Serving) -> dict[str, str]:
     return dict(shown)
 
 
+@dataclass
+class Version:
+    """A running version, and the figures of its turns."""
+
+    served: Serving
+    names: list[str]
+    tally: Tally = field(default_factory=Tally)
+    rates: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
+    spent: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def turn(self, load: Load, *, seconds: float) -> None:
+        cpu, start, earlier = self.served.cpu_seconds(), time.perf_counter(), self.tally.acknowledged.total()
+        drive(self.served.address, self.names, self.tally, load, seconds=seconds)
+        elapsed, count = time.perf_counter() - start, self.tally.acknowledged.total() - earlier
+        spent = {name: total - cpu[name] for name, total in self.served.cpu_seconds().items()}
+        self.seconds += elapsed
+        self.spent.update(spent)
+        self.rates.append(count / elapsed)
+        self.costs.append(sum(spent.values()) / max(count, 1))
+
+
+def _version(served: Serving) -> Version:
+    with psycopg.connect(served.environment["DATABASE_URL"]) as connection:
+        return Version(served, [row[0] for row in connection.execute("SELECT public_id FROM monitors_monitor")])
+
+
+def _ratio(ours: list[float], theirs: list[float]) -> float:
+    return round(statistics.median(one / other for one, other in zip(ours, theirs, strict=True)), 3)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--fresh", action="store_true", help="a new connection for each ping")
+    parser.add_argument("--fresh", action="store_true", help="a new connection for each signal")
+    parser.add_argument("--fails", action="store_true", help="failures with a body of 10 KB instead of pings")
+    parser.add_argument("--against", type=Path, help="the folder of another version, to compare with")
     parser.add_argument("--web", help="another command than the Procfile's; it finds PORT in its environment")
     options = parser.parse_args()
     monitors, seconds = (os.environ.get("MONITORS") or "5000", float(os.environ.get("SECONDS_TO_RUN") or 10))
     variables = {"MONITORS": monitors, "THROTTLE_SCALE": "1e6"}
-    with serving(variables, command=options.web, setup=FILL) as served:
-        settings = durability(served)
-        with psycopg.connect(served.environment["DATABASE_URL"]) as connection:
-            names = [row[0] for row in connection.execute("SELECT public_id FROM monitors_monitor")]
-        warming, tally = Tally(), Tally()
-        load = {"connections": options.connections, "fresh": options.fresh}
-        drive(served.address, names, warming, seconds=WARM_UP_SEC, **load)
-        cpu, start = served.cpu_seconds(), time.perf_counter()
-        drive(served.address, names, tally, seconds=seconds, **load)
-        elapsed = time.perf_counter() - start
-        spent = {name: total - cpu[name] for name, total in served.cpu_seconds().items()}
-        pings = tally.acknowledged.total()
-        missing = lost(served, warming.acknowledged + tally.acknowledged)
+    path, body = ("ping/fail", BODY) if options.fails else ("ping", b"")
+    load = Load(options.connections, options.fresh, path, body)
+    with ExitStack() as stack:
+        ours = _version(stack.enter_context(serving(variables, command=options.web, setup=FILL)))
+        versions = [ours]
+        if options.against is not None:
+            versions.append(_version(stack.enter_context(serving(variables, setup=FILL, root=options.against))))
+        durable = set(durability(ours.served).values()) == {"on"}
+        warming = Tally()
+        for version in versions:
+            warmed = warming if version is ours else Tally()
+            drive(version.served.address, version.names, warmed, load, seconds=WARM_UP_SEC)
+        rounds = ROUNDS if options.against is not None else 1
+        for number in range(rounds):
+            for version in versions if number % 2 == 0 else reversed(versions):
+                version.turn(load, seconds=seconds / rounds)
+        acknowledged = warming.acknowledged + ours.tally.acknowledged
+        crashed, before = Tally(), ours.served.server_pid("postgres")
+        crash(ours.served, ours.names, crashed, load)
+        missing = lost(ours.served, before, acknowledged + crashed.acknowledged)
+    tally, pings = ours.tally, ours.tally.acknowledged.total()
     for answer, count in (warming.wrong + tally.wrong).most_common(3):
         print(f"{count} times: {answer!r}")
-    durable = set(settings.values()) == {"on"}
-    found = {
-        "pings_per_second": round(pings / elapsed, 1),
-        "cpu_ms_per_ping": round(sum(spent.values()) / max(pings, 1) * 1000, 3),
-        **{f"{name}_cpu_ms": round(used / max(pings, 1) * 1000, 3) for name, used in spent.items()},
+    found: dict[str, Any] = {
+        "pings_per_second": round(pings / ours.seconds, 1),
+        "cpu_ms_per_ping": round(ours.spent.total() / max(pings, 1) * 1000, 3),
+        **{f"{name}_cpu_ms": round(used / max(pings, 1) * 1000, 3) for name, used in ours.spent.items()},
         "median_ms": round(statistics.median(tally.taken) * 1000, 2),
         "p99_ms": round(statistics.quantiles(tally.taken, n=100)[98] * 1000, 2),
         "pings": pings,
@@ -212,7 +294,16 @@ def main() -> int:
         "lost": missing,
         "durable": durable,
     }
-    found["goal_met"] = found["pings_per_second"] >= GOAL
+    found["goal_met"] = found["pings_per_second"] >= (FAILS_GOAL if options.fails else GOAL)
+    if options.against is not None:
+        theirs = versions[1]
+        found["pings_ratio"] = _ratio(ours.rates, theirs.rates)
+        found["cpu_ratio"] = _ratio(ours.costs, theirs.costs)
+        found["against"] = {
+            f"{name}_cpu_ms": round(used / theirs.tally.acknowledged.total() * 1000, 3)
+            for name, used in theirs.spent.items()
+        }
+        found["goal_met"] = found["goal_met"] and found["pings_ratio"] >= LEAST_RATIO
     print(json.dumps(found))
     return 0 if found["goal_met"] and durable and not missing and not found["wrong"] else 1
 

@@ -1,6 +1,7 @@
 """Measure what one machine can carry: monitors checked on time, and the cost of a check.
 
     python benchmarks/pipeline.py       (or `make bench`; MONITORS, HEARTBEATS, WORKERS and SECONDS_TO_RUN set the size)
+    MIX=http:70,port:10,ping:10,dns:10 python benchmarks/pipeline.py    (types of the monitors; default: http)
 
 The processes of the Procfile on private servers in a temporary folder, a target that answers at once, and monitors
 at 60 s spread over it. First 60,000 of them (1,000 checks/s), whose recorded latency is compared with that of a
@@ -49,6 +50,10 @@ MONITORS = int(os.environ.get("MONITORS") or 200_000)
 HEARTBEATS = int(os.environ.get("HEARTBEATS") or 5_000)
 WORKERS = int(os.environ.get("WORKERS") or 1)
 SECONDS_TO_RUN = float(os.environ.get("SECONDS_TO_RUN") or 60)
+MIX = {
+    name: int(percent) / 100
+    for name, _, percent in (part.partition(":") for part in (os.environ.get("MIX") or "http:100").split(","))
+}
 CALM_MONITORS = 60_000
 START_SECONDS, SETTLE_SECONDS = 60, 20
 MOST_LAG_S = 5.0
@@ -194,7 +199,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
         quiet = quiet_latency_ms(target)
         say(f"target: {target.name}; a quiet probe takes {quiet:g} ms")
-        fleet = Fleet(target)
+        fleet = Fleet(target, MIX)
         heartbeats = fleet.add_heartbeats(HEARTBEATS)
         calm_monitors = min(CALM_MONITORS, MONITORS)
         fleet.add_monitors(calm_monitors)
@@ -246,6 +251,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
         "heartbeats": HEARTBEATS,
         "workers": WORKERS,
         "target": target.name,
+        "mix": MIX,
     }
     return found, wrong
 

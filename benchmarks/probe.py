@@ -1,4 +1,4 @@
-"""Compare the cost of a check: our probe engine, bare libcurl, requests and blackbox_exporter.
+"""Compare the cost of a check: our probe engine, bare libcurl or sockets, requests and blackbox_exporter.
 
     python benchmarks/probe.py [--scenario NAME ...] [--checks N] [--rounds N] [--hang-ms N]
 
@@ -7,15 +7,27 @@ runs in its own process; they take turns with the same local target, and the fig
 of that process for each check, checks per second, and its largest memory. The target is one Python process, so the
 rate is often its limit; its CPU is not counted.
 
+tcp_100: the same with connections alone, beside a loop of bare sockets.
+
+udp_100: the same with datagrams, beside a loop of bare sockets. Each check has an address of its own, because an
+address is checked once a second.
+
+ping_100: the same with three echo requests to the kernel, 200 ms apart, beside a loop over one bare socket. The CPU of
+the replies counts, too, as the kernel makes them while it sends. blackbox_exporter sends one
+request, for one check at a time.
+
+dns_100: the same with one question to a name server, beside a loop of bare sockets that does not read the answer.
+
 hanging_100, hanging_500: batches that start all at once, with every tenth check at another target. The time until
 the last response of the other nine in ten is compared between batches in which that target answers and batches in
 which it never does.
 
 Goals: http costs at most 150 us of CPU for each check more than bare libcurl, at most twice as much, and with 100 at
-once at most a fifth of requests; https costs at most twice as much as bare libcurl; hanging checks slow the others
-by at most 10 %. A bare pycurl loop stands for libcurl, since a test machine may have neither a compiler nor
-libcurl's headers. The overhead of pycurl over C makes the goal easier by as much. blackbox_exporter is measured if
-its program is on PATH; otherwise its figures are null. It has no goal.
+once at most a fifth of requests; https costs at most twice as much as bare libcurl; tcp, udp and a ping cost at most
+80 us, dns at most 250 us; hanging checks slow the others by at most 10 %. A bare pycurl loop stands for libcurl, since
+a test machine may have neither a compiler nor libcurl's headers. The overhead of pycurl over C makes the goal easier
+by as much. blackbox_exporter is measured if its program is on PATH and it has the protocol; otherwise its figures are
+null. It has no goal.
 
 The last line is one JSON object: the figures of each scenario, and `goal_met`. Exits 1 if a goal is missed.
 """

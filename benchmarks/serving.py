@@ -65,12 +65,12 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 @contextmanager
 def serving(
-    variables: Mapping[str, str] | None = None, *, command: str | None = None, setup: str = ""
+    variables: Mapping[str, str] | None = None, *, command: str | None = None, setup: str = "", root: Path = ROOT
 ) -> Iterator[Serving]:
     """Start the servers and the web server, and remove everything at the end of the block.
 
     `setup` is Python code that runs after the migrations and before the web server starts. `command` replaces the web
-    command of the Procfile.
+    command of the Procfile. `root` is the folder of the code, for another version of it.
     """
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder, embedded_servers(Path(folder)) as servers:
         port = free_port()
@@ -88,13 +88,13 @@ def serving(
         }
 
         def run(*arguments: str) -> None:
-            subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, check=True)
+            subprocess.run([sys.executable, *arguments], cwd=root, env=environment, check=True)
 
         run("manage.py", "migrate", "--verbosity", "0")
         if setup:
             run("-c", setup)
-        line = command or parse_procfile((ROOT / "Procfile").read_text()).processes["web"]
-        with subprocess.Popen(line, shell=True, cwd=ROOT, env=environment, start_new_session=True) as web:
+        line = command or parse_procfile((root / "Procfile").read_text()).processes["web"]
+        with subprocess.Popen(line, shell=True, cwd=root, env=environment, start_new_session=True) as web:
             try:
                 address = f"http://127.0.0.1:{port}"
                 _wait_until_answering(address)

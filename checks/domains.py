@@ -22,12 +22,18 @@ def _suffixes() -> PublicSuffixList:
 def registrable_domain(host: str) -> str | None:
     """Return the registrable domain of a host in ASCII form, in lower case.
 
-    None for literal addresses, single labels, public suffixes themselves, and unknown suffixes.
+    None for literal addresses, single labels, public suffixes themselves, unknown suffixes, and names under arpa, which
+    are delegated with addresses and do not expire.
     """
     if literal_address(host) is not None:
         return None
     domain = _suffixes().privatesuffix(host.lower().rstrip("."))
-    if not domain or len(domain) > _MAX_NAME or not all(map(_LABEL.fullmatch, domain.split("."))):
+    if (
+        not domain
+        or top_level(domain) == "arpa"
+        or len(domain) > _MAX_NAME
+        or not all(map(_LABEL.fullmatch, domain.split(".")))
+    ):
         return None
     return domain
 

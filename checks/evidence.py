@@ -13,6 +13,7 @@ from core.text import printable
 
 BODY_CHARS = 2048
 MASKED = "***"
+_HEX_BYTES = 256
 _VALUE_CHARS = 300
 _SEARCHED_CHARS = 4 * _VALUE_CHARS  # of a line, for what looks like a secret
 # A text is cut here before it is searched for request header values, which have at most 4,096 characters.
@@ -21,6 +22,7 @@ LINE_BYTES = 8_192
 # A target chooses what these search: none may scan the same characters from more than one start.
 _USER_INFO = re.compile(r"(https?://)[^/?#@\s]*@", re.IGNORECASE)
 _BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
+_PLAIN_QUERIES = ("dns:", "tls:")  # a record type or a protocol, never a secret
 _QUERY_VALUE = re.compile(r"(?<=[?&;])([^?=&;#\s]*)=[^&;#\s]*")
 # `token=…` of a form, `"api_key": "…"` of JSON, and the like.
 _NAMED_SECRET = re.compile(
@@ -35,17 +37,20 @@ _MIN_SECRET = 4  # shorter header values, as `1` or `yes`, appear anywhere
 class Evidence:
     """What was seen of the target until the check failed; None where it did not come to that.
 
-    `address` is `192.0.2.1:443` or `[2001:db8::1]:443`. Each protocol adds its own fields.
+    `address` is `192.0.2.1:443` or `[2001:db8::1]:443`. `facts` are labels and texts of what only this protocol knows.
+    `body` is the first 2,048 characters of what was received.
     """
 
     address: str | None = None
     tls_version: str | None = None
     tls_issuer: str | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
 
     def lines(self) -> list[tuple[str, str | None]]:
         """Return label and text of each fact, for a terminal."""
         tls = " by ".join(filter(None, [self.tls_version, self.tls_issuer]))
-        return [("address", self.address), ("TLS", tls)]
+        return [("address", self.address), ("TLS", tls), *self.facts, ("body", self.body)]
 
     def stored(self) -> dict[str, Any]:
         """Return the JSON to store, without empty fields."""
@@ -60,6 +65,10 @@ class Mask:
         # The longest first: a value may contain another.
         self._own = sorted(secrets, key=lambda secret: (-len(secret), secret))
 
+    def hides(self, text: str) -> bool:
+        """Return whether the text has one of the values."""
+        return any(secret in text for secret in self._own)
+
     def own(self, text: str, *, whole: bool = True) -> str:
         """Return `text` without the values of the monitor's request headers; of a long text only the beginning.
 
@@ -71,6 +80,12 @@ class Mask:
         if self._own and not (whole and len(text) <= LINE_BYTES):
             cut = cut[: -len(self._own[0])]
         return cut
+
+
+def mask_of_body(body: bytes | None) -> Mask:
+    """Return a mask for what a monitor sends over a bare connection, where any word may be a password."""
+    text = (body or b"").decode("utf-8", "replace")
+    return Mask(("", part) for part in (text, *text.split()))
 
 
 def _spellings(value: str) -> set[str]:
@@ -93,13 +108,25 @@ def shown_line(raw: bytes, mask: Mask) -> str | None:
 
 def shown_url(url: str, mask: Mask) -> str:
     """Return a URL without the values of its query, where sign-ins and signed addresses have their secrets."""
-    return shown_text(url[:LINE_BYTES], mask, whole=len(url) <= LINE_BYTES, is_url=True)
+    has_secrets = not url.lower().startswith(_PLAIN_QUERIES)
+    return shown_text(url[:LINE_BYTES], mask, whole=len(url) <= LINE_BYTES, is_url=has_secrets)
+
+
+def shown_address(url: str) -> str:
+    """Return a monitor's address for many readers: of a web page, without the values of its query."""
+    return shown_url(url, Mask(()))
 
 
 def shown_body(text: str, mask: Mask, *, whole: bool = True) -> str | None:
     """Return the beginning of a body. `whole` is False if `text` is itself only a part of it."""
     masked = mask.own(printable(text, keep_lines=True), whole=whole)
     return _mask_named_secrets(masked[: 2 * BODY_CHARS])[:BODY_CHARS] or None
+
+
+def shown_hex(data: bytes) -> str:
+    """Return the first bytes in lower-case hex, those of secrets replaced by `***` too."""
+    masked = _mask_named_secrets(data[: 2 * _HEX_BYTES].decode("latin-1"))
+    return masked.encode("latin-1")[:_HEX_BYTES].hex()
 
 
 def shown_text(text: str, mask: Mask, *, whole: bool, is_url: bool = False) -> str:

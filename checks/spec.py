@@ -35,7 +35,24 @@ class ReasonCode(StrEnum):
     REDIRECT_FAILURE = "redirect_failure"
     BLOCKED_TARGET = "blocked_target"
     HEARTBEAT_MISSED = "heartbeat_missed"
+    HEARTBEAT_FAILED = "heartbeat_failed"
     WORKER_LOST = "worker_lost"
+
+
+class RuleType(StrEnum):
+    TEXT_CONTAINS = "text_contains"
+    TEXT_ABSENT = "text_absent"
+    JSON_FIELD = "json_field"
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRule:
+    """One assertion on what was received: `value` for the text rules, `path` and perhaps `equals` for json_field."""
+
+    type: RuleType
+    value: str = ""
+    path: str = ""
+    equals: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +68,9 @@ class CheckOutcome(msgspec.Struct):
 
     Milliseconds are whole, and None where that point was not reached. `latency_ms` is the whole check, `connect_ms`
     until the TCP connection is established, `ttfb_ms` until the first byte of the response. `http_status` is None for
-    other protocols. `detail` and `reason_code` are None unless the check was down or slow, `evidence` unless it failed.
+    other protocols, as is `loss`, the percent of packets that did not return to a ping. `detail` and `reason_code` are
+    None unless the check was down or slow, `evidence` unless it failed. `answer` is the sorted set of records that a
+    dns check found, None where it expects a certain one. `postponed`: it was not made because of a rate limit of ours.
     """
 
     verdict: Verdict
@@ -60,10 +79,13 @@ class CheckOutcome(msgspec.Struct):
     connect_ms: int | None = None
     ttfb_ms: int | None = None
     http_status: int | None = None
+    loss: int | None = None
     reason_code: ReasonCode | None = None
     detail: str | None = None
     cert_expires_at: datetime | None = None
     evidence: Evidence | None = None
+    answer: tuple[str, ...] | None = None
+    postponed: bool = False
 
     @property
     def passed(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
-from core.text import sentence
+from checks.spec import CheckOutcome, CheckSpec, ContentRule, ReasonCode, RuleType, Verdict
+from core.text import quote, sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,38 @@ def own_fault(what: str) -> Failure:
 def failed(failure: Failure, *, now: datetime) -> CheckOutcome:
     """Return the outcome of a check that could not be judged at all."""
     return CheckOutcome(Verdict.DOWN, now, reason_code=failure.reason_code, detail=sentence(failure.detail))
+
+
+def broken_text_rule(
+    rule: ContentRule, text: str, *, where: str, look: str = "see what it says", as_hex: bool = False
+) -> str | None:
+    """Return a sentence if `text` breaks a text rule. `where` begins it, `look` is what to do."""
+    contained = contains_bytes(text, rule.value) if as_hex else rule.value in text
+    if contained == (rule.type is RuleType.TEXT_CONTAINS):
+        return None
+    fault = (
+        f"contains {quote(rule.value)}, which must be absent" if contained else f"does not contain {quote(rule.value)}"
+    )
+    return f"{where} {fault}; {look}."
+
+
+def find_broken_text_rule(
+    rules: Iterable[ContentRule], received: bytes | bytearray, *, where: str, as_hex: bool
+) -> Failure | None:
+    """Return the failure of the first text rule that the received bytes break, read as lower-case hex or as UTF-8."""
+    text, where = (received.hex(), f"{where} (in hex)") if as_hex else (received.decode("utf-8", "replace"), where)
+    for rule in rules:
+        if fault := broken_text_rule(rule, text, where=where, as_hex=as_hex):
+            return Failure(ReasonCode.CONTENT_FAILURE, fault)
+    return None
+
+
+def contains_bytes(text: str, value: str) -> bool:
+    """Return whether `value` is part of `text`, both in hex: `af` is not part of `1afe`."""
+    at = text.find(value)
+    while at > 0 and at % 2:
+        at = text.find(value, at + 1)
+    return at >= 0
 
 
 def judge(spec: CheckSpec, outcome: CheckOutcome, failure: Failure | None, *, now: datetime) -> None:

@@ -21,7 +21,7 @@ HEADER = "X-Request-ID"
 _VALID_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{7,63}")
 _MAX_PATH = 200
 # Polled by machines every few seconds.
-_QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+_QUIET = frozenset({"/readyz"})
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
 
@@ -45,7 +45,7 @@ def is_forwarded_https(meta: Mapping[str, Any]) -> bool:
 def log_requests(get_response: Handler) -> Handler:
     """Assign the request id, and log method, path, status, duration and caller.
 
-    Pings, status pages and static files are answered by middleware above it: they are too frequent to log.
+    Pings, metrics, status pages and static files are answered by middleware above it: they are too frequent to log.
     """
 
     def middleware(request: HttpRequest) -> HttpResponseBase:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from celery import Celery
+from celery import Celery, bootsteps
 from celery.signals import worker_init
 
 from config import reporting, task_logs
+from config.routing import kinds_serving
+from core.metrics import EVERY_SEC, mark_alive
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-# Used by readiness and the health page. Workers ignore all other remote control commands: `shutdown` or `pool_shrink`
+# Used by deploy/healthy. Workers ignore all other remote control commands: `shutdown` or `pool_shrink`
 # could stop all checks without a trace in the database, and `conf` and `active` reveal secrets of workers.
-REMOTE_CONTROL = frozenset({"ping", "active_queues"})
+REMOTE_CONTROL = frozenset({"ping"})
 
 app = Celery("pulsekeeper", loader="config.routing:RoutedLoader")
 app.autodiscover_tasks()
@@ -30,3 +33,25 @@ def _limit_remote_control(**_: object) -> None:
 
     for name in Panel.data.keys() - REMOTE_CONTROL:
         del Panel.data[name]
+
+
+class MarkAlive(bootsteps.StartStopStep):
+    """Mark a worker as alive from the timer of its consumer, which stops while the broker is away."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def __init__(self, parent: Any, **options: Any) -> None:
+        super().__init__(parent, **options)
+        self._entry: Any = None
+
+    def start(self, parent: Any) -> None:
+        kinds = kinds_serving(parent.app.amqp.queues.consume_from)
+        mark_alive(kinds)
+        self._entry = parent.timer.call_repeatedly(EVERY_SEC, mark_alive, (kinds,))
+
+    def stop(self, parent: Any) -> None:
+        if self._entry is not None:
+            self._entry.cancel()
+
+
+app.steps["consumer"].add(MarkAlive)

@@ -42,6 +42,7 @@ beat_max_loop_interval = 1
 _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "dispatch-due": ("monitors.tasks.dispatch_due", 1, 5),
     "refresh-registrations": ("monitors.tasks.refresh_registrations", 60, 50),
+    "note-excess": ("monitors.tasks.note_excess", 60, 50),
     "warn-of-expiries": ("monitors.tasks.warn_of_expiries", 600, 500),
     "alerts": ("alerts.tasks.tick", 1, 5),
     "remind": ("alerts.tasks.remind", 60, 50),
@@ -52,6 +53,7 @@ _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "erase-deleted": ("checks.tasks.erase_deleted", crontab(minute="41"), 3000),
     "roll-up": ("checks.tasks.roll_up", 300, 250),
     "write-days": ("monitors.tasks.write_days", crontab(minute="3,33"), 1500),
+    "apply-tzdata": ("monitors.tasks.apply_tzdata", crontab(minute="21"), 3000),
     "forget-oauth-states": ("connectors.tasks.sweep", 3600, 3000),
     "forget-sessions": ("accounts.web.tasks.sweep", 3600, 3000),
     "forget-audit-entries": ("audit.tasks.sweep", crontab(minute="51"), 3000),

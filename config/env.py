@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 from urllib.parse import unquote, urlsplit
 
+import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 T = TypeVar("T")
@@ -143,6 +144,48 @@ def http_url(text: str) -> str:
 
 def base_url(text: str) -> str:
     return http_url(text).rstrip("/")
+
+
+def database_settings(url: str) -> dict[str, Any]:
+    """Return Django's settings for PostgreSQL, or nothing for an empty URL. Raises ValueError.
+
+    The URL may name several hosts, which are tried in their order: `postgresql://user@host1:5432,host2:5433/name`.
+    """
+    if not url:
+        return {}
+    # Some versions of urlsplit refuse several hosts with an IPv6 address among them.
+    scheme, _, rest = url.partition("://")
+    netloc, slash, path = rest.partition("/")
+    user, at, hosts = netloc.rpartition("@")
+    one_host = f"{scheme}://{user}{at}{hosts.partition(',')[0]}{slash}{path}"
+    try:
+        is_postgresql = scheme in ("postgres", "postgresql", "pgsql")
+        found: dict[str, Any] = dict(dj_database_url.parse(one_host)) if is_postgresql else {}
+        addresses = [urlsplit(f"//{host}") for host in hosts.split(",")] if "," in hosts else []
+        several = [(each.hostname, str(each.port or 5432)) for each in addresses]
+        valid = bool(found.get("NAME")) and all(host for host, _ in several)
+    except (ValueError, dj_database_url.ParseError):
+        valid = False
+    if not valid:
+        raise ValueError("must be postgresql://user:password@host[:port][,host[:port]…]/name")
+    if several:
+        found["HOST"], found["PORT"] = (",".join(each) for each in zip(*several, strict=True))
+        found["OPTIONS"] = {"target_session_attrs": "read-write"} | found.get("OPTIONS", {})  # no standby
+    return found
+
+
+def broker_url(url: str) -> str:
+    """Return the address of Valkey or Redis, or the empty text. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme.startswith("sentinel"):
+        raise ValueError("Sentinel is not supported: give a redis:// address that always leads to the primary")
+    if url and (parts.scheme not in ("redis", "rediss") or not parts.hostname):
+        raise ValueError("must be redis://[user:password@]host[:port][/database] or rediss://…")
+    if parts.scheme == "rediss" and "ssl_cert_reqs=" not in parts.query:
+        # Without it Celery would accept every certificate.
+        query = "&".join(filter(None, [parts.query, "ssl_cert_reqs=required"]))
+        return parts._replace(query=query).geturl()
+    return url
 
 
 def mail_settings(url: str) -> dict[str, Any]:

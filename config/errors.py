@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from core import logs
-from core.api.errors import json_error
-from core.errors import ApiError, BadRequest, NotFound
+from core.api.errors import UNAVAILABLE_SEC, json_error
+from core.errors import ApiError, BadRequest, NotFound, Unavailable
+from core.postgresql.availability import is_outage
 
 
-def _is_api(request: HttpRequest) -> bool:
-    return request.path_info == "/v1" or request.path_info.startswith("/v1/")
+def is_api(path: str) -> bool:
+    return path == "/v1" or path.startswith("/v1/")
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -21,17 +24,29 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    if _is_api(request):
+    if is_api(request.path_info):
         return json_error(NotFound("There is no such address."))
     context = {"title": "Not found", "reason": "This page does not exist, or you have no access to it."}
     return render(request, "problem.html", context, status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    if _is_api(request):
+    """Return 503 if PostgreSQL is away, else 500."""
+    if is_outage(sys.exception()):
+        return unavailable(request.path_info)
+    if is_api(request.path_info):
         return json_error(ApiError())
     # Without the request, because its context processors may have failed.
     request_id = logs.context().get("request_id", "")
     logged = f"It has been logged as {request_id}." if request_id else "It has been logged."
     context = {"title": "Something went wrong on our side", "reason": f"{logged} Try again in a moment."}
     return HttpResponse(render_to_string("problem.html", context), status=500)
+
+
+def unavailable(path: str) -> HttpResponse:
+    """Return the answer while PostgreSQL is away."""
+    if is_api(path):
+        return json_error(Unavailable())
+    context = {"title": "Temporarily unavailable", "reason": "The database does not answer. Try again in a moment."}
+    page = render_to_string("problem.html", context)
+    return HttpResponse(page, status=503, headers={"Retry-After": str(UNAVAILABLE_SEC)})

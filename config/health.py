@@ -1,4 +1,4 @@
-"""The health checks of a running deployment, `/healthz` and `/readyz`.
+"""The readiness of a running deployment, `/readyz`. `config.gateway` answers `/healthz`.
 
 `config.system_status` shows the same checks to staff, and `manage.py check --deploy` uses them before a start.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Generic, TypeVar
@@ -16,17 +16,20 @@ import psycopg
 import redis
 from django.conf import settings
 from django.db.migrations.loader import MigrationLoader
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, JsonResponse
 
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
 from core.clock import utc_now
 from core.db import separate_connection
 from monitors.scheduling import STOPPED_AFTER
+from monitors.stale import StaleGroup, count_stale
 
 PATIENCE_SEC = 2  # timeout of connecting and of each answer
 FRESH_SEC = 1.0
+MOST_STALE = 10_000  # counting stops here
 
 OK = "ok"
+DEGRADING = {"monitors"}
 SILENT = "does not answer"
 
 T = TypeVar("T")
@@ -48,17 +51,17 @@ class Cached(Generic[T]):
             return self._value[1]
 
 
-def healthz(request: HttpRequest) -> HttpResponse:
-    """Return 200 while the web process runs. Database and broker are not checked: a restart would not repair them."""
-    return HttpResponse("ok\n", content_type="text/plain")
-
-
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Return 200 if requests are served, monitors are checked and alerts are sent, else 503 with the reasons."""
+    """Return 200 if requests are served, the scheduler runs and alerts are sent, else 503 with the reasons.
+
+    Stale monitors make it `degraded`, with 200: otherwise a load balancer would take out the web processes that pings
+    and readers of status pages have to reach.
+    """
     checks = _cached_checks()
-    ready = all(result == OK for result in checks.values())
+    failed = {name for name, result in checks.items() if result != OK}
+    ready = failed <= DEGRADING
     return JsonResponse(
-        {"status": "ready" if ready else "not_ready", "checks": checks},
+        {"status": ("degraded" if failed else "ready") if ready else "not_ready", "checks": checks},
         status=200 if ready else 503,
         headers={"Cache-Control": "no-store"},
     )
@@ -81,7 +84,8 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 
 def _check_database() -> dict[str, str]:
-    new = {"database": OK, "migrations": "none is applied", "scheduler": "not looked at", "alerts": "not looked at"}
+    new = {"database": OK, "migrations": "none is applied"}
+    new |= dict.fromkeys(("scheduler", "monitors", "alerts"), "not looked at")
     try:
         # Not from the pool, which would wait longer than the caller.
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
@@ -91,6 +95,7 @@ def _check_database() -> dict[str, str]:
             tick = database.execute("SELECT at FROM monitors_schedulertick").fetchone()
             now = utc_now()
             alert = oldest_alert(database, now=now)
+            stale = count_stale(database, now=now, most=MOST_STALE)
     except psycopg.errors.UndefinedTable:
         return new
     except psycopg.Error:
@@ -99,6 +104,7 @@ def _check_database() -> dict[str, str]:
         "database": OK,
         "migrations": OK,
         "scheduler": _check_tick(tick[0] if tick else None, now),
+        "monitors": _check_stale(stale),
         "alerts": _check_alert(alert, now),
     }
 
@@ -107,6 +113,12 @@ def _check_tick(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "has never run"
     return OK if now - at < STOPPED_AFTER else f"last ran {(now - at).total_seconds():.0f} s ago"
+
+
+def _check_stale(groups: Sequence[StaleGroup]) -> str:
+    if not groups:
+        return OK
+    return f"{sum(group.monitors for group in groups)} not checked: {groups[0].reason.rstrip('.')}"
 
 
 def _check_alert(since: datetime | None, now: datetime) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
@@ -17,25 +17,26 @@ from itertools import accumulate
 import psycopg
 import redis
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from django.http import HttpRequest, HttpResponse
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from alerts import outbox
 from config.health import PATIENCE_SEC, Cached
-from config.routing import QUEUES
+from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
 from core.addresses import client_address, is_forwarded_by_unknown_proxy
+from core.api.exposition import expose
 from core.clock import utc_now
 from core.db import separate_connection
-from core.metrics import Counter, Histogram, Labels, Level
+from core.metrics import Counter, Histogram, Labels, Level, ProcessReports
 from monitors import metrics as instruments
 from monitors.scheduling.backlog import backlog, queued
+from monitors.stale import LABELS, count_stale
+from statuspages import subscriptions
 
 logger = logging.getLogger(__name__)
 
+PATH = "/metrics"
 FRESH_SEC = 5.0
 MOST_DUE = 50_000  # counting stops here
 
@@ -52,6 +53,21 @@ class Gauge:
 LAG = Gauge("pulsekeeper_lag_seconds", "How long the longest overdue monitor has been due; 0 if none is.")
 DUE = Gauge("pulsekeeper_due", f"Monitors that are due and not claimed, at most {MOST_DUE:,}.")
 TICK_AGE = Gauge("pulsekeeper_tick_age_seconds", "Seconds since the last tick of the scheduler.")
+PINGS_MISSING = Gauge(
+    "pulsekeeper_pings_missing_seconds", "How long the pings of most accounts have been missing; 0 if they arrive."
+)
+PROCESSES_ALIVE = Gauge("pulsekeeper_processes", "Processes that reported in the last 10 s, by kind.", ("process",))
+PROCESS_LAST_REPORT = Gauge(
+    "pulsekeeper_process_last_report_timestamp_seconds",
+    "When a process of this kind last reported, in seconds since 1970; 0 if none has since the broker was flushed.",
+    ("process",),
+)
+STALE = Gauge(
+    "pulsekeeper_monitors_stale",
+    "Monitors without a check that ended for more than twice their interval: `not_started` (no attempt), `lost` (no "
+    "worker returned a result), `own_fault` (a worker could not make the check).",
+    ("reason",),
+)
 QUEUE_LENGTH = Gauge("pulsekeeper_queue_length", "Messages that no worker has taken yet.", ("queue",))
 ALERT_LAG = Gauge(
     "pulsekeeper_alert_lag_seconds",
@@ -60,27 +76,28 @@ ALERT_LAG = Gauge(
 UNREACHABLE = Gauge(
     "pulsekeeper_unreachable", "1 if /metrics could not query this source and omits its values.", ("source",)
 )
-GAUGES = (LAG, DUE, TICK_AGE, QUEUE_LENGTH, ALERT_LAG, UNREACHABLE)
+GAUGES = (
+    LAG,
+    DUE,
+    TICK_AGE,
+    PINGS_MISSING,
+    STALE,
+    PROCESSES_ALIVE,
+    PROCESS_LAST_REPORT,
+    QUEUE_LENGTH,
+    ALERT_LAG,
+    UNREACHABLE,
+)
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (instruments, outbox)
+    for module in (instruments, outbox, subscriptions)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )
 COUNTERS = tuple(each for each in INSTRUMENTS if isinstance(each, Counter))
 HISTOGRAMS = tuple(each for each in INSTRUMENTS if isinstance(each, Histogram))
 LEVELS = tuple(each for each in INSTRUMENTS if isinstance(each, Level))
-
-
-class PulsekeeperCollector(Collector):
-    """Collect the metric families of a scrape, at most once in FRESH_SEC."""
-
-    def __init__(self) -> None:
-        self._families = Cached(lambda: list(_collect()), lambda: FRESH_SEC)
-
-    def collect(self) -> Iterator[Metric]:
-        yield from self._families()
 
 
 def _collect() -> Iterator[Metric]:
@@ -107,7 +124,10 @@ def _broker_metrics() -> list[Metric]:
     counted.report()
     sums = counted.read_sums()
     levels = counted.read_levels()
+    reports = processes()
     return [
+        _gauge(PROCESSES_ALIVE, {(kind,): found.alive for kind, found in reports.items()}),
+        _gauge(PROCESS_LAST_REPORT, {(kind,): found.last_at for kind, found in reports.items()}),
         _gauge(QUEUE_LENGTH, {(queue,): queued(queue) for queue in QUEUES}),
         *(GaugeMetricFamily(each.name, each.help, value=levels.get(each.name, 0)) for each in LEVELS),
         *(_counter(each, sums) for each in COUNTERS),
@@ -115,13 +135,24 @@ def _broker_metrics() -> list[Metric]:
     ]
 
 
+def processes() -> Mapping[str, ProcessReports]:
+    """Return the reports of every kind of process. Raises RedisError."""
+    reports = counted.read_processes()
+    return {kind: reports.get(kind, ProcessReports()) for kind in PROCESSES}
+
+
 def _database_metrics() -> Iterator[Metric]:
     now = utc_now()
     with separate_connection(patience_sec=PATIENCE_SEC) as database:
         waiting = backlog(database, now=now, most=MOST_DUE)
         alert = outbox.oldest_alert(database, now=now)
+        stale = dict.fromkeys(LABELS, 0)
+        for group in count_stale(database, now=now, most=MOST_DUE):
+            stale[group.label] += group.monitors
     yield _gauge(LAG, {(): _seconds(waiting.oldest_due_at, now)})
     yield _gauge(DUE, {(): waiting.due})
+    yield _gauge(PINGS_MISSING, {(): _seconds(waiting.pings_missing_since, now)})
+    yield _gauge(STALE, {(label,): count for label, count in stale.items()})
     yield _gauge(ALERT_LAG, {(): _seconds(alert, now)})
     if waiting.last_tick_at is not None:
         yield _gauge(TICK_AGE, {(): _seconds(waiting.last_tick_at, now)})
@@ -132,10 +163,8 @@ def _seconds(since: datetime | None, now: datetime) -> float:
 
 
 def _parts(instrument: Counter | Histogram, sums: Mapping[str, float]) -> Iterator[tuple[Labels, dict[str, float]]]:
-    """Yield the label values of an instrument with the sums of its parts. Without labels there is always one."""
-    found: dict[Labels, dict[str, float]] = defaultdict(dict)
-    if not instrument.labels:
-        found[()] = {}
+    """Yield the label values of an instrument, known or found, with the sums of their parts."""
+    found: dict[Labels, dict[str, float]] = defaultdict(dict, {labels: {} for labels in instrument.known})
     for field, value in sums.items():
         owner, text, part = field.split("|")
         labels = tuple(text.split(",")) if text else ()
@@ -160,15 +189,26 @@ def _histogram(histogram: Histogram, sums: Mapping[str, float]) -> Metric:
     return family
 
 
-REGISTRY = CollectorRegistry(auto_describe=False)
-REGISTRY.register(PulsekeeperCollector())
+families = Cached(lambda: list(_collect()), lambda: FRESH_SEC)
+"""The metric families of a scrape."""
 
 
-def metrics(request: HttpRequest) -> HttpResponse:
-    """Serve metrics to METRICS_ALLOWED. Raises Http404 for other clients."""
+def serve_metrics(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Answer `/metrics` for METRICS_ALLOWED. For other clients it does not exist.
+
+    It runs before the check of the Host header: Prometheus sends the address or the internal name of its target, which
+    ALLOWED_HOSTS does not contain.
+    """
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        if request.path_info != PATH or request.method not in {"GET", "HEAD"} or not _is_allowed(request):
+            return get_response(request)
+        return expose(request, families())
+
+    return middleware
+
+
+def _is_allowed(request: HttpRequest) -> bool:
     address = client_address(request)
     allowed = address is not None and any(address in network for network in settings.METRICS_ALLOWED)
-    if not allowed or is_forwarded_by_unknown_proxy(request):
-        raise Http404
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    return HttpResponse(encode(REGISTRY), content_type=content_type)
+    return allowed and not is_forwarded_by_unknown_proxy(request)

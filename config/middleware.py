@@ -8,8 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
-from config.pings import ATTEMPT, pinged_heartbeat
+from config.pings import ATTEMPT
 from monitors.heartbeats import pings as heartbeat_pings
+from monitors.heartbeats.incoming import target_of
 from statuspages import public
 
 # Images and fonts are already compressed.
@@ -25,13 +26,11 @@ def pings(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[Http
     """
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        monitor_id = pinged_heartbeat(request.method, request.path_info)
-        if monitor_id is None:
+        target = target_of(request.method, request.path_info)
+        if target is None:
             return get_response(request)
         attempt = request.META.get(ATTEMPT)
-        if attempt is None:
-            return heartbeat_pings.ping(request, monitor_id)
-        return heartbeat_pings.answer(monitor_id, attempt)
+        return heartbeat_pings.receive(request, target) if attempt is None else heartbeat_pings.answer(attempt)
 
     return middleware
 

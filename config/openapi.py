@@ -13,26 +13,30 @@ from alerts.models import AlertChannel, Delivery, Topic
 from alerts.transports import KINDS
 from audit.actions import Action
 from audit.models import Entry
-from checks.probes.http.spec import RuleType
-from checks.spec import ReasonCode, Verdict
+from checks.spec import ReasonCode, RuleType, Verdict
 from config.openapi_examples import BY_OPERATION, example_of
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import INCIDENT_STATUSES
 from incidents.windows import SCOPES
+from manifests.changes import ACTIONS
+from manifests.importers.mapped import Outcome
 from monitors import types
-from monitors.types import http
+from monitors.models import Ping
+from monitors.types import content, http
 from projects.models import Role
 from projects.serializers import GIVEN_ROLES, MEMBER_STATUSES
 from statuspages.models import NoteUpdate, StatusPage
 
 ENUMS: dict[str, Iterable[Any]] = {
     "MonitorStatus": Verdict,
-    "MonitorType": types.all_names(),
-    "CreatableType": types.names(),
+    "MonitorType": types.names(),
     "HttpMethod": http.METHODS,
     "HeaderType": http.HEADER_TYPES,
+    "BodyEncoding": content.ENCODINGS,
+    "MissedRuns": http.MISSED,
     "RuleType": RuleType,
     "ReasonCode": ReasonCode,
+    "SignalKind": Ping.Kind,
     "MemberRole": Role,
     "GivenRole": GIVEN_ROLES,
     "AuditAction": Action,
@@ -49,6 +53,8 @@ ENUMS: dict[str, Iterable[Any]] = {
     "WindowScope": SCOPES,
     "PageTheme": StatusPage.Theme,
     "NoteStatus": NoteUpdate.Status,
+    "ManifestAction": ACTIONS,
+    "ImportOutcome": Outcome,
 }
 """Definitions whose values get a schema of their own, by the schema's name."""
 
@@ -60,11 +66,15 @@ def enum_values() -> dict[str, list[str]]:
 
 TAGS = {
     "monitors": ("Monitors", "What is checked, how, and how it stands."),
+    "metrics": ("Metrics", "The monitors for Prometheus."),
     "heartbeats": ("Heartbeats", "Pings of customers' jobs: public, the id is the secret."),
+    "schedule-preview": ("Schedules", "Cron schedules of heartbeats and schedulers."),
     "alert-channels": ("Alert channels", "Where alerts go, and what went there."),
     "incidents": ("Incidents", "What went wrong, and what happened about it."),
     "maintenance-windows": ("Maintenance windows", "When alerts are held back."),
     "status-pages": ("Status pages", "Public status pages, their notes and subscribers."),
+    "manifest": ("Manifests", "The whole account as configuration."),
+    "imports": ("Imports", "Monitors of other products."),
     "connectors": ("Connectors", "Accounts at other providers, whose projects become monitors."),
     "projects": ("Projects", "Groups of monitors, and the people who share them."),
     "tokens": ("Tokens", "Access tokens, each for one project."),

@@ -12,10 +12,24 @@ MONITOR_ID = "mon_7vxq2mzk4p3hd6ynbc5tw2era4"
 PROJECT_ID = "prj_k3r5wq7zx2d4m6nbhy2ct3vpfe"
 NOW = 1_772_366_400_000  # 2026-03-01 12:00:00 UTC
 DAY = 86_400_000
+_MANIFEST = {
+    "version": 1,
+    "projects": [{"name": "Shop"}],
+    "monitors": [{"name": "Orders", "project": "Shop", "url": "https://shop.example/orders"}],
+}
 _RULE = {"type": "json_field", "path": "status", "equals": "ok"}
 _UPDATE = {"status": "identified", "text": "The database was out of space; we are adding some."}
 
 SAMPLES: dict[str, Any] = {
+    "Apply.manifest": _MANIFEST,
+    "Apply.variables": {"PK_SHOP_TOKEN": "0123456789abcdef"},
+    "Change.action": "create",
+    "Change.kind": "monitor",
+    "Change.name": "Orders",
+    "Change.project": "Shop",
+    "Change.path": "monitors[0]",
+    "Change.fields": [],
+    "ImportedItem.body": {"type": "http", "url": "https://shop.example/orders"},
     "accent": "#5b6ee1",
     "action": "member.updated",
     "actor_email": "sam@shop.example",
@@ -43,6 +57,9 @@ SAMPLES: dict[str, Any] = {
     "expires_at": NOW + DAY,
     "external_ref": "prj_QmXy5kV2",
     "fail_threshold": 3,
+    "get_metrics": "# HELP pulsekeeper_monitor_uptime_24h_ratio Share of the last 24 hours outside outages, 0 to 1.\n"
+    "# TYPE pulsekeeper_monitor_uptime_24h_ratio gauge\n"
+    f'pulsekeeper_monitor_uptime_24h_ratio{{id="{MONITOR_ID}",name="Orders",project="Shop",type="http"}} 0.9993\n',
     "grace_sec": 60,
     "hint": "https://hooks.shop.example",
     "http_status": 503,
@@ -58,8 +75,11 @@ SAMPLES: dict[str, Any] = {
     "last_ttfb_ms": 176,
     "last_used_at": NOW,
     "latency_ms": 95,
+    "loss": None,
     "meta": "Shop Ltd",
     "method": "GET",
+    "min_replies": 1,
+    "missed": "skip",
     "min_interval_sec": 60,
     "monitor_id": MONITOR_ID,
     "monitor_ids": [MONITOR_ID],
@@ -69,14 +89,17 @@ SAMPLES: dict[str, Any] = {
     "next_starts_at": NOW - 37_800_000 + 7 * DAY,
     "next_try_at": NOW - 60_000,
     "ok": True,
+    "packets": 3,
     "project_id": PROJECT_ID,
     "provider": "vercel",
     "published": True,
     "reason_code": "http_failure",
     "recover_threshold": 1,
+    "request_body_encoding": "text",
     "remind_every_hours": 4,
     "role": "member",
     "rrule": "FREQ=WEEKLY;BYDAY=SU;UNTIL=20271231T235959Z",
+    "schedule": None,
     "slow_ms": 1500,
     "slug": "shop",
     "started_at": NOW - 180_000,
@@ -90,6 +113,8 @@ SAMPLES: dict[str, Any] = {
     "text": "The provider works on it.",
     "time_zone": "Europe/Berlin",
     "timeout_ms": 10_000,
+    "times": [NOW + 3 * 3_600_000, NOW + 3 * 3_600_000 + DAY],
+    "timezone": "UTC",
     "title": "Shop",
     "tls_issuer": "C = US, O = Let's Encrypt, CN = E7",
     "tls_version": "TLSv1.3",
@@ -111,7 +136,13 @@ SAMPLES: dict[str, Any] = {
     "Check.status": "down",
     "CheckDetail.status": "down",
     "CheckResult.status": "down",
+    "DnsChange.added": ["192.0.2.2", "192.0.2.3"],
+    "DnsChange.added_count": 2,
+    "DnsChange.removed": ["192.0.2.1"],
+    "DnsChange.removed_count": 1,
     "Evidence.headers": [{"name": "server", "value": "nginx"}, {"name": "retry-after", "value": "30"}],
+    "Fact.name": "reply",
+    "Fact.value": "512 bytes",
     "ListedProject.monitors": 4,
     "ListedProject.up": 2,
     "ListedProject.slow": 1,
@@ -128,6 +159,13 @@ SAMPLES: dict[str, Any] = {
     "Note.updates": [_UPDATE | {"id": "stu_m4n7zx2kq5wd3brv6ythp2cfea", "at": NOW}],
     "Note.title": "Orders are late",
     "Note.incident_id": None,
+    "Ping.body": "pg_dump: error: connection to server at “db” failed",
+    "Ping.duration_ms": 182_400,
+    "Ping.exit_status": 1,
+    "Ping.kind": "fail",
+    "Ping.method": "POST",
+    "Ping.remote_addr": "192.0.2.7",
+    "Ping.rid": "0f8fad5b-d9cb-469f-a165-70867728950e",
     "Plan.name": "pro",
     "Redirect.status": 301,
     "SessionUser.plan": "pro",
@@ -229,6 +267,7 @@ _BY_TYPE: dict[str, Any] = {"boolean": False, "integer": 0, "number": 0, "string
 _DECLARED: dict[str, Any] = {"monitor_id": None, "reason_code": None, "confirmed_at": None, "evidence": None}
 _DECLARED |= {"title": "Orders arrive late", "detail": "The queue of the shop is behind by an hour."}
 BY_OPERATION: dict[str, dict[str, Any]] = {
+    "apply_manifest": {"applied": True, "created": 1, "first_checks": 1, "notes": []},
     "declare_incident": _DECLARED,
     "mute_monitor": {"muted_until": NOW + 1_800_000},
     "replay_delivery": {"state": "waiting", "next_try_at": NOW},

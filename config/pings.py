@@ -1,22 +1,23 @@
-"""Answer simple pings from the event loop, without Django, whose overhead costs more than the ping.
+"""Answer signals of jobs from the event loop, without Django, whose overhead costs more than a ping.
 
-A ping is simple if its heartbeat is up and stays up. Pings that arrive together are recorded by one statement. All
-other pings are passed on to Django. See docs/adr/0028.
+Those that arrive together are recorded by one statement, or one transaction if they change anything. What is refused,
+or has to wait for a lock, is passed on to Django. See docs/adr/0028.
 """
 
 from __future__ import annotations
 
-import re
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from django.db import connection
 
 from config.access import is_forwarded_https
-from monitors.heartbeats.pings import Attempt, Ping, attempt_all
+from core.errors import Overloaded
+from monitors.heartbeats.incoming import Target
+from monitors.heartbeats.pings import Attempt, Request, attempt_all, complete_all
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
@@ -24,39 +25,37 @@ if TYPE_CHECKING:
 ATTEMPT = "pulsekeeper.ping"
 """The key in the environ and in request.META for the result of the event loop's attempt."""
 
-_PING = re.compile(r"/v1/heartbeats/([0-9A-Za-z_-]{1,64})/ping")
-_METHODS = frozenset({"GET", "HEAD", "POST"})
+MAX_WAITING = 4_096
+"""Limit on waiting items: with the largest bodies they use about 40 MB."""
 _MAX_HOSTS = 128
 _MAX_BATCH = 100
 
 Headers = list[tuple[str, str]]
-_Waiting = tuple[Ping, Future[Attempt]]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-def pinged_heartbeat(method: str | None, path: str) -> str | None:
-    """Return the id of the heartbeat that the request pings, or None if it is not a ping."""
-    found = _PING.fullmatch(path) if method in _METHODS else None
-    return None if found is None else found[1]
+class GroupCommit(Generic[Item, Result]):
+    """Do the work for all items that wait in one call, in a thread. Used only from the event loop.
 
-
-class SimplePings:
-    """Group commit of pings. Used only from the event loop.
-
-    While a thread records one batch, the pings that arrive form the next. A ping never waits for others.
+    While the thread works on one batch, the items that arrive form the next. An item never waits for others.
     """
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="simple-pings")
-        self._waiting: list[_Waiting] = []
+    def __init__(self, name: str, work: Callable[[Sequence[Item]], Sequence[Result]]) -> None:
+        self._work = work
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._waiting: list[tuple[Item, Future[Result]]] = []
         self._busy = False
-        self._headers: OrderedDict[tuple[str, bool], Headers] = OrderedDict()
 
     def close(self) -> None:
         self._thread.shutdown()
 
-    async def attempt(self, environ: WSGIEnvironment, monitor_id: str) -> Attempt:
-        future: Future[Attempt] = get_running_loop().create_future()
-        self._waiting.append((Ping(environ, monitor_id), future))
+    async def run(self, item: Item) -> Result:
+        """Return the result of the item. Raises Overloaded if too many items wait, as while the database hangs."""
+        if len(self._waiting) >= MAX_WAITING:
+            raise Overloaded
+        future: Future[Result] = get_running_loop().create_future()
+        self._waiting.append((item, future))
         if not self._busy:
             self._start_batch()
         return await future
@@ -64,10 +63,18 @@ class SimplePings:
     def _start_batch(self) -> None:
         batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
         self._busy = True
-        done = get_running_loop().run_in_executor(self._thread, _attempt, [ping for ping, _ in batch])
+        done = get_running_loop().run_in_executor(self._thread, self._run, [item for item, _ in batch])
         done.add_done_callback(lambda done: self._finish_batch(batch, done))
 
-    def _finish_batch(self, batch: Sequence[_Waiting], done: Future[list[Attempt]]) -> None:
+    def _run(self, items: Sequence[Item]) -> Sequence[Result]:
+        try:
+            return self._work(items)
+        finally:
+            # Returned to the pool, unless the next batch waits already. After an error it may be broken.
+            if connection.errors_occurred or not self._waiting:
+                connection.close()
+
+    def _finish_batch(self, batch: Sequence[tuple[Item, Future[Result]]], done: Future[Sequence[Result]]) -> None:
         self._busy = False
         if self._waiting:
             self._start_batch()
@@ -79,6 +86,26 @@ class SimplePings:
                 future.set_result(done.result()[index])
             else:
                 future.set_exception(error)
+
+
+class SimplePings:
+    """Group commits of signals: a quick one of pings that change nothing, and a full one of all others.
+
+    They have a thread each, so that pings do not wait for other signals.
+    """
+
+    def __init__(self) -> None:
+        self._quick = GroupCommit("simple-pings", attempt_all)
+        self._full = GroupCommit("signals", complete_all)
+        self._headers: OrderedDict[tuple[str, bool], Headers] = OrderedDict()
+
+    def close(self) -> None:
+        self._quick.close()
+        self._full.close()
+
+    async def attempt(self, environ: WSGIEnvironment, target: Target, body: bytes) -> Attempt:
+        attempt = await self._quick.run(Request(environ, target, body))
+        return await self._full.run(attempt) if attempt.is_pending else attempt
 
     def headers(self, environ: WSGIEnvironment) -> Headers | None:
         """Return the headers of Django's answers to pings with this host and scheme, or None if not known yet."""
@@ -93,10 +120,3 @@ class SimplePings:
 
 def _site(environ: WSGIEnvironment) -> tuple[str, bool]:
     return environ.get("HTTP_HOST", ""), environ["wsgi.url_scheme"] == "https" or is_forwarded_https(environ)
-
-
-def _attempt(pings: Sequence[Ping]) -> list[Attempt]:
-    try:
-        return attempt_all(pings)
-    finally:
-        connection.close()  # returned to the pool

@@ -7,7 +7,7 @@ does not have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,6 +16,15 @@ from celery.loaders.app import AppLoader
 
 QUEUES = ("probes", "interactive", "dispatch", "alerts")
 
+PROCESSES = {
+    "web": frozenset[str](),
+    "worker": frozenset({"probes"}),
+    "interactive": frozenset({"interactive", "alerts"}),
+    "dispatcher": frozenset({"dispatch"}),
+    "beat": frozenset[str](),
+}
+"""The kinds of processes, which are the lines of the Procfile, and the queues that they serve."""
+
 ROUTES = {
     "monitors.tasks.dispatch_due": "dispatch",
     "monitors.tasks.probe_batch": "probes",
@@ -23,7 +32,9 @@ ROUTES = {
     "monitors.tasks.first_check": "interactive",
     "monitors.tasks.check_draft": "interactive",
     "monitors.tasks.refresh_registrations": "probes",  # queries registries of domains
+    "monitors.tasks.note_excess": "dispatch",
     "monitors.tasks.warn_of_expiries": "dispatch",
+    "monitors.tasks.apply_tzdata": "probes",  # computes many times after an update
     # These send webhooks and mails.
     "alerts.tasks.*": "alerts",
     "statuspages.tasks.*": "alerts",
@@ -47,6 +58,11 @@ class UnroutedTask(Exception):
 def queue_of(task: str) -> str | None:
     """Return the queue of a task by its name, or None if no route matches."""
     return next((queue for pattern, queue in ROUTES.items() if fnmatchcase(task, pattern)), None)
+
+
+def kinds_serving(queues: Collection[str]) -> list[str]:
+    """Return the kinds of processes whose queues are all among these."""
+    return [kind for kind, own in PROCESSES.items() if own and own <= set(queues)]
 
 
 def unrouted(tasks: Iterable[str]) -> list[str]:

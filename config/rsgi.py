@@ -5,21 +5,32 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 from importlib import import_module
+from multiprocessing import parent_process
 
 from django.core.wsgi import get_wsgi_application
 
 from config import reporting
+from core.parent_death import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+# Granian starts a worker process that loads this. Without granian it would stay, and keep the port.
+if granian := parent_process():
+    assert granian.pid is not None
+    die_with_parent(granian.pid)
 logging.captureWarnings(True)  # noqa: FBT003
-reporting.begin("web")
-_django = get_wsgi_application()
-# Imported here, because it imports models.
-application = import_module("config.gateway").Gateway(_django)
-
-# Load all code that requests need and exclude it from garbage collection: a full collection delayed requests by 0.1 s.
-import_module("config.urls")
+try:
+    reporting.begin("web")
+    _django = get_wsgi_application()
+    # Imported here, because it imports models.
+    application = import_module("config.gateway").Gateway(_django)
+    # Load all code that requests need and exclude it from garbage collection: a full collection delayed requests by
+    # 0.1 s.
+    import_module("config.urls")
+except Exception:  # noqa: BLE001 - multiprocessing would print it, also with LOG_FORMAT=json
+    sys.excepthook(*sys.exc_info())
+    raise SystemExit(1) from None
 gc.collect()
 gc.freeze()

@@ -20,6 +20,7 @@ from sentry_sdk.integrations.threading import ThreadingIntegration
 
 from core import logs
 from core.masking import mask_all
+from core.postgresql.availability import is_outage
 
 if TYPE_CHECKING:
     from sentry_sdk.types import Event, Hint
@@ -48,7 +49,7 @@ def begin(process: str) -> None:
         send_client_reports=False,
         enable_backpressure_handling=False,
         shutdown_timeout=_SHUTDOWN_SEC,
-        before_send=_remove_secrets,
+        before_send=_prepare_error,
         before_send_transaction=_remove_secrets,
     )
     sentry_sdk.set_tag("process", process)
@@ -79,9 +80,16 @@ def _trace_integrations(process: str) -> list[Integration]:
 def _sample_rate(context: dict[str, Any]) -> float:
     """Return the sample rate. It is 0 for pings, because there are thousands per second."""
     path = context.get("wsgi_environ", {}).get("PATH_INFO", "")
-    if path.startswith("/v1/heartbeats/") and path.endswith("/ping"):
+    if path.startswith("/v1/heartbeats/"):
         return 0.0
     return float(settings.SENTRY_TRACES_SAMPLE_RATE)
+
+
+def _prepare_error(event: Event, hint: Hint) -> Event | None:
+    """Remove secrets. Drop failures because PostgreSQL is away, which would use up the quota."""
+    if (crash := hint.get("exc_info")) and is_outage(crash[1]):
+        return None
+    return _remove_secrets(event, hint)
 
 
 def _remove_secrets(event: Event, _hint: Hint) -> Event:

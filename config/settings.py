@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import SimpleLazyObject
@@ -17,8 +16,10 @@ from config.env import (
     Environment,
     base_url,
     boolean,
+    broker_url,
     comma_separated,
     connectors_of,
+    database_settings,
     decimal,
     http_url,
     mail_settings,
@@ -27,13 +28,14 @@ from config.env import (
     whole,
 )
 from core.egress import parse_networks
+from core.version import product_version
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 # docs/operate/settings.md describes each variable.
 env = Environment(os.environ)
-_database_url = env("DATABASE_URL", from_file=True)
-REDIS_URL: str | None = env("REDIS_URL", from_file=True) or None
+_database = env("DATABASE_URL", "", database_settings, from_file=True)
+REDIS_URL: str | None = env("REDIS_URL", "", broker_url, from_file=True) or None
 SECRET_KEY = env("SECRET_KEY", from_file=True)
 ENCRYPTION_KEYS = env("ENCRYPTION_KEYS", "", comma_separated, from_file=True)
 DATA_DIR = env("DATA_DIR", str(BASE_DIR / ".data"), Path)
@@ -90,7 +92,7 @@ ADMIN_PASSWORD = env("ADMIN_PASSWORD")
 ADMIN_PLAN = env("ADMIN_PLAN", "local")
 env.raise_errors()
 
-SERVERLESS = not _database_url  # e.g. `manage.py probe` and --help, which need no secrets either
+SERVERLESS = not _database  # e.g. `manage.py probe` and --help, which need no secrets either
 
 if SERVERLESS:
     # Imported here, because beat reads the settings too and does not need them.
@@ -103,13 +105,15 @@ if SERVERLESS:
 else:
     if not SECRET_KEY or not ENCRYPTION_KEYS:
         raise ImproperlyConfigured("SECRET_KEY and ENCRYPTION_KEYS must be set if DATABASE_URL is set")
-    DATABASES = {"default": dict(dj_database_url.parse(_database_url))}
+    DATABASES = {"default": _database}
     # A pool, because worker threads return their connection while they wait for the network. Our backend tests each
     # connection before use: a broken one would cost a batch its claims.
     DATABASES["default"]["ENGINE"] = "core.postgresql"
+    # They outlive a transaction, after which PgBouncer gives the server's connection to another client.
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
     DATABASES["default"]["OPTIONS"] = {
         **DATABASES["default"].get("OPTIONS", {}),  # options of the URL, such as sslmode
-        "pool": {"min_size": 1, "max_size": 16, "timeout": 10},
+        "pool": {"min_size": 1, "max_size": 16},
         "prepare_threshold": 5,  # any number enables `core.db.fetch_prepared`; Django itself prepares nothing
     }
 
@@ -133,6 +137,8 @@ THROTTLES = {
     "invite": (30, 3600),
     "test-channel": (30, 600),
     "logo": (20, 600),
+    "manifest": (30, 60),
+    "metrics": (120, 60),
     "status-subscribe": (20, 3600),
     "status-subscribe-address": (5, 3600),
     "status-password": (10, 900),
@@ -198,6 +204,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "config.middleware.status_pages",
+    "config.metrics.serve_metrics",
     "django.middleware.common.CommonMiddleware",
     "config.middleware.pings",
     "audit.origin.remember_origin",
@@ -319,7 +326,7 @@ SOCIAL_AUTH_PIPELINE = (
 )
 SOCIAL_AUTH_VERCEL_PIPELINE = SOCIAL_AUTH_NETLIFY_PIPELINE = ("connectors.oauth.save_connector",)
 
-DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid JSON body is about 20 KB
+DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid JSON body, in ASCII, is about 100 KB
 # The gateway refuses larger bodies, so uploads stay in memory.
 MAX_BODY_BYTES = 1_536 * 1024  # a logo of 1 MiB, in base64
 FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
@@ -344,7 +351,7 @@ IDEMPOTENCY_STORE = "projects.idempotency.create_once"
 SPECTACULAR_SETTINGS = {
     "TITLE": "Pulsekeeper API",
     "DESCRIPTION": "Monitors, projects and tokens of the Pulsekeeper uptime monitoring service.",
-    "VERSION": "1.0.0",
+    "VERSION": product_version(),
     "OAS_VERSION": "3.1.0",
     "SERVERS": [{"url": BASE_URL, "description": "Production"}, {"url": STAGING_URL, "description": "Staging"}],
     "SERVE_INCLUDE_SCHEMA": False,
@@ -359,13 +366,19 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"crashes": {"()": "django.utils.log.CallbackFilter", "callback": lambda record: bool(record.exc_info)}},
+    "filters": {
+        "crashes": {"()": "core.logs.CrashFilter"},
+        "outages": {"()": "core.logs.OutageFilter"},
+        "rate": {"()": "core.logs.RateFilter"},
+    },
     "formatters": {"line": {"()": "core.logs.Formatter", "json": LOG_FORMAT == "json"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {name.partition(".")[0]: {"level": LOG_LEVEL} for name in OUR_APPS}
     # Only crashes: `config.access` logs the status of every request.
     | {"django.request": {"level": "ERROR", "filters": ["crashes"]}}
+    # While PostgreSQL is away, tasks fail every second, and the pool tries to connect.
+    | {"celery.app.trace": {"filters": ["outages"]}, "psycopg.pool": {"filters": ["rate"]}}
     # Its warnings contain webhook URLs. Callers log failures.
     | {"urllib3": {"level": "ERROR"}}
     # Skip the warnings about retries; the final failure is logged as an error.

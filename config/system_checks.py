@@ -100,6 +100,19 @@ def check_keys_are_strong(**_: Any) -> Iterator[CheckMessage]:
         )
 
 
+@register(TAG)
+def check_pings_are_allowed(**_: Any) -> Iterator[CheckMessage]:
+    """Check that a worker that is started as this process may send pings."""
+    from checks.probes.ping.rights import HOW_TO_ALLOW, may_ping
+
+    if not may_ping():
+        yield checks.Warning(
+            "This process may not send pings. A worker with the same rights makes no checks of ping monitors.",
+            hint=f"For workers: {HOW_TO_ALLOW}. docs/operate/deployment.md shows both.",
+            id="pulsekeeper.W005",
+        )
+
+
 @register(TAG, deploy=True)
 def check_servers_are_set(**_: Any) -> Iterator[CheckMessage]:
     """Check that the servers are set. Otherwise `manage.py` starts private ones, and other processes fail."""

@@ -12,32 +12,29 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-import msgspec
 import psycopg
 import redis
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from kombu.exceptions import KombuError
 from psycopg.rows import dict_row, namedtuple_row
 
 from alerts.outbox import oldest_alert
+from checks.probes.ping.rights import HOW_TO_ALLOW
 from checks.results.partitions import SERIES, Series
-from config import celery_app
-from config.health import OK, PATIENCE_SEC, broker_client, run_checks
-from config.metrics import MOST_DUE
+from config.health import OK, PATIENCE_SEC, run_checks
+from config.metrics import MOST_DUE, processes
 from config.routing import QUEUES
 from core.clock import utc_now
 from core.db import separate_connection
-from core.metrics import read_levels
+from core.metrics import ProcessReports, read_levels
 from core.templatetags.pulsekeeper import duration
 from monitors import metrics
 from monitors.scheduling.backlog import Backlog, backlog, queued
+from monitors.stale import StaleGroup, count_stale
 
 logger = logging.getLogger(__name__)
 
-WORKERS_SEC = 0.5
-"""Workers that do not answer in this time count as down."""
 MOST_COUNTED = 10_000
 TABLES = 12
 
@@ -99,6 +96,7 @@ class DatabaseStatus:
     """
 
     backlog: Backlog
+    stale: Sequence[StaleGroup]
     alert_since: datetime | None
     dead_deliveries: int
     dead_mails: int
@@ -115,17 +113,15 @@ class DatabaseStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """The status of the broker: waiting messages by queue, checks in flight, and the queues of each live worker."""
+    """The status of the broker: waiting messages by queue, checks in flight, and the processes of each kind.
+
+    `without_pings` is the number of workers that may not send pings.
+    """
 
     queues: Mapping[str, int]
     in_flight: int
-    workers: Mapping[str, Sequence[str]]
-
-    @property
-    def unserved(self) -> Sequence[str]:
-        """Return the queues without a worker."""
-        served = {queue for queues in self.workers.values() for queue in queues}
-        return [queue for queue in self.queues if queue not in served]
+    without_pings: int
+    processes: Mapping[str, ProcessReports]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +163,20 @@ def find_problems(status: SystemStatus, *, now: datetime) -> Iterator[str]:
         yield f"Alerts by e-mail are not delivered. {status.mail}"
     if status.database is not None:
         yield from _database_problems(status.database, now=now)
-    if status.broker is not None and status.broker.unserved:
-        yield f"No worker answers that takes from queue {', '.join(status.broker.unserved)}."
+    if status.broker is not None:
+        yield from _broker_problems(status.broker)
 
 
 def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[str]:
     lag, alert_lag = _since(database.backlog.oldest_due_at, now), _since(database.alert_since, now)
     if lag > MAX_LAG:
         yield f"The oldest due monitor has waited for {duration(lag)}: workers do not keep up, or none runs."
+    if database.backlog.pings_missing_since is not None:
+        missing = duration(_since(database.backlog.pings_missing_since, now))
+        yield (
+            f"The pings of most accounts have been missing for {missing}, and missed deadlines are held back: do "
+            "requests reach the web servers?"
+        )
     if alert_lag > MOST_ALERT_LAG:
         yield f"The oldest alert has waited for {duration(alert_lag)}: does the process “interactive” run?"
     silent = database.last_sent_at is None or now - database.last_sent_at > NOTHING_SENT_FOR
@@ -190,6 +192,14 @@ def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[s
             yield f"{table} has no partitions for the coming days: the task checks.tasks.keep_partitions does not run."
     if database.rolled_until is not None and now - database.rolled_until > MOST_ROLLUP_AGE:
         yield "The hourly roll-ups are behind: the task checks.tasks.roll_up does not run."
+
+
+def _broker_problems(broker: BrokerStatus) -> Iterator[str]:
+    if missing := [kind for kind, found in broker.processes.items() if not found.alive]:
+        yield f"No process reports as {', '.join(missing)}."
+    if count := broker.without_pings:
+        workers = "One worker" if count == 1 else f"{count} workers"
+        yield f"{workers} may not send pings, and ping monitors stay unchecked there. For each worker: {HOW_TO_ALLOW}."
 
 
 def _since(moment: datetime | None, now: datetime) -> timedelta:
@@ -216,6 +226,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
             waiting = backlog(database, now=now, most=MOST_DUE)
             alert = oldest_alert(database, now=now)
+            stale = count_stale(database, now=now, most=MOST_COUNTED)
             with database.cursor(row_factory=dict_row) as cursor:
                 counts: dict[str, Any] = cursor.execute(_COUNTS).fetchall()[0]
             with database.cursor(row_factory=namedtuple_row) as named:
@@ -224,7 +235,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
         return None
-    return DatabaseStatus(backlog=waiting, alert_since=alert, tables=tables, ahead=ahead, **counts)
+    return DatabaseStatus(backlog=waiting, stale=stale, alert_since=alert, tables=tables, ahead=ahead, **counts)
 
 
 def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timedelta | None:
@@ -238,34 +249,11 @@ def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timed
 def _broker_status() -> BrokerStatus | None:
     try:
         queues = {queue: queued(queue) for queue in QUEUES}
-        in_flight = read_levels().get(metrics.IN_FLIGHT.name, 0)
-        return BrokerStatus(queues, int(in_flight), _workers())
-    except (redis.RedisError, KombuError, OSError, ValueError) as error:  # ValueError: a reply that is not JSON
+        levels = read_levels()
+        in_flight, without_pings = (
+            int(levels.get(level.name, 0)) for level in (metrics.IN_FLIGHT, metrics.WITHOUT_PINGS)
+        )
+        return BrokerStatus(queues, in_flight, without_pings, processes())
+    except redis.RedisError as error:
         logger.warning("health page: cannot query the broker: %s", error)
         return None
-
-
-class _Queue(msgspec.Struct):
-    name: str
-
-
-def _workers() -> dict[str, list[str]]:
-    """Return the queues of the workers that answer within WORKERS_SEC."""
-    listening = _count_workers()
-    if not listening:
-        return {}
-    replies = celery_app.control.broadcast("active_queues", reply=True, timeout=WORKERS_SEC, limit=listening)
-    found = {
-        name: queues
-        for reply in replies or []
-        for name, queues in msgspec.convert(reply, dict[str, list[_Queue]]).items()
-    }
-    return {name: [queue.name for queue in queues] for name, queues in sorted(found.items())}
-
-
-def _count_workers() -> int:
-    """Return the number of workers: the clients with a subscription in the broker's database."""
-    with broker_client() as broker:
-        database = str(broker.get_connection_kwargs().get("db", 0))
-        clients = broker.client_list(_type="pubsub")
-    return sum(client["db"] == database and client["psub"] != "0" for client in clients)

@@ -1,4 +1,4 @@
-"""Logging in Celery processes: our log format, and the task id in all log lines of a task.
+"""Logging in Celery processes: our log format for all lines, and the task id in all log lines of a task.
 
 Beat imports this too, so it imports little.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 import logging.config
+import warnings
 from contextvars import Token
 from typing import Any
 
 from celery import signals
 
 from core import logs
+
+logger = logging.getLogger(__name__)
 
 _REQUEST = "request_id"
 _tokens: dict[str, Token[Any]] = {}  # of running tasks, by id
@@ -21,6 +24,7 @@ _tokens: dict[str, Token[Any]] = {}  # of running tasks, by id
 def connect() -> None:
     """Connect the signal handlers. Repeated calls have no effect."""
     signals.setup_logging.connect(_configure)
+    signals.celeryd_init.connect(_replace_prints)
     signals.before_task_publish.connect(_add_request_id)
     signals.task_prerun.connect(_begin)
     signals.task_postrun.connect(_end)
@@ -33,6 +37,16 @@ def _configure(**_: object) -> None:
     if not logging.getLogger().handlers:
         logging.config.dictConfig(settings.LOGGING)
         logging.captureWarnings(True)  # noqa: FBT003
+
+
+def _replace_prints(**_: object) -> None:
+    """Log what Celery prints when a worker gets a signal. Ignore warnings about its user: messages are no pickles."""
+    from celery import platforms
+    from celery.apps import worker
+
+    # The stubs lack both names.
+    worker.safe_say = lambda text, *_: logger.warning("%s", text)  # type: ignore[attr-defined]
+    warnings.filterwarnings("ignore", category=platforms.SecurityWarning)  # type: ignore[attr-defined]
 
 
 def _add_request_id(headers: dict[str, Any], **_: object) -> None:

@@ -15,8 +15,7 @@ import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
 from accounts.web.export import ExportViewSet
-from config.health import healthz, readyz
-from config.metrics import metrics
+from config.health import readyz
 from config.system_status import health_page
 
 # Allows ModelAdmin[...] at runtime.
@@ -48,7 +47,7 @@ def admin_login(request: HttpRequest) -> HttpResponse:
     return redirect("admin:index")
 
 
-API_APPS = ("tokens", "projects", "monitors", "connectors", "alerts", "incidents", "statuspages")
+API_APPS = ("tokens", "projects", "monitors", "connectors", "alerts", "incidents", "statuspages", "manifests")
 
 urlpatterns = [
     path("admin/login/", admin_login),
@@ -56,9 +55,7 @@ urlpatterns = [
     path("admin/password_change/done/", RedirectView.as_view(pattern_name="account")),
     path("admin/health/", admin.site.admin_view(health_page), name="admin-health"),
     path("admin/", admin.site.urls),
-    path("healthz", healthz),
     path("readyz", readyz),
-    path("metrics", metrics),
     path(
         "openapi.json",
         SpectacularJSONAPIView.as_view(authentication_classes=(), permission_classes=(AllowAny,)),

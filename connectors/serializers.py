@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from connectors.models import Connector
 from connectors.selectors import word_of
-from core.api.fields import EpochMsField, StrictSerializer, TextField
+from core.api.fields import EpochMsField, ListField, StrictSerializer, TextField
 from monitors.serializers import MonitorSerializer
 
 MAX_REFS = 1000
@@ -49,7 +49,7 @@ class ImportableProjectsSerializer(serializers.Serializer[Any]):
 
 
 class ImportInputSerializer(StrictSerializer):
-    external_refs = serializers.ListField(child=TextField(), allow_empty=False, max_length=MAX_REFS)
+    external_refs = ListField(child=TextField(), allow_empty=False, max_length=MAX_REFS)
     project_id = TextField(required=False, allow_null=True, max_length=64)
 
 

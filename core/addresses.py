@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -78,7 +78,23 @@ def client_network(request: Request | HttpRequest) -> str:
 
 def network_of(meta: Mapping[str, Any]) -> str:
     """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 subscriber."""
-    address = address_of(meta)
+    return client_of(meta).network
+
+
+class Client(NamedTuple):
+    """The texts of a client's address, or None without one, and of its network, which throttles count."""
+
+    address: str | None
+    network: str
+
+
+def client_of(meta: Mapping[str, Any]) -> Client:
+    """Return the client of a request. `meta` is that of a request, or a WSGI environ."""
+    return _client(address_of(meta))
+
+
+@lru_cache(maxsize=4_096)
+def _client(address: Address | None) -> Client:
     if isinstance(address, IPv6Address):
-        return str(IPv6Network((address, 64), strict=False))
-    return str(address)
+        return Client(str(address), str(IPv6Network((address, 64), strict=False)))
+    return Client(None if address is None else str(address), str(address))

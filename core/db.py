@@ -1,4 +1,4 @@
-"""Helpers for the database: get a row, release the connection, lock by name, iterate in chunks, prepare a statement."""
+"""Helpers for the database: get a row, release the connection, lock by name or in turn, iterate, prepare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import psycopg
 from django.db import connection
-from django.db.models import Model, QuerySet
+from django.db.models import F, Min, Model, QuerySet, Window
+from django.db.models.functions import RowNumber
 
 from core.errors import NotFound
 
@@ -16,8 +17,14 @@ M = TypeVar("M", bound=Model)
 
 
 def get_or_not_found(rows: QuerySet[M], **conditions: Any) -> M:
-    """Return the row that matches. Raise NotFound, which the API answers with 404."""
-    found = rows.filter(**conditions).first()
+    """Return the only row that matches. Raise NotFound, which the API answers with 404.
+
+    No row has a text with a NUL, which PostgreSQL refuses.
+    """
+    if any(isinstance(value, str) and "\0" in value for value in conditions.values()):
+        raise NotFound
+    # Not first(), which orders by the primary key: most requests run such a query, and the order takes time to compile.
+    found = next(iter(rows.filter(**conditions).order_by()[:1]), None)
     if found is None:
         raise NotFound
     return found
@@ -35,17 +42,17 @@ def release_connection() -> None:
 
 @contextmanager
 def separate_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
-    """Open a separate connection in autocommit, for callers that cannot wait for the pool. Raises psycopg.Error.
+    """Begin a transaction on a separate connection, for callers that cannot wait for the pool. Raises psycopg.Error.
 
     `patience_sec` limits connecting, for which libpq's minimum is 2, and each statement.
     """
     parameters = connection.get_connection_params() | {
         "connect_timeout": patience_sec,
-        "options": f"-c statement_timeout={patience_sec * 1000}",
         "cursor_factory": psycopg.Cursor,
     }
-    parameters.pop("pool", None)
-    with psycopg.connect(**parameters, autocommit=True) as database:
+    with psycopg.connect(**parameters) as database:
+        # Not as `options` of the connection, which PgBouncer refuses, and not for the session, which others would get.
+        database.execute("SELECT set_config('statement_timeout', %s, true)", [f"{patience_sec}s"])
         yield database
 
 
@@ -60,6 +67,76 @@ def try_advisory_lock(name: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [name])
         return bool(cursor.fetchone()[0])
+
+
+def lock_in_turn(
+    rows: QuerySet[M],
+    *,
+    account: str,
+    most: int,
+    ordered_by: str | None = None,
+    series: QuerySet[M] | None = None,
+    parents: Mapping[str, type[Model]] | None = None,
+) -> tuple[list[int], bool]:
+    """Lock at most `most` rows that no other transaction has locked. Return their keys, and whether more may wait.
+
+    Accounts take turns: the oldest row of each is first, then the second of each. `account` is the path to the account.
+    If there are more accounts than `most`, chance decides, so that none is passed over for long.
+
+    With `ordered_by`, a column, the earlier rows of the same value among `series`, by default `rows`, are locked too,
+    beyond `most`, and a row is left out if another transaction has locked one of them. Read the rows by these keys
+    with their conditions again: another transaction may have changed them before the lock.
+
+    The rows at the paths `parents` are locked against deletion, and rows whose parents are being deleted are left out.
+    """
+    place = Window(RowNumber(), partition_by=account, order_by="pk")
+    kept = [(f"parent_{number}", path, model) for number, (path, model) in enumerate((parents or {}).items())]
+    columns = {name: F(path) for name, path, _ in kept}
+    waiting = rows.order_by().values(key=F("pk"), series=F(ordered_by or "pk"), place=place, **columns)
+    select, parameters = waiting.query.sql_with_params()
+    options = rows.model._meta
+    conditions = "".join(
+        f"""
+           AND (waiting.{name} IS NULL OR EXISTS (
+                SELECT FROM {model._meta.db_table} WHERE id = waiting.{name} FOR KEY SHARE SKIP LOCKED))"""
+        for name, _, model in kept
+    )
+    # Not a join: for tables whose statistics are older than a storm, the planner may run `waiting` once for each row.
+    statement = f"""
+        WITH waiting AS MATERIALIZED ({select} ORDER BY place, random())
+        SELECT waiting.key, waiting.series
+          FROM waiting
+         CROSS JOIN LATERAL (
+                SELECT FROM {options.db_table} WHERE {options.pk.column} = waiting.key FOR NO KEY UPDATE SKIP LOCKED
+               ) AS locked
+         WHERE true{conditions}
+         LIMIT %s
+    """  # noqa: S608 - only names, and SQL by Django
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [*parameters, most])
+        locked = dict(cursor.fetchall())
+    is_full = len(locked) == most
+    keys = list(locked)
+    if ordered_by and locked:
+        others = (rows if series is None else series).order_by()
+        keys = _without_gaps(locked, others.filter(**{f"{ordered_by}__in": set(locked.values())}), ordered_by)
+    return keys, is_full and bool(keys)
+
+
+def _without_gaps(locked: dict[int, Any], series: QuerySet[M], ordered_by: str) -> list[int]:
+    """Lock the earlier rows of each series. Return the locked rows that have no other row before them."""
+
+    def first_others() -> dict[Any, int]:
+        return dict(series.exclude(pk__in=locked).values_list(ordered_by).annotate(Min("pk")))
+
+    first = first_others()
+    behind = {value for key, value in locked.items() if first.get(value, key) < key}
+    if behind:
+        earlier = series.exclude(pk__in=locked).filter(**{f"{ordered_by}__in": behind}, pk__lt=max(locked))
+        free = earlier.select_for_update(no_key=True, skip_locked=True)
+        locked = locked | dict(free.values_list("pk", ordered_by))
+        first = first_others()
+    return [key for key, value in locked.items() if key < first.get(value, key + 1)]
 
 
 CHUNK_ROWS = 500

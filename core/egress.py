@@ -7,9 +7,11 @@ connection. Plain Python: probes and deliveries share it.
 from __future__ import annotations
 
 import re
+import ssl
 import unicodedata
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from urllib.parse import unquote
 
 Address = IPv4Address | IPv6Address
@@ -66,7 +68,7 @@ def _is_public_v4(address: IPv4Address) -> bool:
     return not any(address in network for network in _REFUSED_V4)
 
 
-def _embedded_v4(address: IPv6Address) -> IPv4Address | None:
+def embedded_v4(address: IPv6Address) -> IPv4Address | None:
     """Return the IPv4 address that a translator or tunnel derives: ::ffff/96, 64:ff9b::/96, 2002::/16."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
@@ -76,7 +78,7 @@ def _embedded_v4(address: IPv6Address) -> IPv4Address | None:
 def _is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return _is_public_v4(address)
-    embedded = _embedded_v4(address)
+    embedded = embedded_v4(address)
     if embedded is not None:
         return _is_public_v4(embedded)
     return address in _GLOBAL_V6 and not any(address in network for network in _REFUSED_V6)
@@ -108,6 +110,24 @@ def parse_networks(text: str) -> tuple[Network, ...]:
         except ValueError as error:
             raise ValueError(f"{cidr!r} is not a network in CIDR form, like 127.0.0.0/8 or ::1/128: {error}") from error
     return tuple(networks)
+
+
+_USUAL_FILES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine, Arch
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # Alpine, macOS, BSD
+)
+
+
+def trusted_file(named: str) -> str | None:
+    """Return the PEM file of the certificate authorities to trust: the named one, or else the system's.
+
+    None if there is no such file. The system's is looked for because the wheel's libcurl looks where its build
+    machine kept it.
+    """
+    candidates = [named] if named else [ssl.get_default_verify_paths().openssl_cafile, *_USUAL_FILES]
+    return next((name for name in candidates if named or Path(name).is_file()), None)
 
 
 _IDNA_DOTS = str.maketrans("\u3002", ".")

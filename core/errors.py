@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class ApiError(Exception):
     """Base of every error with an Error body, and that of crashes. `limit` is the limit that was reached, if any."""
@@ -12,6 +15,8 @@ class ApiError(Exception):
     status = 500
     code = "internal_error"
     reason = "Something broke on our side; it has been logged."
+    details: Mapping[str, Any] = {}
+    """Further members of the body."""
     sample_limit: int | None = None
     """`limit` of the example in openapi.json."""
 
@@ -27,9 +32,9 @@ class ApiError(Exception):
 class ValidationFailed(ApiError, status=422, code="validation_error"):
     """The request is not valid. `field` is the top-level field of the body that is wrong, if it is one."""
 
-    def __init__(self, reason: str, *, field: str | None = None) -> None:
+    def __init__(self, reason: str, *, field: str | None = None, limit: int | None = None) -> None:
         self.field = field
-        super().__init__(f"{field}: {reason}" if field else reason)
+        super().__init__(f"{field}: {reason}" if field else reason, limit=limit)
 
 
 class BadRequest(ApiError, status=400, code="bad_request"):
@@ -55,6 +60,10 @@ class RequestTimeout(ApiError, status=408, code="request_timeout"):
 
 class Overloaded(ApiError, status=503, code="overloaded"):
     reason = "The server has too many requests to answer; try again in a moment."
+
+
+class Unavailable(ApiError, status=503, code="unavailable"):
+    reason = "The database does not answer; try again in a moment."
 
 
 class NotFound(ApiError, status=404, code="not_found"):

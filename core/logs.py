@@ -7,12 +7,15 @@ formats them (docs/adr/0022). It is loaded with the first line, because many pro
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from types import TracebackType
 from typing import Any
 
 from core.masking import mask_all
@@ -56,6 +59,37 @@ def context() -> Mapping[str, Any]:
     return _bound.get() or {}
 
 
+def capture() -> None:
+    """Log warnings and uncaught errors of this process if LOG_FORMAT is json, also before settings are read.
+
+    Python would print them as text.
+    """
+    if not _is_json():
+        return
+    handler = logging.lastResort = logging.StreamHandler()  # until logging is configured
+    handler.setFormatter(Formatter())
+    logging.captureWarnings(True)  # noqa: FBT003
+    sys.excepthook = _log_crash
+    threading.excepthook = lambda args: _log_crash(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def formatter_of_granian() -> Formatter:
+    """Return a formatter, and capture errors too: granian's main process loads no other code of ours."""
+    capture()
+    return Formatter()
+
+
+def _log_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    if error is None or not issubclass(kind, Exception):
+        sys.__excepthook__(kind, error or kind(), trace)
+    else:
+        logging.getLogger(__name__).critical("uncaught error", exc_info=(kind, error, trace))
+
+
+def _is_json() -> bool:
+    return os.environ.get("LOG_FORMAT", "").lower() == "json"
+
+
 class Formatter(logging.Formatter):
     """Creates structlog's formatter with the first line.
 
@@ -64,8 +98,8 @@ class Formatter(logging.Formatter):
 
     def __init__(self, *, json: bool | None = None) -> None:
         super().__init__()
-        self._json = os.environ.get("LOG_FORMAT", "").lower() == "json" if json is None else json
-        self._lock = threading.Lock()
+        self._json = _is_json() if json is None else json
+        self._lock = threading.RLock()  # a signal handler may log while the main thread does
         self._made: logging.Formatter | None = None
 
     def format(self, record: logging.LogRecord) -> str:
@@ -139,3 +173,54 @@ def _as_text(_logger: object, _method: str, event: Event) -> str:
 def _on_one_line(value: object) -> str:
     """Escape line breaks and control characters, so that no value can forge a line."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in str(value))
+
+
+class CrashFilter(logging.Filter):
+    """Passes crashes, of which `config.access` logs only the status. The pool logs why PostgreSQL is away."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.exc_info is not None and not _is_outage(record.exc_info[1])
+
+
+class RateFilter(logging.Filter):
+    """Passes each message once in EVERY_SEC for each task. Its field `suppressed` counts those since the last one.
+
+    A lost race between threads passes or suppresses one more.
+    """
+
+    EVERY_SEC = 60.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[object, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, now = (record.msg, context().get("task")), time.monotonic()
+        passed_at, suppressed = self._passed.get(kind, (-math.inf, 0))
+        if now - passed_at < self.EVERY_SEC:
+            self._passed[kind] = passed_at, suppressed + 1
+            return False
+        self._passed[kind] = now, 0
+        record.__dict__["suppressed"] = suppressed
+        return True
+
+
+class OutageFilter(RateFilter):
+    """Passes failures because PostgreSQL is away rarely, as warnings without a traceback, and all other lines.
+
+    Tasks fail every second then. What health checks and metrics report must not fill the disk.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info is None or not _is_outage(record.exc_info[1]):
+            return True
+        record.exc_info = None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return super().filter(record)
+
+
+def _is_outage(error: BaseException | None) -> bool:
+    # Imported here, because logging is configured in processes that need no database.
+    from core.postgresql.availability import is_outage
+
+    return is_outage(error)

@@ -4,7 +4,10 @@ A process adds its sums to a hash in the broker once a second, and when it exits
 that has exited is still counted. Values only grow; after a flush of the broker they start at zero, as Prometheus
 expects of a restart. While the broker is unreachable, sums wait in the process.
 
-A label value never comes from a user: each new one is kept for ever.
+A label value never comes from a user: each new one is kept for ever. Counters name the values that they know, which
+are shown as 0 before anything is counted: Prometheus sees no increase from a missing series to 1.
+
+Processes also report that they work, by kind (`config.routing.PROCESSES`). This is the one definition of "alive".
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import cast
@@ -33,6 +36,7 @@ logger = logging.getLogger(__name__)
 KEY = "metrics"  # a hash: `name|label values|part` and its sum
 LEVELS_KEY = "metrics:levels"  # a hash: `name|process` and `value|epoch seconds`
 EVERY_SEC = 1.0
+PROCESSES_KEY = "metrics:processes"  # a hash: `kind|process` and epoch seconds
 LEVEL_KEPT_SEC = 10.0  # a process that has not reported for this long has exited
 _PATIENCE_SEC = 0.5
 
@@ -41,11 +45,12 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A sum that grows. Its name ends in `_total`."""
+    """A sum that grows. Its name ends in `_total`. `known` are the label values that exist from the start."""
 
     name: str
     help: str
     labels: Labels = ()
+    known: Collection[Labels] = ((),)
 
     def add(self, amount: float = 1, *values: str) -> None:
         """Add to the sum of these label values, in the order of the labels."""
@@ -61,6 +66,7 @@ class Histogram:
     help: str
     bounds: tuple[float, ...]
     labels: Labels = ()
+    known: Collection[Labels] = ((),)
 
     def observe(self, found: Sequence[float], *values: str) -> None:
         """Add a group of values, which costs little more than one."""
@@ -83,12 +89,26 @@ class Level:
         _sums.follow(self.name, read)
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessReports:
+    """The processes of one kind: how many are alive, and when one last reported (epoch seconds; 0 for never)."""
+
+    alive: int = 0
+    last_at: float = 0
+
+
+def mark_alive(kinds: Iterable[str]) -> None:
+    """Report that this process works as these kinds. Its main loop calls this every EVERY_SEC."""
+    _sums.mark_alive(kinds)
+
+
 class _Sums:
     """Sums that this process has not reported yet; a thread reports them."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, float] = defaultdict(float)
         self._levels: dict[str, Callable[[], float]] = {}
+        self._alive: dict[str, float] = {}
         self._lock = threading.Lock()
         self._reporting = threading.Lock()
         self._process = random_text(5)
@@ -106,6 +126,12 @@ class _Sums:
             self._levels[name] = read
             self._start()
 
+    def mark_alive(self, kinds: Iterable[str]) -> None:
+        now = utc_now().timestamp()
+        with self._lock:
+            self._alive |= {f"{kind}|{self._process}": now for kind in kinds}
+            self._start()
+
     def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep_reporting, name="metrics", daemon=True)
@@ -121,8 +147,9 @@ class _Sums:
         with self._reporting:
             with self._lock:
                 reported_sums, self._waiting = self._waiting, defaultdict(float)
+                alive, self._alive = self._alive, {}
                 levels = {f"{name}|{self._process}": read() for name, read in self._levels.items()}
-            if not reported_sums and not levels:
+            if not reported_sums and not levels and not alive:
                 return
             try:
                 with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
@@ -131,6 +158,8 @@ class _Sums:
                     if levels:
                         now = utc_now().timestamp()
                         pipe.hset(LEVELS_KEY, mapping={name: f"{held}|{now}" for name, held in levels.items()})
+                    for process, at in alive.items():
+                        pipe.hset(PROCESSES_KEY, process, at)
                     pipe.execute()
             except redis.RedisError as error:
                 with self._lock:
@@ -211,3 +240,21 @@ def read_levels() -> Mapping[str, float]:
     if gone:
         _broker(settings.REDIS_URL).hdel(LEVELS_KEY, *gone)
     return held
+
+
+def read_processes() -> Mapping[str, ProcessReports]:
+    """Return the processes by kind. A kind that has never reported is absent. Raises RedisError."""
+    oldest = utc_now().timestamp() - LEVEL_KEPT_SEC
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for field, text in _hash(PROCESSES_KEY).items():
+        if (at := _number(text)) is not None:
+            found[field.partition("|")[0]][field] = at
+    # The last report of a kind is kept, so that it is known when it was.
+    last = {kind: max(reports.values()) for kind, reports in found.items()}
+    gone = [field for kind, reports in found.items() for field, at in reports.items() if at < min(oldest, last[kind])]
+    if gone:
+        _broker(settings.REDIS_URL).hdel(PROCESSES_KEY, *gone)
+    return {
+        kind: ProcessReports(sum(at >= oldest for at in reports.values()), last[kind])
+        for kind, reports in found.items()
+    }

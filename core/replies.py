@@ -65,12 +65,15 @@ def post(address: str, answer: Any) -> None:
 
 
 def wait(address: str, kind: type[T], *, timeout_sec: float) -> T | None:
-    """Return the answer, or None if none came in time or it is no `kind`. Raises RedisError."""
+    """Return the answer, or None if none came in time or it is no `kind`. Raises RedisError.
+
+    A worker that could not do its task answers None at once.
+    """
     taken = _client(settings.REDIS_URL).blpop([address], timeout=timeout_sec)
     if taken is None:
         return None
     try:
-        return msgspec.json.decode(taken[1], type=kind)
+        return msgspec.json.decode(taken[1], type=kind | None)
     except (ValueError, RecursionError) as error:
         logger.warning("dropped a malformed answer from the broker: %s", error)
         return None

@@ -186,6 +186,8 @@ InviteThrottle = _of_callers("invite")  # it sends e-mail to strangers, and show
 ChannelTestThrottle = _of_callers("test-channel")  # each test sends a message at once
 LogoThrottle = _of_callers("logo")  # each picture takes a process of its own for up to some seconds
 PasswordThrottle = _of_callers("password")  # a stolen session must not try all passwords
+ManifestThrottle = _of_callers("manifest")  # it reads or compares everything in the account
+MetricsThrottle = _of_callers("metrics")  # it reads every monitor of the account
 ExportThrottle = _of_callers("export")  # it reads everything in the account
 
 

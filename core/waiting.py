@@ -29,8 +29,8 @@ _present: Counter[str] = Counter()
 
 
 @contextmanager
-def limit_waiting(account: str) -> Iterator[None]:
-    """Run the block while few other requests of the account, or of a client address, run theirs.
+def limit_waiting(account: str, *, most: int = MAX_ACTIVE) -> Iterator[None]:
+    """Run the block while few other requests of the account, or of a client address, run theirs: less than `most`.
 
     A burst waits up to PATIENCE_SEC for its turn. Raises TooManyRequests.
     """
@@ -38,10 +38,10 @@ def limit_waiting(account: str) -> Iterator[None]:
         with _changed:
             if _present[account] >= MAX_PRESENT or _present.total() >= MAX_IN_PROCESS:
                 raise TooManyRequests(wait=RETRY_SEC)
-            if _active[account] >= MAX_ACTIVE:
+            if _active[account] >= most:
                 release_connection()
             stack.enter_context(_counted(_present, account))
-            if not _changed.wait_for(lambda: _active[account] < MAX_ACTIVE, PATIENCE_SEC):
+            if not _changed.wait_for(lambda: _active[account] < most, PATIENCE_SEC):
                 raise TooManyRequests(wait=RETRY_SEC)
             stack.enter_context(_counted(_active, account))
         yield

@@ -40,6 +40,8 @@ TOPIC_NAMES = {
     Topic.SLOW: "Slow: it responds, but slower than its threshold",
     Topic.EXPIRY: "Expiry: a certificate or a domain expires soon",
     Topic.REMINDER: "Reminders: it is still down and not acknowledged",
+    Topic.DNS_CHANGE: "DNS changes: a DNS monitor finds other records",
+    Topic.TOO_OFTEN: "Too often: a job runs more often than expected",
 }
 SCOPE_NAMES = {
     Scope.ALL: "All my monitors, or all of the channel's project",

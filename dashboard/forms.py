@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
-from core.api.errors import first_reason
-from core.api.fields import StrictSerializer
 from core.api.idempotency import HEADER, Created
 from core.clock import utc_now
-from core.errors import ValidationFailed
 from core.forms import Renderer, ServiceForm, conditional
 from core.ids import random_text
 from dashboard.durations import MAX_TEXT, MS_OF, InvalidDurationError, format_duration, parse_duration
 from dashboard.pages import PageRequest, count_request
+from monitors import cron
 from monitors.selectors import list_monitors
 from projects import access
 from projects.access import Caller
@@ -43,6 +42,12 @@ def monitor_choices(caller: Caller) -> Choices:
         for public_id, name, url, project in rows
     ]
     return sorted(found, key=lambda choice: choice[1].casefold())
+
+
+@cache
+def time_zones() -> list[str]:
+    """Return the time zones to offer. Forms may accept their aliases too."""
+    return ["UTC", *sorted(name for name in cron.TIME_ZONES if "/" in name and not name.startswith("Etc/"))]
 
 
 class ProjectField(forms.ChoiceField):
@@ -218,12 +223,3 @@ class ScopeForm(ObjectForm):
     def scope(self) -> dict[str, Any]:
         chosen = self.cleaned_data["monitors"] == CHOSEN
         return {name: self.cleaned_data[name] for name in ("monitors", *(["monitor_ids"] if chosen else []))}
-
-
-def validated(serializer: type[StrictSerializer], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate a body with a serializer of the API. Raises ValidationFailed with the path of the first error."""
-    parsed = serializer(data=body)
-    if parsed.is_valid():
-        return dict(parsed.validated_data)
-    path, _, reason = first_reason(parsed.errors).partition(": ")
-    raise ValidationFailed(reason, field=path)

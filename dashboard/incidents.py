@@ -40,6 +40,7 @@ _LINES: dict[str, tuple[str, str]] = {
     Type.COMMENTED: ("Comment", ""),
     Type.DECLARED: ("Declared", "down"),
     Type.RESOLVED: ("Resolved", "up"),
+    Type.TOO_OFTEN: ("Pinged too often", ""),
 }
 
 

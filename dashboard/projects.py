@@ -9,9 +9,11 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
+from core.api.fields import validated
 from core.clock import utc_now
 from core.errors import NotFound, ValidationFailed
-from dashboard.forms import ObjectForm, PageForm, validated
+from dashboard.forms import ObjectForm, PageForm
+from dashboard.monitors.listing import counts_by_project
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.tokens import token_rows
 from projects import access, members, services
@@ -62,7 +64,9 @@ def index(request: PageRequest) -> HttpResponse:
             messages.success(request, "Project created. Add members and monitors next.")
         return redirect("project", created.object_id)
     roles = access.roles_of(caller)
-    projects = [(one, roles.get(one.pk)) for one in services.list_projects(caller).order_by("name", "pk")]
+    found = list(access.accessible_projects(caller).order_by("name", "pk"))
+    counts = counts_by_project(caller, found, now=utc_now())
+    projects = [(one, roles.get(one.pk), counts[one.pk]) for one in found]
     return render_page(request, "projects/list", projects=projects, form=form)
 
 
@@ -134,7 +138,7 @@ def _show(
     member_form: AddMemberForm | None = None,
 ) -> HttpResponse:
     caller, now = request.caller, utc_now()
-    project = services.list_projects(caller).filter(public_id=project_id).first()
+    project = access.accessible_projects(caller).filter(public_id=project_id).first()
     if project is None:
         raise NotFound
     memberships = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))
@@ -146,6 +150,7 @@ def _show(
         request,
         "projects/detail",
         project=project,
+        counts=counts_by_project(caller, [project], now=now)[project.pk],
         own=own,
         manages=own.role in access.MANAGERS,
         owns=own.role == Role.OWNER,

@@ -11,8 +11,9 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
+from core.api.fields import validated
 from core.clock import utc_now
-from dashboard.forms import DurationField, ObjectForm, PlainRenderer, project_choices, validated
+from dashboard.forms import DurationField, ObjectForm, PlainRenderer, project_choices
 from dashboard.pages import PageRequest, button, page, render_page
 from projects import access
 from projects.access import Caller

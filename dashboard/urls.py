@@ -2,7 +2,7 @@ from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
 from dashboard import channels, connectors, incidents, projects, security_log, status_pages, tokens, windows
-from dashboard.monitors import detail, editing, overview
+from dashboard.monitors import detail, editing, overview, schedules, signals
 from dashboard.pages import home
 
 urlpatterns = [
@@ -10,13 +10,15 @@ urlpatterns = [
     path("monitors", overview.overview, name="monitors"),
     path("monitors/live", overview.live, name="monitors_live"),
     path("monitors/actions", overview.act, name="monitors_act"),
-    # Before the page of a monitor, whose URL `monitors/new` would match.
+    # Before the page of a monitor, whose URL these would match.
     path("monitors/new", editing.new, name="monitor_new"),
+    path("monitors/schedule", schedules.preview, name="schedule_preview"),
     path("monitors/<id:monitor_id>/edit", editing.edit, name="monitor_edit"),
     path("monitors/<id:monitor_id>", detail.show, name="monitor"),
     path("monitors/<id:monitor_id>/live", detail.live, name="monitor_live"),
     path("monitors/<id:monitor_id>/check", detail.check, name="monitor_check"),
     path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor_latency"),
+    path("monitors/<id:monitor_id>/signals", signals.log, name="monitor_signals"),
     path("monitors/<id:monitor_id>/badges", detail.badges, name="monitor_badges"),
     path("monitors/<id:monitor_id>/badges/give", detail.create_badges, name="monitor_badges_give"),
     path("monitors/<id:monitor_id>/badges/take", detail.delete_badges, name="monitor_badges_take"),

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from itertools import groupby, islice, starmap
 from operator import attrgetter
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from django import forms
 from django.contrib import messages
@@ -21,7 +21,7 @@ from django.utils.text import get_text_list
 
 from core.clock import utc_now
 from core.forms import conditional
-from dashboard.forms import ProjectField, ScopeForm
+from dashboard.forms import ProjectField, ScopeForm, time_zones
 from dashboard.pages import PageRequest, action, button, done, errors_as_messages, page, render_page
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
@@ -106,12 +106,6 @@ def _day(until: str) -> str:
         return until
 
 
-@cache
-def _zones() -> list[tuple[str, str]]:
-    names = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
-    return [(name, name.replace("_", " ")) for name in ["UTC", *names]]
-
-
 class _LocalTimeField(forms.DateTimeField):
     """A local time, without its time zone, which is another field."""
 
@@ -161,7 +155,7 @@ class WindowForm(ScopeForm):
         initial = {"time_zone": "UTC"} if stored is None else _initial_of(stored)
         super().__init__(data, caller=caller, chosen_label="Selected monitors", stored=stored, initial=initial)
         zone: Any = self.fields["time_zone"]
-        name, zones = initial["time_zone"], _zones()
+        name, zones = initial["time_zone"], [(zone, zone.replace("_", " ")) for zone in time_zones()]
         zone.choices = zones if name in dict(zones) else [(name, name), *zones]  # the API accepts more names
         if stored is None:
             zone.widget.attrs["data-own-zone"] = data is None

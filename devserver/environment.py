@@ -28,7 +28,7 @@ PRIVATE_NETWORKS = "127.0.0.0/8,::1/128"
 _joined = False
 
 # Commands that use neither database nor broker.
-SERVERLESS = {"", "check", "help", "makemigrations", "probe", "spectacular", "version", "--version"}
+SERVERLESS = {"", "check", "help", "makemigrations", "probe", "run", "spectacular", "version", "--version"}
 
 
 def uses_embedded_servers() -> bool:

@@ -7,26 +7,26 @@ would add an event loop and control sockets, and supervisor is a daemon whose ch
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import IO
 
 from honcho.colour import get_colours
 from honcho.printer import Message, Printer
 
+from core.parent_death import die_with_parent
+
 GRACE_SECONDS = 4  # for a child to end after SIGTERM
 # A child that ends this many times in this period is not restarted again.
 DEATHS_ALLOWED, DEATHS_WINDOW_SECONDS = 5, 60
 LOOK_SECONDS = 0.5
-PR_SET_PDEATHSIG = 1
 
 
 class ProcessManager:
@@ -60,6 +60,8 @@ class ProcessManager:
             thread.start()
         end = self._wait_for_end()
         self.ending.set()
+        if not isinstance(end, str):
+            self._print(f"{signal.Signals(end).name} received")
         self._signal_all(signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
         for thread in (*threads, watcher):
@@ -76,10 +78,7 @@ class ProcessManager:
         while True:
             # Outside Linux another thread may receive a signal. Its handler runs when this thread wakes up.
             with contextlib.suppress(Empty):
-                end = self._ends.get(timeout=LOOK_SECONDS)
-                if not isinstance(end, str):
-                    self._print(f"{signal.Signals(end).name} received")
-                return end
+                return self._ends.get(timeout=LOOK_SECONDS)
 
     def _watch_or_fail(self) -> None:
         try:
@@ -88,6 +87,12 @@ class ProcessManager:
             self.fail(f"watching failed: {error!r}")
 
     def _keep_running(self, name: str, command: str, colour: str) -> None:
+        try:
+            self._restart(name, command, colour)
+        except Exception as error:  # noqa: BLE001 - any error must end the run, as nothing restarts the child any more
+            self.fail(f"{name} cannot be run: {error!r}")
+
+    def _restart(self, name: str, command: str, colour: str) -> None:
         deaths: list[float] = []
         while (code := self._run_once(name, command, colour)) is not None:
             if self.ending.is_set():
@@ -96,11 +101,11 @@ class ProcessManager:
             now = time.monotonic()
             deaths = [death for death in deaths if now - death < DEATHS_WINDOW_SECONDS] + [now]
             if len(deaths) > DEATHS_ALLOWED:
-                self._print(f"ended {len(deaths)} times in {DEATHS_WINDOW_SECONDS} s: giving up", name, colour)
+                self._print(f"{name} ended {len(deaths)} times in {DEATHS_WINDOW_SECONDS} s: giving up")
                 self.fail(f"{name} kept ending: see the last lines above")
                 break
             delay = 0.5 * 2 ** (len(deaths) - 1)
-            self._print(f"ended unexpectedly ({code}): restarting in {delay:g} s", name, colour)
+            self._print(f"{name} ended unexpectedly ({code}): restarting in {delay:g} s")
             self.ending.wait(delay)
 
     def _run_once(self, name: str, command: str, colour: str) -> int | None:
@@ -115,11 +120,11 @@ class ProcessManager:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
         assert child.stdout is not None
         self._print(f"{name} started (pid={child.pid})")
-        reader = threading.Thread(target=self._forward, args=(child.stdout, name, colour))
+        reader = threading.Thread(target=self._forward, args=(child.stdout, name, colour), daemon=True)
         reader.start()
         # Descendants may outlive the child and keep its port or output open. Their group has its pid, so kill the group
         # before reaping the child.
@@ -128,7 +133,7 @@ class ProcessManager:
             self._signal(name, signal.SIGKILL)
             code = child.wait()
             del self._children[name]
-        reader.join()
+        reader.join(GRACE_SECONDS)  # a descendant in a session of its own may still hold the output
         return code
 
     def _forward(self, output: IO[bytes], name: str, colour: str) -> None:
@@ -147,14 +152,9 @@ class ProcessManager:
             os.killpg(self._children[name].pid, number)
 
     def _print(self, text: str | bytes, name: str = "system", colour: str | None = None) -> None:
-        with self._printing:
-            self._printer.write(Message("line", text, datetime.now().astimezone(), name, colour))
-
-
-_libc = ctypes.CDLL(None)
-
-
-def _die_with_parent() -> None:
-    """On Linux, receive SIGTERM when the parent's thread ends, as when it is killed. On other systems children stay."""
-    if sys.platform == "linux":
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        """Print a line. A closed terminal or pipe ends the run, as Ctrl-C does."""
+        try:
+            with self._printing:
+                self._printer.write(Message("line", text, datetime.now().astimezone(), name, colour))
+        except OSError as error:
+            self.fail(f"the output is closed: {error}")

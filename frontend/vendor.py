@@ -16,6 +16,7 @@ SVG = "http://www.w3.org/2000/svg"
 
 # Names that templates may use in {% icon %}.
 ICONS = (
+    "activity",
     "arrow-left",
     "bell",
     "bell-off",
@@ -45,6 +46,7 @@ ICONS = (
     "mail",
     "menu",
     "message-square",
+    "network",
     "pause",
     "pencil",
     "play",

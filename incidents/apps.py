@@ -6,6 +6,11 @@ class IncidentsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts.services import before_account_deleted
-        from incidents.services import forget_person
+        from incidents.services import forget_person, lock_of_monitors, lock_of_projects, lock_windows_of
+        from monitors.services import before_monitors_deleted
+        from projects.services import before_projects_deleted
 
+        before_account_deleted.insert(0, lock_windows_of)  # before the incidents of its projects and monitors
         before_account_deleted.append(forget_person)
+        before_monitors_deleted.append(lock_of_monitors)
+        before_projects_deleted.append(lock_of_projects)

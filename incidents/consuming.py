@@ -2,64 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
+from accounts.models import User
 from checks.results.selectors import evidence_of
 from checks.spec import Verdict
 from core.clock import to_ms
-from core.db import advisory_lock, try_advisory_lock
+from core.db import lock_in_turn, try_advisory_lock
 from incidents.models import FlappingSpell, Incident, IncidentEvent
+from monitors.locking import write_columns
 from monitors.models import StatusChange
+from projects.models import Project
 
 BATCH = 1_000
-LOCK = "incidents"
-"""The lock of consuming changes and of notifying: one process at a time, to keep their order."""
+
+# New incidents refer to them. Not locked at the end of the transaction, when deletions wait for its incidents.
+_PARENTS = {"monitor__owner": User, "monitor__project": Project}
 
 Type = IncidentEvent.Type
 Resolution = Incident.Resolution
 
 
-def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) -> int:
-    """Process the oldest unprocessed changes and return their number; 0 while another process does it.
+def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) -> bool:
+    """Process up to BATCH changes that no other process has locked. Return whether more may wait.
 
     `slow` is called in the same transaction with the changes from up to slow, which are no incidents.
     """
+    waiting = StatusChange.objects.filter(processed_at=None)
     with transaction.atomic():
-        if not try_advisory_lock(LOCK):
-            return 0
-        changes = list(
-            StatusChange.objects.filter(processed_at=None)
-            .select_related("monitor", "monitor__project")
-            .order_by("id")[:BATCH]
+        locked, is_full = lock_in_turn(
+            waiting, account="monitor__owner", ordered_by="monitor_id", most=BATCH, parents=_PARENTS
         )
+        changes = list(waiting.filter(pk__in=locked).select_related("monitor", "monitor__project").order_by("id"))
         if changes:
             unresolved = Incident.objects.filter(
                 monitor__in={change.monitor_id for change in changes}, resolved_at=None
-            ).select_for_update()
+            ).select_for_update(no_key=True)
             batch = _Batch({incident.monitor_id: incident for incident in unresolved.order_by("pk")})
             for change in changes:
                 batch.process(change)
             batch.write()
             slow([change for change in changes if _became_slow(change)])
             StatusChange.objects.filter(pk__in=[change.pk for change in changes]).update(processed_at=now)
-    return len(changes)
+    return is_full
 
 
 def close_deleted(now: datetime) -> None:
     """Resolve the incidents of deleted monitors. Monitors do not know incidents, so deleting one cannot resolve
     them."""
     with transaction.atomic():
-        if not try_advisory_lock(LOCK):
-            return
         gone = Incident.objects.filter(monitor=None, resolved_at=None).exclude(monitor_public_id="")
-        incidents = list(gone.select_for_update().order_by("pk"))
+        incidents = list(gone.select_for_update(no_key=True, skip_locked=True).order_by("pk"))
         events = [_resolve(incident, Resolution.DELETED, now) for incident in incidents]
-        Incident.objects.bulk_update(incidents, ["resolved_at", "resolution", "look_again_at"])
+        write_columns(incidents, ["resolved_at", "resolution", "look_again_at"])
         IncidentEvent.objects.bulk_create(events)
 
 
@@ -70,11 +70,16 @@ def follow_monitors() -> None:
             """
             UPDATE incidents_incident AS incident
                SET owner_id = monitor.owner_id, project_id = monitor.project_id
-              FROM monitors_monitor AS monitor
-             WHERE monitor.id = incident.monitor_id
-               AND incident.resolved_at IS NULL
-               AND (incident.owner_id, incident.project_id)
-                   IS DISTINCT FROM (monitor.owner_id, monitor.project_id)
+              FROM (
+                    SELECT incident.id, monitor.owner_id, monitor.project_id
+                      FROM incidents_incident AS incident
+                      JOIN monitors_monitor AS monitor ON monitor.id = incident.monitor_id
+                     WHERE incident.resolved_at IS NULL
+                       AND (incident.owner_id, incident.project_id)
+                           IS DISTINCT FROM (monitor.owner_id, monitor.project_id)
+                       FOR NO KEY UPDATE OF incident SKIP LOCKED
+                   ) AS monitor
+             WHERE monitor.id = incident.id
             """
         )
 
@@ -82,12 +87,14 @@ def follow_monitors() -> None:
 def note_reasons(now: datetime) -> None:
     """Add a timeline entry to open outages that now fail for another reason."""
     with transaction.atomic():
-        advisory_lock(LOCK)
+        if not try_advisory_lock("reasons of incidents"):
+            return
         with connection.cursor() as cursor:
             # The time limit restricts the query to the latest partitions.
             cursor.execute(_LATEST_REASONS, {"now": now})
             found = {row[0]: row[1:] for row in cursor.fetchall()}
-        incidents = list(Incident.objects.select_for_update().filter(pk__in=found).order_by("pk"))
+        still_open = Incident.objects.filter(pk__in=found, resolved_at=None)
+        incidents = list(still_open.select_for_update(no_key=True).order_by("pk"))
         events = []
         for incident in incidents:
             at, incident.reason_code, incident.detail = found[incident.pk]
@@ -100,7 +107,7 @@ def note_reasons(now: datetime) -> None:
                     data={"reason_code": incident.reason_code},
                 )
             )
-        Incident.objects.bulk_update(incidents, ["reason_code", "detail"])
+        write_columns(incidents, ["reason_code", "detail"])
         IncidentEvent.objects.bulk_create(events)
 
 
@@ -200,16 +207,19 @@ class _Batch:
         found = evidence_of(list(self.confirmed))
         for check, incident in self.confirmed.items():
             incident.evidence = found.get(check[:2])
-        Incident.objects.bulk_update(self.resolved, ["resolved_at", "resolution", "look_again_at"])
+        write_columns(self.resolved, ["resolved_at", "resolution", "look_again_at"])
         # Closed incidents are written before new ones: at most one per monitor is open.
         Incident.objects.bulk_create(self.created)
         IncidentEvent.objects.bulk_create(self.events)
-        # A paused monitor has settled: it does not change until it is resumed.
-        FlappingSpell.objects.filter(monitor__in=self.paused, ended_at=None).update(ended_at=Now())
-        spells = list(FlappingSpell.objects.filter(monitor__in=self.changed_at, ended_at=None))
+        active = FlappingSpell.objects.filter(monitor__in=[*self.changed_at, *self.paused], ended_at=None)
+        spells = list(active.select_for_update(no_key=True).order_by("pk"))
         for spell in spells:
-            spell.last_change_at = max(spell.last_change_at, self.changed_at[spell.monitor_id])
-        FlappingSpell.objects.bulk_update(spells, ["last_change_at"])
+            spell.last_change_at = max(
+                spell.last_change_at, self.changed_at.get(spell.monitor_id, spell.last_change_at)
+            )
+        write_columns(spells, ["last_change_at"])
+        # A paused monitor has settled: it does not change until it is resumed.
+        active.filter(monitor__in=self.paused).update(ended_at=Now())
 
 
 _ENDINGS = {
@@ -217,6 +227,17 @@ _ENDINGS = {
     Resolution.PAUSED: "The monitor was paused.",
     Resolution.DELETED: "The monitor was deleted.",
 }
+
+
+def note_on_open(notes: Mapping[int, tuple[datetime, str]]) -> None:
+    """Add what was noted about monitors, a time and a text, to the timelines of their open incidents."""
+    incidents = Incident.objects.filter(monitor_id__in=notes, resolved_at=None)
+    IncidentEvent.objects.bulk_create(
+        IncidentEvent(incident=incident, type=Type.TOO_OFTEN, at=at, text=text)
+        for incident in incidents.order_by("pk")
+        if incident.monitor_id is not None
+        for at, text in [notes[incident.monitor_id]]
+    )
 
 
 def _resolve(incident: Incident, resolution: Resolution, at: datetime) -> IncidentEvent:

@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import DurationField, Exists, ExpressionWrapper, F, OuterRef, Value
-from django.db.models.functions import Greatest
+from django.db.models import Exists, OuterRef
 
 from checks.spec import Verdict
 from incidents.models import FlappingSpell, Incident
@@ -41,21 +40,27 @@ def begin(monitor_id: int, *, changed_at: datetime, now: datetime) -> FlappingSp
     return FlappingSpell.objects.create(monitor_id=monitor_id, started_at=now, last_change_at=changed_at)
 
 
-def end_settled(now: datetime) -> Sequence[FlappingSpell]:
-    """End the spells of monitors that kept their status for half of FLAPPING_MINUTES. Return them with their
-    monitors."""
+def settled(now: datetime) -> list[FlappingSpell]:
+    """Return the spells of monitors that kept their status for half of FLAPPING_MINUTES."""
     calm = timedelta(minutes=settings.FLAPPING_MINUTES) / 2
-    interval = ExpressionWrapper(
-        F("monitor__interval_sec") * Value(timedelta(seconds=SETTLED_INTERVALS)), output_field=DurationField()
-    )
-    spells = list(
-        FlappingSpell.objects.filter(ended_at=None)
-        .annotate(settled_at=F("last_change_at") + Greatest(interval, Value(calm), output_field=DurationField()))
-        .filter(settled_at__lte=now)
-        .select_related("monitor", "monitor__project")
-    )
-    FlappingSpell.objects.filter(pk__in=[spell.pk for spell in spells]).update(ended_at=now)
-    return spells
+    calm_spells = FlappingSpell.objects.filter(ended_at=None, last_change_at__lte=now - calm)
+    return [
+        spell
+        for spell in calm_spells.select_related("monitor")
+        if now - spell.last_change_at >= SETTLED_INTERVALS * spell.monitor.shortest_interval
+    ]
+
+
+def end(spells: Sequence[FlappingSpell], *, now: datetime) -> set[int]:
+    """End those of the spells that did not change since they were read, and return their monitors.
+
+    Lock the monitors' incidents before.
+    """
+    read = {spell.pk: spell.last_change_at for spell in spells}
+    active = FlappingSpell.objects.filter(pk__in=read, ended_at=None).select_for_update(no_key=True).order_by("pk")
+    ended = {spell.pk: spell.monitor_id for spell in active if spell.last_change_at == read[spell.pk]}
+    FlappingSpell.objects.filter(pk__in=ended).update(ended_at=now)
+    return set(ended.values())
 
 
 def slow_before(changes: Collection[StatusChange]) -> set[int]:

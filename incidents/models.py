@@ -106,6 +106,7 @@ class IncidentEvent(models.Model):
         COMMENTED = "commented"
         DECLARED = "declared"
         RESOLVED = "resolved"
+        TOO_OFTEN = "too_often"
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.incident_event_id, editable=False)
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
@@ -141,7 +142,8 @@ class MaintenanceWindow(models.Model):
     """When alerts are suppressed: once, or repeatedly by `rrule` in `time_zone`.
 
     `starts_at` to `ends_at` is the first occurrence. `current_starts_at` to `current_ends_at` is the active or next
-    one; both are null if there are no more. Without `project` the window belongs to its owner alone.
+    one; both are null if there are no more. `previous_ends_at` is the end of the one before it, for processes whose
+    time is older. Without `project` the window belongs to its owner alone.
     """
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.window_id, editable=False)
@@ -157,6 +159,7 @@ class MaintenanceWindow(models.Model):
     monitors = models.ManyToManyField(Monitor, related_name="maintenance_windows")
     current_starts_at = models.DateTimeField(null=True)
     current_ends_at = models.DateTimeField(null=True)
+    previous_ends_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes: ClassVar = [

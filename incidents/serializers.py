@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from checks.spec import ReasonCode
-from core.api.fields import ChoiceField, EpochMsField, MomentField, StrictSerializer, TextField
+from core.api.fields import ChoiceField, EpochMsField, ListField, MomentField, StrictSerializer, TextField
 from incidents import windows
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.recurrence import MAX_LENGTH, MAX_YEARS
@@ -118,7 +118,7 @@ class WindowInputSerializer(StrictSerializer):
     monitors = ChoiceField(
         choices=SCOPES, help_text="all: those of the project, or without one those that the caller owns."
     )
-    monitor_ids = serializers.ListField(
+    monitor_ids = ListField(
         child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN, help_text="With chosen: at least one."
     )
 

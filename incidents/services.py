@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from accounts.models import User
 from accounts.services import GONE, addresses_of
 from core.db import get_or_not_found
 from core.errors import IncidentResolved, ResolvesByItself
-from incidents.models import Incident, IncidentEvent
+from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.selectors import get_incident
+from monitors.locking import lock_monitors
+from monitors.models import Monitor
 from projects.access import Caller
 from projects.placement import place
 
@@ -73,6 +76,27 @@ def forget_person(user: User) -> None:
             event.text = event.text.replace(event.data["by"], GONE)
         event.data["by"] = GONE
     IncidentEvent.objects.bulk_update(events, ["text", "data"], batch_size=500)
+
+
+def lock_windows_of(user: User) -> None:
+    """Lock the own windows of an account that is being deleted, after the states of its monitors."""
+    lock_monitors(Monitor.objects.filter(owner=user).values_list("pk", flat=True), Monitor.objects.none())
+    _lock_all(MaintenanceWindow.objects.filter(owner=user, project=None))
+
+
+def lock_of_monitors(monitor_ids: Collection[int]) -> None:
+    """Lock the incidents of monitors that are being deleted."""
+    _lock_all(Incident.objects.filter(monitor__in=monitor_ids))
+
+
+def lock_of_projects(project_ids: Collection[int]) -> None:
+    """Lock the windows, then the incidents of projects that are being deleted."""
+    _lock_all(MaintenanceWindow.objects.filter(project__in=project_ids))
+    _lock_all(Incident.objects.filter(project__in=project_ids))
+
+
+def _lock_all(rows: QuerySet[Any]) -> None:
+    list(rows.select_for_update().order_by("pk").values_list("pk"))
 
 
 def _lock(caller: Caller, public_id: str) -> Incident:

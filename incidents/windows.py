@@ -115,7 +115,7 @@ def delete_window(caller: Caller, public_id: str) -> None:
 
 def roll_forward(now: datetime) -> int:
     """Move windows whose occurrence has ended to their next one, and return their number. Call it before
-    `covered`, outside a transaction.
+    `covered`, in a transaction only with these windows locked.
 
     Waits for windows that another process is moving instead of skipping them: `covered` would treat them as inactive.
     """
@@ -129,8 +129,9 @@ def roll_forward(now: datetime) -> int:
             )
             for window in over:
                 occurrence = _occurrence_after(window, now=now)
+                window.previous_ends_at = window.current_ends_at
                 window.current_starts_at, window.current_ends_at = occurrence or (None, None)
-            MaintenanceWindow.objects.bulk_update(over, ["current_starts_at", "current_ends_at"])
+            MaintenanceWindow.objects.bulk_update(over, ["current_starts_at", "current_ends_at", "previous_ends_at"])
         rolled += len(over)
         if len(over) < ROLLED_AT_ONCE:
             return rolled
@@ -139,14 +140,17 @@ def roll_forward(now: datetime) -> int:
 def covered(monitor_ids: Collection[int], now: datetime) -> set[int]:
     """Return which of these monitors are under maintenance at `now`.
 
-    Only the current occurrence of each window counts, so call `roll_forward(now)` first.
+    Only the current occurrence of each window counts, and the one before it for a `now` that is older than another
+    process's, so call `roll_forward(now)` first.
     """
     return set(Monitor.objects.filter(covering(now), pk__in=monitor_ids).values_list("pk", flat=True))
 
 
 def covering(now: datetime) -> Exists | Q:
     """Match monitors that are under maintenance at `now`, by the rules of `covered`."""
-    on = MaintenanceWindow.objects.filter(current_starts_at__lte=now, current_ends_at__gt=now)
+    on = MaintenanceWindow.objects.filter(
+        Q(current_starts_at__lte=now, current_ends_at__gt=now) | Q(previous_ends_at__gt=now)
+    )
     whole, chosen = on.filter(all_monitors=True), on.filter(all_monitors=False, monitors=OuterRef("pk"))
     has_access = Q(owner=OuterRef("owner")) | Exists(
         Membership.objects.filter(user=OuterRef("owner"), project=OuterRef(OuterRef("project")))

@@ -109,9 +109,9 @@ class Account:
         return self.caller.user if project_ref is None else project_ref.owner
 
 
-def open_account(user: User) -> Account:
-    """Return the account with its projects, without those whose owner has not accepted the invitation yet."""
-    account = Account(Caller(user))
+def open_account(caller: Caller) -> Account:
+    """Return what the caller can access, without projects whose owner has not accepted the invitation yet."""
+    account = Account(caller)
     roles = Membership.objects.filter(project__in=access.accessible_projects(account.caller), role=Role.OWNER)
     for role in roles.exclude(user=None).select_related("project", "user__plan").order_by("project"):
         assert role.user is not None

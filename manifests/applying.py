@@ -13,22 +13,26 @@ from django.db import transaction
 
 from accounts.models import User
 from core.db import advisory_lock
-from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
+from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, TooManyRequests, ValidationFailed
+from core.throttles import seconds_to_wait
 from manifests.account import Entry, Existing, MonitorRef, open_account
 from manifests.changes import Change, Report, compare_fields
 from manifests.parsing import Manifest
 from manifests.planning import Plan, locate_error, plan
-from manifests.problems import InvalidManifest, Path
+from manifests.problems import InvalidManifest, Path, format_path
 from manifests.resources import RESOURCES
 from manifests.resources.base import ServiceResource
+from manifests.resources.channels import Channels
 from monitors import bulk, operations, types
 from monitors.models import Monitor
 from monitors.services import move_of
 from projects import access, log, placement
+from projects.access import Caller
 from projects.models import Project
 from projects.services import create_project, rename_project
 
 TRIES = 5
+MAX_FAILURES = 20  # of the entries that are tried while rows are locked
 RESOURCE_OF = {resource.section: resource for resource in RESOURCES}
 
 
@@ -36,13 +40,20 @@ class ConcurrentChangeError(Exception):
     """An object was deleted or moved after planning, so the plan must be repeated."""
 
 
-def apply(manifest: Manifest, user: User, *, prune: bool, dry_run: bool, now: datetime) -> Report:
-    """Apply the manifest and return the changes. Raises InvalidManifest with all problems and changes nothing then."""
+def apply(manifest: Manifest, caller: Caller, *, prune: bool, dry_run: bool, now: datetime) -> Report:
+    """Apply the manifest and return the changes.
+
+    Raises InvalidManifest with the problems, or TooManyRequests if it requests consent by e-mail too often. Nothing is
+    changed then.
+    """
     for _ in range(TRIES):
         with suppress(ConcurrentChangeError), transaction.atomic():
             # A concurrent apply of the same account plans after this one.
-            advisory_lock(f"declared {user.pk}")
-            report = _Applying(plan(manifest, open_account(user), now=now), prune=prune, now=now).run()
+            advisory_lock(f"declared {caller.user.pk}")
+            applying = _Applying(plan(manifest, open_account(caller), now=now), prune=prune, now=now)
+            if not dry_run:
+                applying.count_mails()
+            report = applying.run()
             transaction.set_rollback(dry_run)
             return report
     raise InvalidManifest([manifest.document.problem((), "the account kept changing; apply again.")])
@@ -69,6 +80,16 @@ class _Applying:
         self.projects: dict[object, Project | None] = {None: None}  # by ProjectRef
         self.monitor_ids: dict[str, str] = {}
         self.locked: Mapping[int, Monitor] = {}
+
+    def count_mails(self) -> None:
+        """Count the addresses of channels as invitations. Raises TooManyRequests. Locks no rows."""
+        entries = [] if self.plan.problems else [*self.new, *self.changed]
+        for entry in entries:
+            values = entry.values or {}
+            if entry.section != "channels" or not Channels.sets_address(values, self.changed.get(entry, values)):
+                continue
+            if (wait := seconds_to_wait("invite", self.caller.account)) is not None:
+                raise TooManyRequests(wait=wait)
 
     def run(self) -> Report:
         """Apply the plan. Locks are taken in the common order: monitor states, projects, owners, then the rest."""
@@ -170,6 +191,9 @@ class _Applying:
         """
         failed = {entry.monitor_ref for entry in self.new_monitors if entry.monitor_ref.key not in self.monitor_ids}
         for entry in (*self.changed, *self.new):
+            if len(self.plan.problems) >= MAX_FAILURES:
+                self.plan.problem((), "there may be more problems: not every entry was tried.")
+                return
             resource, values = RESOURCE_OF[entry.section], entry.values or {}
             if not isinstance(resource, ServiceResource) or failed & resource.monitor_refs(values):
                 continue
@@ -196,23 +220,24 @@ class _Applying:
             self.plan.problem(path, error.reason or error.code)
 
     def _changes(self) -> list[Change]:
-        line = self.plan.manifest.document.line
+        document = self.plan.manifest.document
         found = []
         for path, project_ref in self.plan.project_refs:
             name = project_ref.name
             if project_ref.id is None:
-                found.append(Change("create", "project", name, line=line(path)))
+                found.append(Change("create", "project", name, line=document.line(path), path=format_path(path)))
             elif project_ref in self.plan.renamed:
                 fields = compare_fields({"name": self.plan.renamed[project_ref]}, {"name": name}, ["name"])
-                found.append(Change("update", "project", name, line=line(path), fields=fields))
+                found.append(Change("update", "project", name, None, document.line(path), fields, format_path(path)))
         new = set(self.new)
         for entry in self.plan.entries:
-            about = (RESOURCE_OF[entry.section].noun, entry.name, _name_of(entry), line(entry.path))
+            about = (RESOURCE_OF[entry.section].noun, entry.name, _name_of(entry), document.line(entry.path))
+            written = format_path(entry.path)
             if entry in new:
-                found.append(Change("create", *about))
+                found.append(Change("create", *about, path=written))
             elif entry in self.changed and entry.existing and entry.values:
                 fields = compare_fields(entry.existing.values, entry.values, self.changed[entry])
-                found.append(Change("update", *about, fields))
+                found.append(Change("update", *about, fields, written))
         found += [
             Change("delete", RESOURCE_OF[section].noun, one.name, _name_of(one))
             for section, gone in self.gone.items()

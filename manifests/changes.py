@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,10 @@ from manifests.problems import Problem, printable
 from manifests.secrets import Secret
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
+ACTIONS = tuple(_SIGNS)
 MAX_LENGTH = 100
+MAX_BODY = 1024 * 1024
+"""Bytes of a request to apply or import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`line` is the line of the entry in the file, `fields` are those that differ."""
+    """`path` and `line` are those of the entry in the file, `fields` are those that differ."""
 
     action: str
     kind: str
@@ -39,6 +42,7 @@ class Change:
     project: str | None = None
     line: int | None = None
     fields: tuple[FieldChange, ...] = ()
+    path: str | None = None
 
     def lines(self) -> list[str]:
         where = f" in {self.project}" if self.project else ""
@@ -57,6 +61,18 @@ class Report:
 
     def count(self, action: str) -> int:
         return sum(change.action == action for change in self.changes)
+
+    def as_json(self, *, applied: bool) -> dict[str, Any]:
+        return {
+            "applied": applied,
+            "created": self.count("create"),
+            "changed": self.count("update"),
+            "deleted": self.count("delete"),
+            "unmentioned": self.unmentioned,
+            "first_checks": self.first_checks,
+            "changes": [asdict(change) for change in self.changes],
+            "notes": [note.as_json() for note in self.notes],
+        }
 
 
 def compare_fields(

@@ -1,23 +1,309 @@
-"""Exit codes and helpers of the commands of this app."""
+"""The commands apply, export and import: their arguments, output and exit codes. Plain Python.
+
+A `Backend` does the work: `manifests.local` with the database, `manifests.remote` with a server's API.
+"""
 
 from __future__ import annotations
 
-from django.core.management.base import CommandError
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
-from accounts.models import User
-from core.commands import OurCommand
+from checks.evidence import shown_address
+from core.cli import Command, CommandFailed, Output, UsageError
+from core.files import replaced
+from core.text import printable
+from manifests.changes import Report
+from manifests.importers import fetching, gatus, healthchecks, uptime_kuma, uptimerobot
+from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Outcome, UnreadableFileError
+from manifests.problems import InvalidManifest
+from manifests.yaml_reader import MAX_BYTES, Document, read
+from manifests.yaml_writer import write
 
-EXIT_REFUSED, EXIT_CHANGES = 2, 3
+EXIT_CHANGES = 3
+EXIT_LEFT_OUT, EXIT_NO_ROOM = 1, 3
+API_KEY = "UPTIMEROBOT_API_KEY"
+MAX_FILE = 20 * 1024 * 1024
+
+SOURCES: dict[str, Callable[[str], list[MappedMonitor]]] = {
+    "uptime-kuma": uptime_kuma.read,
+    "healthchecks": healthchecks.read,
+    "uptimerobot": uptimerobot.read,
+    "gatus": gatus.read,
+}
 
 
-class PipelineCommand(OurCommand):
-    """A command for pipelines. Invalid arguments exit with EXIT_REFUSED, the exit code of argparse."""
+class NoRoomError(Exception):
+    """The plan's limit of monitors would be exceeded; nothing was created."""
 
-    requires_system_checks = ()  # system checks concern the whole site, not the file
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        super().__init__(f"the limit is {limit}")
 
 
-def account_of(email: str) -> User:
-    user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
-    if user is None:
-        raise CommandError(f"no account {email}", returncode=EXIT_REFUSED)
-    return user
+class Backend(ABC):
+    """Access to an account. Raises CommandFailed."""
+
+    @abstractmethod
+    def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
+        """Apply all or nothing. Raises InvalidManifest with all problems."""
+
+    @abstractmethod
+    def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def import_monitors(
+        self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
+    ) -> list[Imported]:
+        """Create all or nothing. Raises NoRoomError."""
+
+
+class Access(ABC):
+    """How a command reaches an account: its arguments, and the backend that they choose."""
+
+    example: str
+    """The arguments in examples."""
+
+    @abstractmethod
+    def add_arguments(self, parser: ArgumentParser) -> None: ...
+
+    @abstractmethod
+    def open(self, options: Mapping[str, Any]) -> Backend:
+        """Return the backend. Raises UsageError."""
+
+
+class AccountCommand(Command):
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.epilog = type(self).epilog.replace("{account}", access.example)  # type: ignore[misc]  # of this instance
+
+
+class Apply(AccountCommand):
+    help = "Make an account match a YAML file: projects, monitors, channels, windows, status pages."
+    epilog = """\
+examples:
+  {prog} pulsekeeper.yaml {account} --dry-run
+  {prog} pulsekeeper.yaml {account} --prune
+
+All changes are one transaction. Entries of the file are created or updated; everything else stays.
+With --prune, what the file manages but does not list is deleted (docs/use/configuration-as-code.md).
+
+exit codes:
+  0  applied, or nothing to change
+  2  nothing changed: the file has problems, which are listed with lines, or wrong usage
+  3  with --detailed-exitcode: there were changes (with --dry-run: there would be)
+  4  nothing changed: the database or the server cannot be reached. If its answer was lost: all or nothing; repeat it
+"""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", help="YAML; - is standard input")
+        self.access.add_arguments(parser)
+        parser.add_argument("--dry-run", action="store_true", help="show what would change without changing it")
+        parser.add_argument("--prune", action="store_true", help="delete what the file manages but does not list")
+        parser.add_argument(
+            "--detailed-exitcode", action="store_true", help=f"exit with {EXIT_CHANGES} if there are changes"
+        )
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
+
+    def run(self, options: Mapping[str, Any], *, out: Output, err: Output) -> int:
+        file, as_json, dry_run = options["file"], options["as_json"], options["dry_run"]
+        try:
+            backend = self.access.open(options)
+            report = backend.apply(read(_read_file(file)), os.environ, prune=options["prune"], dry_run=dry_run)
+        except InvalidManifest as error:
+            if as_json:
+                _print_json(out, {"applied": False, "problems": [problem.as_json() for problem in error.problems]})
+            else:
+                name = "standard input" if file == "-" else file
+                _print(err, *(problem.format(name) for problem in error.problems))
+                count = len(error.problems)
+                _print(err, f"{count} {'problem' if count == 1 else 'problems'}; nothing was changed.")
+            return UsageError("").code
+        if as_json:
+            _print_json(out, report.as_json(applied=not dry_run))
+        else:
+            _print(out, *_report_lines(report, dry_run=dry_run))
+        return EXIT_CHANGES if options["detailed_exitcode"] and report.changes else 0
+
+
+class Export(AccountCommand):
+    help = "Export an account as YAML for the command apply, without secrets."
+    epilog = """\
+examples:
+  {prog} {account} > pulsekeeper.yaml
+  {prog} {account} --project prj_abc --output shop.yaml
+
+exit codes:
+  0  written
+  2  wrong usage, unknown account or project, or the file cannot be written
+  4  the database or the server cannot be reached
+"""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        self.access.add_arguments(parser)
+        parser.add_argument("--project", metavar="ID", help="export only this project")
+        parser.add_argument("--ids", action="store_true", help="include all ids, to rename or move objects")
+        parser.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="write JSON, which is YAML too")
+
+    def run(self, options: Mapping[str, Any], *, out: Output, err: Output) -> int:
+        document = self.access.open(options).export(project_id=options["project"], with_ids=options["ids"])
+        text = write(document, as_json=options["as_json"])
+        if options["output"] is None:
+            out.write(text)
+            return 0
+        try:
+            with replaced(Path(options["output"])) as file:
+                file.write(text)
+        except OSError as error:
+            raise UsageError(f"{options['output']}: {error.strerror}") from None
+        return 0
+
+
+class Import(AccountCommand):
+    help = "Create monitors from an export of another product, and list what could not be imported."
+    epilog = """\
+files:
+  uptime-kuma   a backup as JSON (version 1), or the list of monitors of version 2
+  healthchecks  the answer to GET /api/v3/checks/
+  uptimerobot   the answer to getMonitors (v2) or to GET /monitors (v3), or the address of either: then all pages are
+                fetched with the key in UPTIMEROBOT_API_KEY
+  gatus         its configuration as YAML
+
+All supported monitors are created in one transaction. Importing the same file again creates no duplicates. The output
+lists what was changed or skipped, by monitor and field. It has names, URLs and intervals, but never values of headers.
+
+example:
+  {prog} uptime-kuma Uptime_Kuma_Backup.json {account} --dry-run
+  {prog} uptimerobot https://api.uptimerobot.com/v3/monitors {account} --dry-run
+
+exit codes:
+  0  all monitors of the file exist now (with --dry-run: would exist)
+  1  some were skipped; the others exist now
+  2  wrong usage, unknown account or project, or the file cannot be read
+  3  nothing was created: the plan's limit would be exceeded
+  4  the database or the server cannot be reached
+"""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("source", choices=SOURCES, help="product that exported the file")
+        parser.add_argument("file", metavar="FILE", help="the exported file, or the address of UptimeRobot's API")
+        self.access.add_arguments(parser)
+        parser.add_argument("--project", metavar="ID", help="project for the monitors")
+        parser.add_argument("--dry-run", action="store_true", help="show what would be created without creating it")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
+
+    def run(self, options: Mapping[str, Any], *, out: Output, err: Output) -> int:
+        dry_run = options["dry_run"]
+        try:
+            mapped = SOURCES[options["source"]](_read_source(options["source"], options["file"]))
+            backend = self.access.open(options)
+            imported = backend.import_monitors(mapped, project_id=options["project"], dry_run=dry_run)
+        except UnreadableFileError as error:
+            raise UsageError(f"{options['file']}: {error}") from None
+        except NoRoomError as error:
+            problem = f"nothing was created: these exceed the plan's limit of {error.limit} monitors"
+            raise CommandFailed(problem, code=EXIT_NO_ROOM) from None
+        counts = {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
+        if options["as_json"]:
+            monitors = [_as_json(each) for each in imported]
+            _print_json(out, {"dry_run": dry_run, "counts": counts, "monitors": monitors}, indent=2)
+        else:
+            created = "would be created" if dry_run else "created"
+            _print(out, *(line for each in imported for line in _imported_lines(each, dry_run=dry_run)))
+            _print(out, f"{counts['created']} {created}, {counts['existing']} existing, {counts['skipped']} skipped")
+        return EXIT_LEFT_OUT if counts["skipped"] else 0
+
+
+def _print(output: Output, *lines: str) -> None:
+    for line in lines:
+        output.write(f"{line}\n")
+
+
+def _print_json(output: Output, found: Mapping[str, Any], *, indent: int | None = None) -> None:
+    _print(output, json.dumps(found, ensure_ascii=False, indent=indent))
+
+
+def _read_file(file: str) -> bytes:
+    """Read at most one byte more than the limit, so that `read` rejects a larger file."""
+    if file == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    try:
+        with Path(file).open("rb") as opened:
+            return opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from None
+
+
+def _read_source(source: str, file: str) -> str:
+    """Return the text of a file, or all pages of an API. Raises UnreadableFileError."""
+    if source != "uptimerobot" or not file.startswith(("http://", "https://")):
+        return _read_text(Path(file))
+    key = os.environ.get(API_KEY, "").strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise UsageError(f"an API key is needed in the environment: {API_KEY}")
+    return fetching.fetch(file, key=key)
+
+
+def _read_text(path: Path) -> str:
+    """Read a file. Raises UnreadableFileError."""
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise UnreadableFileError("is too large")
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise UnreadableFileError(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UnreadableFileError("is not UTF-8 text") from None
+
+
+def _report_lines(report: Report, *, dry_run: bool) -> Iterator[str]:
+    for change in report.changes:
+        yield from change.lines()
+    for note in report.notes:
+        yield f"note: line {note.mark.line}: {note.path}: {note.message}"
+    if report.unmentioned:
+        yield f"note: {report.unmentioned} not in the file; --prune would delete them."
+    verb = "to create, {} to change, {} to delete" if dry_run else "created, {} changed, {} deleted"
+    counts = [report.count(action) for action in ("create", "update", "delete")]
+    yield ("{} " + verb + ".").format(*counts) if report.changes else "Nothing to change."
+    if report.first_checks and not dry_run:
+        come = "first check runs" if report.first_checks == 1 else "first checks run"
+        yield f"{report.first_checks} {come} with the next tick of the scheduler."
+
+
+def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
+    """Yield the lines about one monitor of the file."""
+    about = ""
+    if (monitor := each.monitor) is not None:
+        where = shown_address(monitor.url) if monitor.url else ""
+        shown = [monitor.type, where, _rhythm(monitor)]
+        about = f" ({', '.join(filter(None, shown))})" + (f" {monitor.id}" if monitor.id else "")
+    would_be = "WOULD BE " if dry_run and each.outcome is Outcome.CREATED else ""
+    yield f"{would_be}{each.outcome.upper()} {printable(each.name)}{about}"
+    if monitor is not None and monitor.ping_url:
+        yield f"  ping: {monitor.ping_url}"
+    yield from (f"  {note.field}: {printable(note.text)}" for note in each.notes)
+
+
+def _rhythm(monitor: CreatedMonitor) -> str:
+    if monitor.schedule is None:
+        return f"every {monitor.interval_sec} s"
+    return f"at {monitor.schedule} in {monitor.timezone}"
+
+
+def _as_json(each: Imported) -> dict[str, Any]:
+    monitor = each.monitor
+    return {
+        "name": each.name,
+        "outcome": each.outcome.value,
+        "id": None if monitor is None else monitor.id,
+        "ping_url": None if monitor is None else monitor.ping_url,
+        "notes": [asdict(note) for note in each.notes],
+    }

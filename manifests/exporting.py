@@ -6,20 +6,23 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from accounts.models import User
 from core.errors import NotFound
 from manifests.account import ProjectRef, open_account
 from manifests.naming import ExportNames
 from manifests.parsing import VERSION
 from manifests.resources import RESOURCES
+from projects.access import Caller
 
 
-def export(user: User, *, project_id: str | None, with_ids: bool, now: datetime) -> dict[str, Any]:
-    """Export the whole account, or one project. Entries have ids if names are ambiguous, or `with_ids`.
+def export(caller: Caller, *, project_id: str | None, with_ids: bool, now: datetime) -> dict[str, Any]:
+    """Export the whole account, or one project: a project token exports its own. Entries have ids if names are
+    ambiguous, or `with_ids`.
 
     Entries are sorted by project and name, so that exports diff well. Raises NotFound for an unknown project.
     """
-    account = open_account(user)
+    if project_id is None and caller.project is not None:
+        project_id = caller.project.public_id
+    account = open_account(caller)
     for resource in RESOURCES:
         account.existing[resource.section] = resource.read(account, now=now)
     project_refs = sorted(account.project_refs.values(), key=lambda project_ref: (project_ref.name, project_ref.id))

@@ -12,7 +12,7 @@ from typing import Any
 
 from manifests.account import Account, Entry, Existing, MonitorRef, ProjectRef
 from manifests.parsing import Manifest
-from manifests.problems import EntryError, InvalidReferenceError, Path, did_you_mean
+from manifests.problems import EntryError, Hints, InvalidReferenceError, Path
 from manifests.secrets import Variables
 
 Key = tuple[ProjectRef | None, str]
@@ -24,6 +24,7 @@ class Names:
 
     def __init__(self, manifest: Manifest, account: Account) -> None:
         self.account = account
+        self.hints = Hints()
         self.project_refs: list[tuple[Path, ProjectRef]] = []
         self._invalid: set[tuple[str, str]] = set()  # sections and names
         self._projects: dict[str, list[ProjectRef]] = defaultdict(list)
@@ -63,7 +64,7 @@ class Names:
             return found[0]
         if found:
             raise EntryError(path, f"{len(found)} projects of this file have the name {word!r}; set id.")
-        near = did_you_mean(word, self._projects)
+        near = self.hints.did_you_mean(word, self._projects)
         raise EntryError(path, f"the file has no project {word!r}; list it under projects.{near}")
 
     def monitor(self, reference: str | Mapping[str, Any], home: ProjectRef | None, path: Path) -> MonitorRef:
@@ -93,7 +94,7 @@ class Names:
         if "id" in reference:
             raise EntryError(path, "you have no such monitor.")
         where = f"in project {project_ref}" if project_ref else "outside of projects"
-        near = did_you_mean(word, [known for at, known in self._entries if at is project_ref])
+        near = self.hints.did_you_mean(word, (known for at, known in self._entries if at is project_ref))
         raise EntryError(path, f"no monitor {word!r} {where}.{near}")
 
 

@@ -13,7 +13,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.serializers import Serializer
 
 from manifests.account import Entry
-from manifests.problems import Path, Problem, did_you_mean
+from manifests.problems import MAX_PROBLEMS, Hints, InvalidManifest, Path, Problem
 from manifests.secrets import Keep, Secret, fill
 from manifests.serializers import SECTIONS, ManifestSerializer
 from manifests.yaml_reader import Document
@@ -34,7 +34,10 @@ class Manifest:
 
 
 def parse(document: Document, environment: Mapping[str, str]) -> Manifest:
-    """Return the valid entries. Problems of the others are added to `problems`."""
+    """Return the valid entries. Problems of the others are added to `problems`.
+
+    Raises InvalidManifest if they are more than it reports.
+    """
     return _Parser(document, environment).parse()
 
 
@@ -42,6 +45,7 @@ class _Parser:
     def __init__(self, document: Document, environment: Mapping[str, str]) -> None:
         self.document, self.environment = document, environment
         self.found = Manifest(document)
+        self.hints = Hints()
 
     def parse(self) -> Manifest:
         root = self.document.root
@@ -50,7 +54,7 @@ class _Parser:
             return self.found
         for name in root:
             if name not in TOP:
-                self._problem((name,), f"unknown section.{did_you_mean(name, TOP)}", at_key=True)
+                self._problem((name,), f"unknown section.{self.hints.did_you_mean(name, TOP)}", at_key=True)
         version, ungrouped = root.get("version"), root.get("ungrouped", False)
         if type(version) is not int or version != VERSION:
             self._problem(("version",), f"must be {VERSION}, the version of the format.")
@@ -103,7 +107,7 @@ class _Parser:
             field_ = serializer.fields.get(name)
             child = getattr(field_, "child", None)
             if field_ is None:
-                self._problem(here, f"unknown field.{did_you_mean(name, serializer.fields)}", at_key=True)
+                self._problem(here, f"unknown field.{self.hints.did_you_mean(name, serializer.fields)}", at_key=True)
                 continue
             if isinstance(child, Serializer) and isinstance(value, list):
                 value = [
@@ -139,3 +143,5 @@ class _Parser:
 
     def _problem(self, path: Path, message: str, *, at_key: bool = False) -> None:
         self.found.problems.append(self.document.problem(path, message, at_key=at_key))
+        if len(self.found.problems) > MAX_PROBLEMS:
+            raise InvalidManifest(self.found.problems)

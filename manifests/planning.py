@@ -81,13 +81,16 @@ class _Planner:
             if entry.id is not None and not found:
                 self._refuse(entry, "id", "you have no such project; without an id it is found by name, or created.")
                 continue
+            if not found and self.account.caller.project is not None:
+                self._refuse(entry, "name", "a project token cannot create projects, and works in its own only.")
+                continue
             if len(found) > 1:
                 self._refuse(entry, "name", f"you have {len(found)} projects with this name; set id.")
                 continue
             project_ref = found[0] if found else ProjectRef(entry.name, self.account.caller.user)
             twins = [one for one in taken if one is project_ref or (not found and one.name == entry.name)]
             if twins:
-                self.found.problem(entry.path, f"is already in line {self.manifest.document.line(taken[twins[0]])}.")
+                self.found.problem(entry.path, f"is already {self.manifest.document.place(taken[twins[0]])}.")
                 continue
             taken[project_ref] = entry.path
             self.names.add_project(entry.path, project_ref, entry.name)
@@ -117,14 +120,14 @@ class _Planner:
                 if entry.existing is None:
                     problem = f"you have no such {resource.noun}; without an id it is found by name, or created."
                 elif entry.existing in claimed:
-                    problem = f"is already in line {self.manifest.document.line(claimed[entry.existing])}."
+                    problem = f"is already {self.manifest.document.place(claimed[entry.existing])}."
                 else:
                     claimed[entry.existing] = entry.path
             else:
                 found = [one for one in by_name[key] if one not in claimed]
                 if key in named:
                     problem = (
-                        f"{entry.name!r} is already in line {self.manifest.document.line(named[key])}; "
+                        f"{entry.name!r} is already {self.manifest.document.place(named[key])}; "
                         f"give each {resource.noun} of a project its own {resource.identity}, or set id."
                     )
                 elif len(found) > 1:
@@ -143,6 +146,9 @@ class _Planner:
             entry.project_ref = self.names.project(entry.given.get("project"), (*entry.path, "project"))
         except (EntryError, InvalidReferenceError) as error:
             self._reject(entry, error)
+            return False
+        if entry.project_ref is None and self.account.caller.project is not None:
+            self._reject(entry, EntryError(entry.path, "set project: a project token works in its own project only."))
             return False
         return True
 

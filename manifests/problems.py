@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
+
+MAX_HINTS, MAX_CANDIDATES = 100, 500
+MAX_PROBLEMS = 1_000
 
 Path = tuple[str | int, ...]
 """The path of a value in a file: `("monitors", 12, "interval_sec")`."""
@@ -21,9 +25,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
+    """`at_key`: the key is wrong, not its value."""
+
     mark: Mark
     path: str
     message: str
+    at_key: bool = False
 
     def format(self, file: str) -> str:
         """Return a line in the format that editors and pipelines display as a link."""
@@ -35,10 +42,13 @@ class Problem:
 
 
 class InvalidManifest(Exception):
-    """The file cannot be applied. Contains all problems in the order of lines."""
+    """The file cannot be applied. Contains the problems in the order of lines, at most MAX_PROBLEMS."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(problems, key=lambda one: (one.mark, one.path, one.message))
+        if len(self.problems) > MAX_PROBLEMS:
+            last = self.problems[MAX_PROBLEMS - 1]
+            self.problems[MAX_PROBLEMS - 1 :] = [Problem(last.mark, "", "there are more problems than these.")]
         super().__init__(f"{len(self.problems)} problems")
 
 
@@ -70,7 +80,15 @@ def parse_path(text: str) -> Path:
     return tuple(int(step) if step.isdecimal() else step for step in steps if step)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence to append to a message, or an empty string."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
+class Hints:
+    """Suggestions for misspelled words. Their number is limited, because comparing words is slow and files are not."""
+
+    def __init__(self) -> None:
+        self._left = MAX_HINTS
+
+    def did_you_mean(self, word: str, known: Iterable[str]) -> str:
+        """Return a sentence to append to a message, or an empty string."""
+        self._left -= 1
+        candidates = list(islice(known, MAX_CANDIDATES)) if self._left >= 0 else []
+        near = get_close_matches(word, candidates, n=1, cutoff=0.6)
+        return f" Did you mean {near[0]!r}?" if near else ""

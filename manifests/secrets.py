@@ -12,7 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+MAX_VARIABLES = 1_000
+MAX_FILLED = 64 * 1024  # longer than any field: a short text can name a long variable many times
 _NAME = re.compile(r"PK_[A-Z0-9_]{1,120}")
 _HOLE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 _KEEP = "keep:"
@@ -42,7 +45,10 @@ def fill(text: str, environment: Mapping[str, str]) -> Secret | Keep:
         variable = _variable_name(whole.group(1).removeprefix(_KEEP))
         return Secret(environment[variable]) if variable in environment else Keep(variable)
 
+    room = MAX_FILLED - len(text)
+
     def replacement(hole: re.Match[str]) -> str:
+        nonlocal room
         if hole.group(1) is None:
             return "${"
         if not hole.group().endswith("}"):
@@ -52,9 +58,21 @@ def fill(text: str, environment: Mapping[str, str]) -> Secret | Keep:
         variable = _variable_name(hole.group(1))
         if variable not in environment:
             raise ValueError(f"{variable} is not in the environment.")
+        room -= len(environment[variable])
+        if room < 0:
+            raise ValueError(f"is longer than {MAX_FILLED} characters, with its placeholders replaced.")
         return environment[variable]
 
     return Secret(_HOLE.sub(replacement, text))
+
+
+def variables_in(value: Any, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the environment that placeholders in a document name."""
+    if isinstance(value, str):
+        names = {hole.removeprefix(_KEEP) for hole in _HOLE.findall(value)}
+        return {name: environment[name] for name in names if _NAME.fullmatch(name) and name in environment}
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {name: text for one in inner for name, text in variables_in(one, environment).items()}
 
 
 def _variable_name(name: str) -> str:

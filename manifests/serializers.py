@@ -15,7 +15,7 @@ from rest_framework import serializers
 
 from alerts.serializers import MAX_CHOSEN, ChannelInputSerializer
 from alerts.transports import secret_settings
-from core.api.fields import BoolField, StrictSerializer, TextField
+from core.api.fields import BoolField, ListField, StrictSerializer, TextField
 from incidents.serializers import WindowInputSerializer
 from monitors.serializers import HeaderInputSerializer, MonitorInputSerializer
 from monitors.types.http import MAX_HEADERS
@@ -74,7 +74,7 @@ class ScopeField(serializers.Field[Any, Any, Any, Any]):
         if data == "all":
             return "all"
         if isinstance(data, list):
-            return serializers.ListField(child=ReferenceField(), max_length=MAX_CHOSEN).run_validation(data)
+            return ListField(child=ReferenceField(), max_length=MAX_CHOSEN).run_validation(data)
         named = self.of_project and isinstance(data, Mapping) and data.keys() == {"project"}
         if named and isinstance(data["project"], str | None):
             return data
@@ -119,7 +119,7 @@ class HeaderEntrySerializer(HeaderInputSerializer, ManifestSerializer):
 
 class MonitorEntrySerializer(EntrySerializer, MonitorInputSerializer):
     enabled = BoolField(required=False, help_text="false: paused. Default: true.")
-    request_headers = serializers.ListField(child=HeaderEntrySerializer(), required=False, max_length=MAX_HEADERS)
+    request_headers = ListField(child=HeaderEntrySerializer(), required=False, max_length=MAX_HEADERS)
 
 
 class ChannelEntrySerializer(EntrySerializer, ChannelInputSerializer):
@@ -146,11 +146,11 @@ class ShownMonitorSerializer(StrictSerializer):
 
 
 class GroupEntrySerializer(PageGroupInputSerializer):
-    monitors = serializers.ListField(child=ShownMonitorSerializer(), max_length=MAX_MONITORS)
+    monitors = ListField(child=ShownMonitorSerializer(), max_length=MAX_MONITORS)
 
 
 class PageEntrySerializer(EntrySerializer, PageInputSerializer):
-    groups = serializers.ListField(
+    groups = ListField(
         child=GroupEntrySerializer(), required=False, max_length=MAX_GROUPS, help_text="In the order on the page."
     )
 

@@ -7,6 +7,7 @@ number of expanded values are limited.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ MAX_DEPTH = 30
 
 _CORE = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which "\\ud800" in quotes can express
 _START = Mark(1, 1)
 
 
@@ -44,9 +46,13 @@ class Document:
     def line(self, path: Path) -> int:
         return self.mark(path).line
 
+    def place(self, path: Path) -> str:
+        """Return where an entry is, for a message about another one: its line, or its path if lines are unknown."""
+        return f"in line {self.line(path)}" if self.marks else f"there as {format_path(path)}"
+
     def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
         mark = self.keys.get(path) if at_key else None
-        return Problem(mark or self.mark(path), format_path(path), message)
+        return Problem(mark or self.mark(path), format_path(path), message, at_key)
 
 
 def read(data: bytes) -> Document:
@@ -131,6 +137,8 @@ class _Builder:
                 merged += child.value if isinstance(child, SequenceNode) else [child]
             elif not isinstance(key, ScalarNode) or str(key.tag) != _CORE + "str":
                 self._reject(path, "a key must be text; quote it.", mark=_mark(key))
+            elif _SURROGATE.search(key.value):
+                self._reject(path, "a key has an escape that is no character.", mark=_mark(key))
             elif key.value in own:
                 said = f"is already in line {_mark(own[key.value]).line}."
                 self._reject((*path, key.value), said, mark=_mark(key))
@@ -163,6 +171,8 @@ class _Builder:
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
         tag, text = str(node.tag).removeprefix(_CORE), node.value
         match tag:
+            case "str" if _SURROGATE.search(text):
+                return self._reject(path, "has an escape that is no character.")
             case "str" | "timestamp" | "value":
                 return text
             case "null":
@@ -177,9 +187,12 @@ class _Builder:
                 return self._reject(path, "is not a decimal whole number; quote it if it is text.")
             case "float":
                 try:
-                    return float(text)
+                    number = float(text)
                 except ValueError:
-                    return self._reject(path, "is not a number; quote it if it is text.")
+                    number = math.nan
+                if math.isfinite(number):
+                    return number
+                return self._reject(path, "is not a number; quote it if it is text.")
         return self._reject(path, f"has the tag {node.tag}, and tags are not accepted.")
 
     def _reject(self, path: Path, message: str, *, mark: Mark | None = None) -> None:

@@ -11,12 +11,16 @@ from accounts.export import Sections
 from accounts.models import User
 from core.clock import to_ms
 from core.db import chunks, release_outside_transaction
-from monitors.models import DailyUptime, Monitor, StatusChange
+from monitors import types
+from monitors.check_ids import CheckIds
+from monitors.heartbeats.log import ID_PREFIX, pings_of
+from monitors.models import DailyUptime, DnsChange, Monitor, PingExcess, StatusChange
 from monitors.selectors import list_monitors
 from monitors.serializers import serialize_monitors
 from projects.access import Caller
 
 MONITORS_PER_QUERY = 20
+PINGS_PER_QUERY = 100  # each may have 10 KB
 
 
 def sections(user: User, *, now: datetime) -> Sections:
@@ -24,6 +28,9 @@ def sections(user: User, *, now: datetime) -> Sections:
     return {
         "monitors": lambda: chain.from_iterable(map(serialize_monitors, chunks(owned))),
         "status_changes": lambda: _status_changes(owned),
+        "dns_changes": lambda: _dns_changes(owned),
+        "pings": lambda: _pings(owned, until=now),
+        "ping_excesses": lambda: _ping_excesses(owned),
         "days": lambda: _days(owned),
     }
 
@@ -41,6 +48,48 @@ def _status_changes(owned: QuerySet[Monitor]) -> Iterator[dict[str, Any]]:
                 "reason_code": change.reason_code,
                 "detail": change.detail,
             }
+
+
+def _dns_changes(owned: QuerySet[Monitor]) -> Iterator[dict[str, Any]]:
+    for monitor in chain.from_iterable(chunks(owned)):
+        for change in chain.from_iterable(chunks(DnsChange.objects.filter(monitor=monitor))):
+            yield {
+                "monitor_id": monitor.public_id,
+                "at": to_ms(change.at),
+                "added": change.added,
+                "removed": change.removed,
+                "added_count": change.added_count,
+                "removed_count": change.removed_count,
+            }
+
+
+def _pings(owned: QuerySet[Monitor], *, until: datetime) -> Iterator[dict[str, Any]]:
+    """Read signals from before `until`, because a monitor may move to another owner during the export."""
+    for monitor in chain.from_iterable(chunks(owned.filter(type__in=types.waiting()))):
+        before = until, 0
+        ids = CheckIds(monitor.public_id, prefix=ID_PREFIX)
+        while pings := pings_of(monitor, limit=PINGS_PER_QUERY, before=before):
+            before = pings[-1].at, pings[-1].id
+            release_outside_transaction()
+            for ping in pings:
+                yield {
+                    "monitor_id": monitor.public_id,
+                    "id": ids.encode(ping.id, ping.at),
+                    "at": to_ms(ping.at),
+                    "kind": ping.kind,
+                    "exit_status": ping.exit_status,
+                    "duration_ms": ping.duration_ms,
+                    "rid": None if ping.rid is None else str(ping.rid),
+                    "method": ping.method,
+                    "user_agent": ping.user_agent,
+                    "remote_addr": ping.remote_addr,
+                    "body": ping.body,
+                }
+
+
+def _ping_excesses(owned: QuerySet[Monitor]) -> Iterator[dict[str, Any]]:
+    for excess in chain.from_iterable(chunks(PingExcess.objects.filter(monitor__in=owned).select_related("monitor"))):
+        yield {"monitor_id": excess.monitor.public_id, "at": to_ms(excess.at), "text": excess.text}
 
 
 def _days(owned: QuerySet[Monitor]) -> Iterator[dict[str, Any]]:

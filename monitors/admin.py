@@ -16,7 +16,7 @@ from checks.results.selectors import results_of
 from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
 from monitors import operations, types
-from monitors.models import DomainRegistration, ExpiryWarning, Monitor, SchedulerGap, StatusChange
+from monitors.models import DnsChange, DomainRegistration, ExpiryWarning, Monitor, PingGap, SchedulerGap, StatusChange
 from monitors.probing import on_demand
 from monitors.types.settings import MonitorConfig, settings_of
 
@@ -146,6 +146,15 @@ class ExpiryWarningAdmin(ReadOnlyAdmin[ExpiryWarning]):
     fields = list_display
 
 
+@admin.register(DnsChange)
+class DnsChangeAdmin(ReadOnlyAdmin[DnsChange]):
+    list_display = ("at", "monitor", "added_count", "removed_count")
+    list_filter = (("monitor", AutocompleteFilter),)
+    list_select_related = ("monitor",)
+    search_fields = ("monitor__name__icontains", "monitor__owner__email")
+    fields = (*list_display, "added", "removed")
+
+
 @admin.register(DomainRegistration)
 class DomainRegistrationAdmin(ReadOnlyAdmin[DomainRegistration]):
     list_display = ("name", "expires_at", "looked_up_at", "next_lookup_at", "failures", "error")
@@ -159,4 +168,12 @@ class SchedulerGapAdmin(ReadOnlyAdmin[SchedulerGap]):
     """Periods in which Pulsekeeper itself was stopped."""
 
     list_display = ("started_at", "ended_at")
+    fields = list_display
+
+
+@admin.register(PingGap)
+class PingGapAdmin(ReadOnlyAdmin[PingGap]):
+    """Periods in which the pings of most accounts did not arrive."""
+
+    list_display = ("started_at", "held_until", "ended_at")
     fields = list_display

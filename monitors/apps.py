@@ -6,8 +6,12 @@ class MonitorsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts.services import before_account_deleted, on_plan_changed
+        from checks.results.partitions import SERIES
+        from core.clock import utc_now
+        from monitors.heartbeats.log import PINGS
         from monitors.operations import raise_intervals
         from monitors.services import delete_all_of
 
+        SERIES.append(PINGS)
         before_account_deleted.append(delete_all_of)
-        on_plan_changed.append(raise_intervals)
+        on_plan_changed.append(lambda owners, plan: raise_intervals(owners, plan, now=utc_now()))

@@ -11,14 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-import msgspec
-
 from accounts.models import User
-from monitors.configuration import check_type, config_columns, watched_domain
+from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
 from monitors.expiry.registrations import lock_registrations
+from monitors.heartbeats.log import hide_earlier
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.services import CONFIGURED, RECONFIGURED, enforce_quota, lock_owner, reconfigure, switch
+from monitors.slots import refill_slots
 from monitors.types.settings import MonitorConfig
 from projects.models import Project
 
@@ -59,18 +59,20 @@ def create_monitors(drafts: Sequence[Draft], *, now: datetime) -> list[Monitor]:
     states = [
         MonitorState(
             monitor=monitor,
-            next_due_at=None if monitor.kind.waits else now,
+            next_due_at=_first_due_at(monitor, now),
             domain_expires_at=monitor.registration.expires_at if monitor.registration else None,
         )
         for monitor in monitors
     ]
     changes = [
-        switch(monitor, enabled=False, now=now)
+        change
         for monitor, draft in zip(monitors, drafts, strict=True)
         if not draft.enabled
+        for change in switch(monitor, enabled=False, since=None, now=now)
     ]
     Monitor.objects.bulk_create(monitors)
     MonitorState.objects.bulk_create(states)
+    refill_slots(monitors)
     StatusChange.objects.bulk_create(changes)
     return monitors
 
@@ -82,20 +84,21 @@ def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
     """
     monitors = lock_for_update(drafts.keys())
     drafts = {key: drafts[key] for key in monitors}
-    owners = _lock_owners_with_quota(
-        [draft for key, draft in drafts.items() if monitors[key].owner_id != draft.owner.pk]
-    )
+    moved = {key: draft for key, draft in drafts.items() if monitors[key].owner_id != draft.owner.pk}
+    owners = _lock_owners_with_quota(list(moved.values()))
+    if moved:
+        hide_earlier([monitors[key] for key in moved], now=now)
     domains = {
         watched_domain(draft.config)
         for key, draft in drafts.items()
         if watched_domain(draft.config) != _watched(monitors[key])
     }
     registrations = lock_registrations(filter(None, domains), now=now)
-    changes = []
+    changes: list[StatusChange] = []
     for key, monitor in monitors.items():
         draft = _under(owners.get(drafts[key].owner.pk, monitor.owner), drafts[key])
         check_type(monitor.type, draft.config.type)
-        change = reconfigure(
+        changes += reconfigure(
             monitor,
             draft.config,
             enabled=draft.enabled,
@@ -103,9 +106,9 @@ def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
             now=now,
         )
         monitor.project, monitor.owner = draft.project, draft.owner
-        changes += [change] if change is not None else []
-    write_columns(list(monitors.values()), (*CONFIGURED, "project", "owner"))
+    write_columns(list(monitors.values()), (*CONFIGURED, "project", "owner", "owned_since"))
     write_columns([monitor.state for monitor in monitors.values()], RECONFIGURED)
+    refill_slots(monitors.values())
     StatusChange.objects.bulk_create(changes)
 
 
@@ -126,8 +129,13 @@ def _lock_owners_with_quota(drafts: Sequence[Draft]) -> dict[int, User]:
 
 def _under(owner: User, draft: Draft) -> Draft:
     """Return the draft for the locked owner, whose plan's minimum interval may have changed since validation."""
-    interval_sec = max(draft.config.interval_sec, owner.plan.min_interval_sec)
-    return replace(draft, owner=owner, config=msgspec.structs.replace(draft.config, interval_sec=interval_sec))
+    return replace(draft, owner=owner, config=apply_floor(draft.config, floor_sec=owner.plan.min_interval_sec))
+
+
+def _first_due_at(monitor: Monitor, now: datetime) -> datetime | None:
+    if monitor.kind.waits:
+        return None
+    return now if monitor.schedule is None else monitor.schedule.next_after(now)
 
 
 def _watched(monitor: Monitor) -> str | None:

@@ -1,4 +1,4 @@
-"""Public ids of results. Pure."""
+"""Public ids of results and signals. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from core.clock import EPOCH, MAX_MS
 
-_PREFIX = "chk_"
 _TEXT_CHARS = 26  # 16 bytes in base32
 _MILLISECOND = timedelta(milliseconds=1)
 _TAG = bytes(4)
 
 
 class CheckIds:
-    """The public ids of one monitor's results, derived from the claim and the time of the check.
+    """The public ids of one monitor's results, derived from the claim and the time of the check. Those of its signals
+    have another prefix and a number of their own.
 
     Row numbers count the checks of all tenants and would reveal how many the service makes. An id is one block,
     encrypted with a key derived from the monitor's own id, which other tenants do not know: it needs no column, cannot
     be guessed, and does not depend on the server's keys. The time in it narrows the database lookup.
     """
 
-    def __init__(self, monitor_public_id: str) -> None:
+    def __init__(self, monitor_public_id: str, *, prefix: str = "chk_") -> None:
+        self._prefix = prefix
         key = blake2b(monitor_public_id.encode(), digest_size=16, person=b"check ids").digest()
         # ECB is safe here: an id is a single block, and no two blocks with the same key are equal.
         self._cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
@@ -34,12 +35,12 @@ class CheckIds:
         block = claim.to_bytes(6, "big") + ((at - EPOCH) // _MILLISECOND).to_bytes(6, "big") + _TAG
         encryptor = self._cipher.encryptor()
         enciphered = encryptor.update(block) + encryptor.finalize()
-        return _PREFIX + base64.b32encode(enciphered).decode().rstrip("=").lower()
+        return self._prefix + base64.b32encode(enciphered).decode().rstrip("=").lower()
 
     def decode(self, public_id: str) -> tuple[int, datetime] | None:
         """Return the claim and the time of the check in milliseconds, or None if it is not an id of this monitor."""
-        text = public_id.removeprefix(_PREFIX)
-        if len(text) != _TEXT_CHARS or len(public_id) != len(_PREFIX) + _TEXT_CHARS:
+        text = public_id.removeprefix(self._prefix)
+        if len(text) != _TEXT_CHARS or len(public_id) != len(self._prefix) + _TEXT_CHARS:
             return None
         try:
             enciphered = base64.b32decode(text.upper() + "======")

@@ -17,6 +17,7 @@ from core.errors import ValidationFailed
 from monitors import types
 from monitors.types.base import MonitorType, Permits
 from monitors.types.http import Header
+from monitors.types.schedule import settle_schedule
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 
 
@@ -57,7 +58,7 @@ def patch(stored: MonitorConfig, given: Mapping[str, Any], *, floor_sec: int, pe
 def settle(config: MonitorConfig, *, floor_sec: int, permits_host: Permits) -> MonitorConfig:
     """Return the configuration with clamps, floors and forced values applied; raises ValidationFailed."""
     kind = types.get(config.type)
-    kind.check_target(config.url, permits_host)
+    kind.check_target(config, permits_host)
     own = config.own.settle(kind)
     unused = tuple(group.settle(kind) for group in config.unused)
     clamped = {
@@ -65,8 +66,13 @@ def settle(config: MonitorConfig, *, floor_sec: int, permits_host: Permits) -> M
         for name, setting in settings_of(MonitorConfig).items()
         if setting.clamped
     }
-    clamped["interval_sec"] = max(clamped["interval_sec"], floor_sec)
-    return msgspec.structs.replace(config, own=own, unused=unused, **clamped)
+    return apply_floor(msgspec.structs.replace(config, own=own, unused=unused, **clamped), floor_sec=floor_sec)
+
+
+def apply_floor(config: MonitorConfig, *, floor_sec: int) -> MonitorConfig:
+    """Return the configuration with at least this interval. Raises ValidationFailed for a schedule that is closer."""
+    schedule = settle_schedule(config, types.get(config.type), floor_sec=floor_sec)
+    return merge(config, {**schedule, "interval_sec": max(config.interval_sec, floor_sec)})
 
 
 def check_type(before: str, after: str) -> None:
@@ -124,7 +130,7 @@ def _value(setting: Setting, given: Any, stored: Any) -> Any:
     if setting.item is Header:
         kept = {header.name.lower(): header for header in stored}
         return tuple(_header(each, kept) for each in given)
-    if setting.item is None:
+    if setting.item is None or given is None:
         return given
     return tuple(msgspec.convert(each, setting.item) for each in given)
 
@@ -149,7 +155,8 @@ def config_columns(config: MonitorConfig) -> dict[str, Any]:
     for group in config.unused:
         if group != type(group)():
             values, others = group.stored()
-            stored |= values
+            usual, _ = type(group)().stored()
+            stored |= {name: value for name, value in values.items() if value != usual[name]}
             secrets += others
     common = {name: getattr(config, name) for name in MonitorConfig.columns}
     return {**common, "config": stored, "header_values": secrets or None}

@@ -18,9 +18,11 @@ from core.errors import MonitorPaused, NotFound, NoWorker
 from core.throttles import CheckThrottle
 from core.waiting import limit_waiting
 from monitors.check_ids import CheckIds
-from monitors.models import Monitor
+from monitors.heartbeats.log import ID_PREFIX, pings_of
+from monitors.models import DnsChange, Monitor, Ping
 from monitors.probing import on_demand
-from monitors.selectors import get_monitor
+from monitors.recording.answers import MAX_LISTED
+from monitors.selectors import dns_changes_of, get_monitor
 from monitors.uptime.daily import MAX_DAYS, daily_uptime
 
 DEFAULT_DAYS = 7
@@ -36,6 +38,7 @@ class CheckSerializer(serializers.Serializer[Any]):
     connect_ms = serializers.IntegerField(allow_null=True)
     ttfb_ms = serializers.IntegerField(allow_null=True)
     http_status = serializers.IntegerField(allow_null=True)
+    loss = serializers.IntegerField(allow_null=True, help_text="Percent of packets lost, of a ping; otherwise null.")
     reason_code = serializers.ChoiceField(
         choices=[r.value for r in ReasonCode], allow_null=True, help_text="null when the check passed."
     )
@@ -60,6 +63,13 @@ class RedirectSerializer(serializers.Serializer[Any]):
     url = serializers.CharField(help_text="Where it led; the values of a query are masked.")
 
 
+class FactSerializer(serializers.Serializer[Any]):
+    """What only the check's protocol knows, for example the flags of a DNS answer."""
+
+    name = serializers.CharField()
+    value = serializers.CharField(allow_blank=True)
+
+
 class EvidenceSerializer(serializers.Serializer[Any]):
     """What the failing check saw of the target."""
 
@@ -68,8 +78,15 @@ class EvidenceSerializer(serializers.Serializer[Any]):
     tls_issuer = serializers.CharField(allow_null=True, default=None, help_text="Who signed the certificate.")
     status_line = serializers.CharField(allow_null=True, default=None)
     headers = serializers.SerializerMethodField()
-    body = serializers.CharField(allow_null=True, default=None, help_text="The first 2,048 characters, decoded.")
+    body = serializers.CharField(
+        allow_null=True, default=None, help_text="The first 2,048 characters of what was received, decoded."
+    )
     redirects = serializers.SerializerMethodField()
+    facts = serializers.SerializerMethodField()
+
+    @extend_schema_field(FactSerializer(many=True))
+    def get_facts(self, evidence: dict[str, Any]) -> list[dict[str, str]]:
+        return [{"name": name, "value": value} for name, value in evidence.get("facts", ())]
 
     @extend_schema_field(ResponseHeaderSerializer(many=True))
     def get_headers(self, evidence: dict[str, Any]) -> list[dict[str, str]]:
@@ -106,6 +123,49 @@ class UptimeDaySerializer(serializers.Serializer[Any]):
     )
     incidents = serializers.IntegerField(min_value=0, help_text="How many outages began, maintenance or not.")
     avg_latency_ms = serializers.FloatField(allow_null=True, help_text="Mean over passed checks; null with none.")
+
+
+class DnsChangeSerializer(serializers.Serializer[Any]):
+    """A check that found other records than the one before it."""
+
+    at = EpochMsField(help_text="When the check ended.")
+    added = serializers.ListField(
+        child=serializers.CharField(),
+        help_text=f"Records that the answer before did not have, at most {MAX_LISTED}: names in lower case without the "
+        "final dot, TXT without quotes, of long ones the beginning and a digest.",
+    )
+    removed = serializers.ListField(
+        child=serializers.CharField(), help_text=f"Records that only the answer before had, at most {MAX_LISTED}."
+    )
+    added_count = serializers.IntegerField(help_text="All that were added.")
+    removed_count = serializers.IntegerField(help_text="All that were removed.")
+
+
+class PingSerializer(serializers.Serializer[Any]):
+    """A signal of a heartbeat's job."""
+
+    id = serializers.SerializerMethodField()
+    at = EpochMsField(help_text="When it arrived.")
+    kind = serializers.ChoiceField(choices=Ping.Kind.values)
+    exit_status = serializers.IntegerField(allow_null=True, help_text="If the job reported one.")
+    duration_ms = serializers.IntegerField(
+        allow_null=True, help_text="How long the run took that it ends; null if no start was signalled."
+    )
+    rid = serializers.UUIDField(allow_null=True)
+    method = serializers.CharField()
+    user_agent = serializers.CharField(
+        allow_blank=True, help_text="The first 200 characters; empty if the heartbeat had another owner then."
+    )
+    remote_addr = serializers.IPAddressField(allow_null=True, help_text="null if the heartbeat had another owner then.")
+    body = serializers.CharField(
+        allow_null=True,
+        help_text="The first 10,000 bytes, decoded; null if it had none, if the heartbeat received more than "
+        "1,000,000 bytes of bodies within an hour, or if it had another owner then.",
+    )
+
+    def get_id(self, ping: Ping) -> str:
+        ids: CheckIds = self.context["ids"]
+        return ids.encode(ping.id, ping.at)
 
 
 VERDICTS = [verdict.value for verdict in Verdict]
@@ -156,6 +216,42 @@ class CheckViewSet(ServiceViewSet):
         if result is None:
             raise NotFound
         return result
+
+
+class DnsChangeViewSet(ServiceViewSet):
+    noun = "monitor_dns_change"
+    serializer_class = DnsChangeSerializer
+
+    def get_parent(self, monitor_id: str) -> Monitor:
+        return get_monitor(self.caller, monitor_id)
+
+    @operation(pages=TimePages(time="at"))
+    def list(self, monitor_id: str, **page: Any) -> Sequence[DnsChange]:
+        """List the changes of the records that a dns monitor finds, newest first.
+
+        Noted while `records` is null. For monitors of other types the list is empty.
+        """
+        return dns_changes_of(self.get_parent(monitor_id), **page)
+
+
+class PingLogViewSet(ServiceViewSet):
+    noun = "monitor_ping"
+    serializer_class = PingSerializer
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        return super().get_serializer_context() | {"ids": CheckIds(self.kwargs["monitor_id"], prefix=ID_PREFIX)}
+
+    def get_parent(self, monitor_id: str) -> Monitor:
+        return get_monitor(self.caller, monitor_id)
+
+    @operation(pages=TimePages(time="at", number="id", text="body"))
+    def list(self, monitor_id: str, **page: Any) -> Sequence[Ping]:
+        """List the signals of a heartbeat's job, newest first.
+
+        They are kept as long as checks. A page may be shorter than `limit`: it ends after 1,000,000 characters of
+        bodies. For monitors of other types the list is empty.
+        """
+        return pings_of(self.get_parent(monitor_id), **page)
 
 
 class UptimeViewSet(ServiceViewSet):

@@ -6,27 +6,35 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from core.bulk import update_rows
 from core.crypto import EncryptedField
 from monitors.models import Monitor, MonitorState
 
 
-def lock_monitors(monitor_ids: Collection[int], among: QuerySet[Monitor] | None = None) -> dict[int, Monitor]:
+def lock_monitors(
+    monitor_ids: Collection[int], among: QuerySet[Monitor] | None = None, *, skip_locked: bool = False
+) -> dict[int, Monitor]:
     """Lock the states in key order, to prevent deadlocks. Return the existing monitors by key, with their states.
 
     `among` are the monitors to return, by default all. It is evaluated after locking: a join in the locking query
-    would return the configuration from before a PATCH that had the lock.
+    would return the configuration from before a PATCH that had the lock. With `skip_locked`, those that others have
+    locked are left out.
     """
-    states = MonitorState.objects.select_for_update().filter(pk__in=monitor_ids).order_by("pk").in_bulk()
+    states = (
+        MonitorState.objects.select_for_update(skip_locked=skip_locked)
+        .filter(pk__in=monitor_ids)
+        .order_by("pk")
+        .in_bulk()
+    )
     monitors = (Monitor.objects.all() if among is None else among).filter(pk__in=states).order_by("pk").in_bulk()
     for key, monitor in monitors.items():
         monitor.state = states[key]
     return monitors
 
 
-def write_columns(rows: Sequence[Monitor | MonitorState], names: Iterable[str]) -> None:
+def write_columns(rows: Sequence[Model], names: Iterable[str]) -> None:
     """Write these columns of locked rows, all of one model, in one statement. It is much faster than `bulk_update`."""
     if not rows:
         return

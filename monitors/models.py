@@ -1,5 +1,6 @@
 """Monitors: configuration (Monitor), status and schedule (MonitorState), transitions (StatusChange), uptime by day
-(DailyUptime) without maintenance (MaintenanceSpan), and expiries (DomainRegistration, ExpiryWarning).
+(DailyUptime) without maintenance (MaintenanceSpan), expiries (DomainRegistration, ExpiryWarning), the records that
+dns monitors find (DnsAnswer, DnsChange, DnsAlert), and the signals of heartbeats' jobs (Ping, PingExcess).
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from checks.spec import ReasonCode, Verdict
 from core import ids
 from core.crypto import EncryptedField
-from monitors import configuration, types
+from monitors import configuration, cron, types
+from monitors.state import next_slot
 from monitors.types.base import MonitorType
 from monitors.types.settings import MonitorConfig
 from projects.models import Project
@@ -51,6 +54,7 @@ class Monitor(models.Model):
         DomainRegistration, null=True, on_delete=models.SET_NULL, related_name="monitors", editable=False
     )
     created_at = models.DateTimeField()
+    owned_since = models.DateTimeField(null=True, help_text="When it moved to this owner; null if it never moved.")
     enabled = models.BooleanField(default=True)
     muted_until = models.DateTimeField(null=True)
     config_version = models.IntegerField(
@@ -97,18 +101,67 @@ class Monitor(models.Model):
         return self._config(())
 
     @property
+    def schedule(self) -> cron.Schedule | None:
+        """The cron schedule of a heartbeat or scheduler, or None if its interval counts."""
+        expression = self.config.get("schedule")
+        return None if expression is None else cron.schedule(expression, self.config["timezone"])
+
+    def next_slot(self, slot: datetime, *, now: datetime) -> datetime:
+        """Return the first slot after `slot` and `now`."""
+        if self.schedule is not None:
+            return self.schedule.next_after(max(slot, now))
+        return next_slot(slot, interval_sec=self.interval_sec, now=now)
+
+    @property
+    def shortest_interval(self) -> timedelta:
+        """The shortest time between two checks or pings."""
+        return timedelta(seconds=self.interval_sec) if self.schedule is None else self.schedule.least_gap()
+
+    @property
+    def ping_url(self) -> str:
+        """The address to which a heartbeat's job sends its signals. Anyone who knows it can."""
+        return f"{settings.BASE_URL}/v1/heartbeats/{self.public_id}/ping"
+
+    @property
+    def ping_expected_at(self) -> datetime | None:
+        """The time at which a heartbeat's next ping is expected, or None before its first ping."""
+        last = self.state.last_ping_at
+        return None if last is None else self._expected_after(last)
+
+    @property
     def ping_deadline(self) -> datetime | None:
         """The time until which a heartbeat's ping is due, or None before its first ping."""
-        patience = timedelta(seconds=self.interval_sec + self.options["grace_sec"])
-        return None if self.state.last_ping_at is None else self.state.last_ping_at + patience
+        last = self.state.last_ping_at
+        return None if last is None else self.ping_deadline_after(last)
+
+    def ping_deadline_after(self, moment: datetime) -> datetime:
+        """Return the time until which a heartbeat's ping is due if the previous one came at `moment`."""
+        return self._expected_after(moment) + timedelta(seconds=self.options["grace_sec"])
+
+    def _expected_after(self, moment: datetime) -> datetime:
+        return self.schedule.next_after(moment) if self.schedule else moment + timedelta(seconds=self.interval_sec)
+
+    @property
+    def run_patience(self) -> timedelta:
+        """How long a run of a heartbeat's job may take."""
+        limits = (self.options["grace_sec"], self.options["max_duration_sec"])
+        return timedelta(seconds=min(limit for limit in limits if limit is not None))
+
+    @property
+    def run_deadline(self) -> datetime | None:
+        """The time until which a run that was started must end, or None if none is open."""
+        started_at = self.state.run_started_at
+        return None if started_at is None else started_at + self.run_patience
 
     def ping_due_at(self, *, muted: bool = True) -> datetime | None:
-        """Return the time after which a heartbeat is down: its deadline, or `armed_at` or the end of a mute if later.
+        """Return the time after which a heartbeat is down, or None if nothing is due.
 
+        It is the earlier deadline, that of a ping or that of a run, or `armed_at` or the end of a mute if later.
         Without `muted`, mutes do not count.
         """
-        times = (self.ping_deadline, self.state.armed_at, self.muted_until if muted else None)
-        return None if self.ping_deadline is None else max(filter(None, times))
+        deadline = min(filter(None, (self.ping_deadline, self.run_deadline)), default=None)
+        times = (deadline, self.state.armed_at, self.muted_until if muted else None)
+        return None if deadline is None else max(filter(None, times))
 
     def _config(self, secrets: Sequence[str]) -> MonitorConfig:
         common = [getattr(self, name) for name in MonitorConfig.columns]
@@ -127,7 +180,8 @@ class MonitorState(models.Model):
     `slot_at` is the due time of the open claim. While paused, `next_due_at` is null.
 
     A scheduler's slot fires at most once: `started_slot` is committed before the request is sent. A heartbeat is due
-    at its deadline, or at `armed_at` if that is later; it is never down before `armed_at`.
+    at its deadline, or at `armed_at` if that is later; it is never down before `armed_at`. `runs` are the open runs of
+    its job (`monitors.heartbeats.runs`), and `run_started_at` is the start of the one that must end first.
     """
 
     monitor = models.OneToOneField(
@@ -139,6 +193,8 @@ class MonitorState(models.Model):
     claimed_at = models.DateTimeField(null=True)
     applied_claim = models.BigIntegerField(default=0)
     started_slot = models.DateTimeField(null=True, help_text="Schedulers: the last slot that was fired.")
+    fault = models.TextField(null=True, help_text="Why the last check was not made; null once a check ended.")
+    fault_since = models.DateTimeField(null=True, help_text="The first slot that was not checked since the last check.")
     armed_at = models.DateTimeField(null=True, help_text="Heartbeats: a later start of the watch.")
 
     status = models.CharField(max_length=4, null=True, choices=STATUS_CHOICES)
@@ -152,29 +208,55 @@ class MonitorState(models.Model):
     last_latency_ms = models.IntegerField(null=True)
     last_connect_ms = models.IntegerField(null=True)
     last_ttfb_ms = models.IntegerField(null=True)
-    last_ping_at = models.DateTimeField(null=True)
+    last_ping_at = models.DateTimeField(null=True, help_text="Heartbeats: the last success.")
+    runs = models.JSONField(null=True)
+    run_started_at = models.DateTimeField(null=True)
+    last_duration_ms = models.BigIntegerField(null=True, help_text="Heartbeats: the last run that was started.")
+    bodies_since = models.DateTimeField(null=True, help_text="Heartbeats: start of the hour of `body_bytes`.")
+    body_bytes = models.IntegerField(null=True, help_text="Heartbeats: the size of the bodies kept in that hour.")
     cert_expires_at = models.DateTimeField(null=True)
     domain_expires_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes: ClassVar = [
-            models.Index(fields=["next_due_at"], name="state_due", condition=models.Q(next_due_at__isnull=False))
+            models.Index(fields=["next_due_at"], name="state_due", condition=models.Q(next_due_at__isnull=False)),
+            models.Index(fields=["fault_since"], name="state_fault", condition=models.Q(fault_since__isnull=False)),
         ]
 
     def __str__(self) -> str:
         return f"state of {self.monitor_id}"
 
 
+class ScheduleSlots(models.Model):
+    """Coming times of a monitor's cron schedule, and what they were computed from (`monitors.slots`).
+
+    `times` are the first ones after `since`, without a gap.
+    """
+
+    monitor = models.OneToOneField(Monitor, on_delete=models.CASCADE, primary_key=True, related_name="slots")
+    schedule = models.CharField(max_length=100)
+    timezone = models.CharField(max_length=64)
+    tzdata = models.CharField(max_length=20)
+    since = models.DateTimeField()
+    times = ArrayField(models.DateTimeField())
+
+    def __str__(self) -> str:
+        return f"{self.schedule} {self.timezone}"
+
+
 class StatusChange(models.Model):
     """A transition of a monitor. The row is also the outbox: incidents consume rows without `processed_at`.
 
-    Pausing and resuming keep the status; they are stored because observed time depends on them.
+    Pausing and resuming keep the status; they are stored because observed time depends on them. So are the start and
+    the end of a period in which the monitor was stale, both stored when it ends, and processed (`monitors.stale`).
     """
 
     class Kind(models.TextChoices):
         STATUS = "status"
         PAUSED = "paused"
         RESUMED = "resumed"
+        STALE = "stale"
+        CHECKED = "checked"
 
     monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="changes")
     kind = models.CharField(max_length=7, choices=Kind.choices, default=Kind.STATUS)
@@ -228,6 +310,133 @@ class ExpiryWarning(models.Model):
         return f"{self.subject} expires at {self.expires_at}"
 
 
+class DnsAnswer(models.Model):
+    """The records that a dns monitor found last, sorted, and when it first found them.
+
+    They are compared with later ones of the same owner and the same `config_version` only.
+    """
+
+    monitor = models.OneToOneField(Monitor, on_delete=models.CASCADE, primary_key=True, related_name="dns_answer")
+    owner_id = models.BigIntegerField()
+    config_version = models.IntegerField()
+    since = models.DateTimeField()
+    records = models.JSONField()
+
+    def __str__(self) -> str:
+        return f"answer of {self.monitor_id}"
+
+
+class DnsChange(models.Model):
+    """A dns monitor found other records than the time before.
+
+    `added` and `removed` list the first few of these records.
+    """
+
+    monitor = models.ForeignKey(  # the index starts with it
+        Monitor, on_delete=models.CASCADE, related_name="dns_changes", db_index=False
+    )
+    at = models.DateTimeField()
+    added = models.JSONField()
+    removed = models.JSONField()
+    added_count = models.IntegerField()
+    removed_count = models.IntegerField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["monitor", "at", "id"], name="dns_change_history")]
+
+    def __str__(self) -> str:
+        return f"{self.added_count} added, {self.removed_count} removed"
+
+    @property
+    def more_added(self) -> int:
+        """Return how many of the added records are not listed."""
+        return self.added_count - len(self.added)
+
+    @property
+    def more_removed(self) -> int:
+        return self.removed_count - len(self.removed)
+
+
+class DnsAlert(models.Model):
+    """The outbox of changed DNS answers: at `due_at`, an answer that differs from `records` is alerted about.
+
+    These are the records before the first change, or those of the last alert. Recorders lock the row for each change;
+    the alerts tick skips locked rows, so it never waits for a recorder.
+    """
+
+    monitor = models.OneToOneField(Monitor, on_delete=models.CASCADE, primary_key=True, related_name="dns_alert")
+    records = models.JSONField()
+    due_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"alert of {self.monitor_id}, due at {self.due_at}"
+
+
+class Ping(models.Model):
+    """A signal of a heartbeat's job. Written once, kept as long as results, and never changed.
+
+    The table is partitioned by day of UTC, and `monitor_id` is no foreign key, both as in CheckResult. The columns are
+    ordered by alignment.
+    """
+
+    class Kind(models.TextChoices):
+        SUCCESS = "success"
+        START = "start"
+        FAIL = "fail"
+        LOG = "log"
+
+    pk = models.CompositePrimaryKey("monitor_id", "at", "id")
+    id = models.BigIntegerField()
+    monitor_id = models.BigIntegerField()
+    at = models.DateTimeField()
+    duration_ms = models.BigIntegerField(null=True, help_text="Of the run that it ends.")
+    exit_status = models.SmallIntegerField(null=True)
+    body_dropped = models.BooleanField(default=False, help_text="The heartbeat had too many bodies in that hour.")
+    kind = models.CharField(max_length=7, choices=Kind.choices)
+    method = models.CharField(max_length=4)
+    rid = models.UUIDField(null=True)
+    remote_addr = models.GenericIPAddressField(null=True)
+    user_agent = models.TextField()
+    body = models.TextField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["monitor_id", "at"], name="ping_history"),
+            models.Index(fields=["monitor_id", "rid", "at"], name="ping_runs", condition=models.Q(rid__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at}"
+
+
+class PingExcess(models.Model):
+    """A job ran more often than its heartbeat's `max_pings_per_hour`, noted at most once an hour.
+
+    The row is also the outbox, as in StatusChange.
+    """
+
+    monitor = models.ForeignKey(  # the index starts with it
+        Monitor, on_delete=models.CASCADE, related_name="ping_excesses", db_index=False
+    )
+    at = models.DateTimeField()
+    allowed = models.IntegerField()
+    processed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["monitor", "at"], name="ping_excess_history"),
+            models.Index(fields=["id"], name="ping_excess_outbox", condition=models.Q(processed_at=None)),
+        ]
+
+    def __str__(self) -> str:
+        return f"more than {self.allowed} in the hour before {self.at}"
+
+    @property
+    def text(self) -> str:
+        pings = "1 ping" if self.allowed == 1 else f"{self.allowed} pings"
+        return f"The job ran more often than expected: more than {pings} within an hour."
+
+
 class SchedulerTick(models.Model):
     """One row: the last run of the scheduler. A long time between two ticks means that Pulsekeeper was stopped."""
 
@@ -246,6 +455,21 @@ class SchedulerGap(models.Model):
 
     def __str__(self) -> str:
         return f"{self.started_at} to {self.ended_at}"
+
+
+class PingGap(models.Model):
+    """A period in which the pings of most accounts did not arrive. At most one is open (`ended_at` is null).
+
+    Missed deadlines are held back until it ends, or until `held_until`: `armed_at` of such a heartbeat is `held_until`,
+    and `slot_at` its deadline.
+    """
+
+    started_at = models.DateTimeField()
+    held_until = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.started_at} to {self.ended_at or 'now'}"
 
 
 class DailyUptime(models.Model):

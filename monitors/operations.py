@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from accounts.models import Plan, User
 from core.bulk import BulkResult
@@ -20,7 +20,8 @@ from core.errors import ValidationFailed
 from monitors import types
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, StatusChange
-from monitors.services import SWITCHED, mute, switch, watch
+from monitors.services import SWITCHED, arm_after_change, delete_locked, end_staleness, mute, switch, watch
+from monitors.stale import stale, stale_since
 
 
 def pause(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:
@@ -55,24 +56,37 @@ def delete(ids: Collection[int], *, among: QuerySet[Monitor] | None = None) -> B
     """Delete monitors at once. Their results are removed soon after."""
     with transaction.atomic():
         result = _each(ids, among, lambda _: None)
-        Monitor.objects.filter(pk__in=[monitor.pk for monitor in result.done]).delete()
+        delete_locked([monitor.pk for monitor in result.done])
     return result
 
 
-def raise_intervals(owners: Collection[User], plan: Plan) -> None:
+def raise_intervals(owners: Collection[User], plan: Plan, *, now: datetime) -> None:
     """Raise the intervals of accounts that have just moved to `plan` to its minimum. Runs in the same transaction.
 
-    All states are locked, not only those of short intervals: a concurrent edit may shorten an interval.
+    A schedule whose runs are closer ends, and the interval counts instead. All states are locked, not only those of
+    short intervals: a concurrent edit may shorten an interval.
     """
     owned = Monitor.objects.filter(owner__in=[owner.pk for owner in owners])
-    short = owned.filter(interval_sec__lt=plan.min_interval_sec)
-    # The deadlines of heartbeats move; other types keep their due time.
-    heartbeats = lock_monitors(owned.values_list("pk", flat=True), short.filter(type__in=types.waiting())).values()
-    short.update(interval_sec=plan.min_interval_sec)
-    for monitor in heartbeats:
-        monitor.interval_sec = plan.min_interval_sec
+    # The deadlines of heartbeats move; other types keep their due time, but may not be stale any more.
+    has_schedule = Q(config__schedule__isnull=False) & ~Q(config__schedule=None)
+    is_raised = Q(interval_sec__lt=plan.min_interval_sec)
+    moved = owned.filter(is_raised & (Q(type__in=types.waiting()) | stale(now)) | has_schedule)
+    monitors = lock_monitors(owned.values_list("pk", flat=True), moved).values()
+    owned.filter(is_raised).update(interval_sec=plan.min_interval_sec)
+    ended, changes = [], list[StatusChange]()
+    for monitor in monitors:
+        since = stale_since(monitor, now=now)
+        monitor.interval_sec = max(monitor.interval_sec, plan.min_interval_sec)
+        if monitor.schedule is not None and monitor.shortest_interval.total_seconds() < plan.min_interval_sec:
+            monitor.config = monitor.config | {"schedule": None}
+            ended.append(monitor)
+            if monitor.kind.waits and monitor.enabled:
+                monitor.state.armed_at = arm_after_change(monitor, now=now)
+        changes += end_staleness(monitor, since=since, now=now)
         watch(monitor)
-    write_columns([monitor.state for monitor in heartbeats], ["next_due_at"])
+    write_columns(ended, ["config"])
+    write_columns([monitor.state for monitor in monitors], ["next_due_at", "armed_at", "fault_since"])
+    StatusChange.objects.bulk_create(changes)
 
 
 def _switch(
@@ -83,7 +97,7 @@ def _switch(
     def do(monitor: Monitor) -> str | None:
         if monitor.enabled == enabled:
             return "running already" if enabled else "paused already"
-        changes.append(switch(monitor, enabled=enabled, now=now))
+        changes.extend(switch(monitor, enabled=enabled, since=stale_since(monitor, now=now), now=now))
         watch(monitor)
         return None
 

@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import DateTimeField, ExpressionWrapper, F, IntegerField, Q, QuerySet, Value
+from django.db.models import (
+    Case,
+    DateTimeField,
+    ExpressionWrapper,
+    F,
+    Func,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Greatest
-from django.db.models.lookups import LessThan
+from django.db.models.functions import Cast, Greatest, Least
+from django.db.models.lookups import IsNull, LessThan
 
 from checks.results.series import average_latency
 from checks.spec import Verdict
 from core.db import get_or_not_found
 from monitors import types
-from monitors.models import MaintenanceSpan, Monitor, MonitorState, SchedulerGap, SchedulerTick, StatusChange
+from monitors.models import (
+    DnsChange,
+    MaintenanceSpan,
+    Monitor,
+    MonitorState,
+    SchedulerGap,
+    SchedulerTick,
+    ScheduleSlots,
+    StatusChange,
+)
+from monitors.stale import stale_since
 from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
 from projects import access
 from projects.access import Caller
@@ -25,6 +48,8 @@ from projects.access import Caller
 logger = logging.getLogger(__name__)
 
 DAY = timedelta(hours=24)
+_STARTS_PAUSE = {StatusChange.Kind.PAUSED, StatusChange.Kind.STALE}
+_ENDS_PAUSE = {StatusChange.Kind.RESUMED, StatusChange.Kind.CHECKED}
 
 
 def monitors_named(public_ids: Collection[str]) -> QuerySet[Monitor]:
@@ -46,18 +71,32 @@ def get_monitor(caller: Caller, public_id: str) -> Monitor:
     return get_or_not_found(list_monitors(caller), public_id=public_id)
 
 
+def dns_changes_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int] | None = None) -> list[DnsChange]:
+    """Return the newest changes of the records that a dns monitor finds. `before` is the previous page's last one."""
+    changes = DnsChange.objects.filter(monitor=monitor)
+    if before is not None:
+        at, pk = before
+        changes = changes.filter(Q(at__lt=at) | Q(at=at, pk__lt=pk), at__lte=at)
+    return list(changes.order_by("-at", "-pk")[:limit])
+
+
 def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Statistics]:
     """Return the statistics of each monitor by its key, in four queries for any number of monitors."""
+    latencies = average_latency([monitor.pk for monitor in monitors], since=now - DAY)
+    return {pk: Statistics(uptime, latencies.get(pk)) for pk, uptime in uptimes(monitors, now=now).items()}
+
+
+def uptimes(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, float | None]:
+    """Return the uptime of the last 24 hours in percent, or None if nothing was observed, of each monitor by its key.
+
+    It takes two queries for any number of monitors.
+    """
     window = Span(now - DAY, now)
-    ids = [monitor.pk for monitor in monitors]
-    latencies = average_latency(ids, since=window.start)
     gaps = gaps_since(window.start)
-    transitions = transitions_since(window.start, ids)
+    transitions = transitions_since(window.start, [monitor.pk for monitor in monitors])
+    end_at_stale(transitions, monitors, now=now)
     return {
-        monitor.pk: Statistics(
-            tally([window], transitions[monitor.pk], status_interval_of(monitor), gaps)[0].percent,
-            latencies.get(monitor.pk),
-        )
+        monitor.pk: tally([window], transitions[monitor.pk], status_interval_of(monitor), gaps)[0].percent
         for monitor in monitors
     }
 
@@ -88,12 +127,22 @@ def transitions_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, 
         transitions[monitor_id].append(
             Transition(
                 at,
-                StatusInterval(_verdict(before), paused=kind == StatusChange.Kind.RESUMED),
-                StatusInterval(_verdict(after), paused=kind == StatusChange.Kind.PAUSED),
+                StatusInterval(_verdict(before), paused=kind in _ENDS_PAUSE),
+                StatusInterval(_verdict(after), paused=kind in _STARTS_PAUSE),
                 began=failing_since if after == Verdict.DOWN else None,
             )
         )
     return transitions
+
+
+def end_at_stale(transitions: dict[int, list[Transition]], monitors: Iterable[Monitor], *, now: datetime) -> None:
+    """End the observed time of monitors that are stale now, which is stored only when a check ends."""
+    for monitor in monitors:
+        since = stale_since(monitor, now=now)
+        if since is not None:
+            status = _verdict(monitor.state.status)
+            end = Transition(since, StatusInterval(status), StatusInterval(status, paused=True))
+            transitions[monitor.pk] = [*transitions.get(monitor.pk, ()), end]
 
 
 def left_out_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Span]]:
@@ -129,15 +178,54 @@ def failing_since(monitor: Monitor, *, now: datetime) -> datetime | None:
 def failing(now: datetime) -> Q:
     """Match the monitors for which `failing_since` returns a time."""
     second = Value(timedelta(seconds=1))
+    has_interval = IsNull(KT("config__schedule"), True)  # noqa: FBT003
     grace_sec = Cast(KT("config__grace_sec"), IntegerField())
-    due_at = Greatest(
-        ExpressionWrapper(
-            F("state__last_ping_at") + (F("interval_sec") + grace_sec) * second, output_field=DateTimeField()
-        ),
-        F("state__armed_at"),
-    )
-    overdue = Q(LessThan(due_at, now), type__in=types.waiting(), muted_until__gt=now, state__last_ping_at__isnull=False)
+    by_interval = ExpressionWrapper(F("state__last_ping_at") + F("interval_sec") * second, output_field=DateTimeField())
+    stored = ScheduleSlots.objects.filter(pk=OuterRef("pk")).values_list(_first_time_after("state__last_ping_at"))
+    ping_due_at = Case(When(has_interval, then=by_interval), default=Subquery(stored)) + grace_sec * second
+    run_sec = Least(grace_sec, Cast(KT("config__max_duration_sec"), IntegerField()))
+    run_due_at = F("state__run_started_at") + run_sec * second
+    deadline = Least(*(ExpressionWrapper(each, output_field=DateTimeField()) for each in (ping_due_at, run_due_at)))
+    # LEAST and GREATEST ignore nulls, so without a deadline `armed_at` alone would match.
+    is_late = Q(LessThan(Greatest(deadline, F("state__armed_at")), now)) & Q(LessThan(deadline, now))
+    overdue = Q(is_late, type__in=types.waiting(), muted_until__gt=now)
     return Q(Q(state__failing_since__isnull=False) | overdue, ~Q(state__status=Verdict.DOWN), enabled=True)
+
+
+def _first_time_after(column: str) -> Func:
+    """Return the first of the times of a row of ScheduleSlots that is after a column of the outer query."""
+    return Func(
+        F("times"),
+        OuterRef(column),
+        template="(SELECT min(time) FROM unnest(%(expressions)s)",
+        arg_joiner=") AS time WHERE time > ",
+        output_field=DateTimeField(),
+    )
+
+
+def is_held_back(monitor: Monitor, *, now: datetime) -> bool:
+    """Return whether a heartbeat's deadline moved because its ping may have been lost, or its schedule changed.
+
+    Until the moved deadline or the next ping, it is unknown whether its job runs.
+    """
+    state = monitor.state
+    return state.armed_at is not None and state.armed_at > now and state.status != Verdict.DOWN
+
+
+def held_back(now: datetime) -> Q:
+    """Match the monitors for which `is_held_back` returns True."""
+    return Q(~Q(state__status=Verdict.DOWN), state__armed_at__gt=now)
+
+
+def status_of(monitor: Monitor, *, now: datetime) -> str | None:
+    """Return the status to show, or None if it is unknown.
+
+    A stale monitor stays down: its outage has not ended as far as anyone knows.
+    """
+    if monitor.state.status == Verdict.DOWN:
+        return Verdict.DOWN
+    is_unknown = is_held_back(monitor, now=now) or stale_since(monitor, now=now) is not None
+    return None if is_unknown else monitor.state.status
 
 
 def status_interval_of(monitor: Monitor) -> StatusInterval:

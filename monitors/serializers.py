@@ -8,14 +8,15 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from checks.probes.http.spec import RuleType
-from checks.spec import Verdict
-from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
+from checks.spec import RuleType, Verdict
+from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 from core.clock import to_ms, utc_now
 from monitors import types
 from monitors.models import Monitor
 from monitors.selectors import Statistics, statistics
-from monitors.types.http import HEADER_TYPES, Header, Rule
+from monitors.stale import stale_reason, stale_since
+from monitors.types.content import MAX_RULE_PATH, MAX_RULE_VALUE, Rule
+from monitors.types.http import HEADER_TYPES, MAX_HEADER_NAME, MAX_HEADER_VALUE, Header
 from monitors.types.settings import MonitorConfig, Setting
 
 Field = serializers.Field[Any, Any, Any, Any]
@@ -25,10 +26,13 @@ class ContentRuleSerializer(StrictSerializer):
     """An assertion on the body. Text rules need `value`, json_field needs `path`."""
 
     type = ChoiceField(choices=[t.value for t in RuleType])
-    value = TextField(max_length=256, required=False, help_text="Text rules: the literal to match.")
-    path = TextField(max_length=128, required=False, help_text="json_field: dot path, for example a.b.")
+    value = TextField(max_length=MAX_RULE_VALUE, required=False, help_text="Text rules: the literal to match.")
+    path = TextField(max_length=MAX_RULE_PATH, required=False, help_text="json_field: dot path, for example a.b.")
     equals = TextField(
-        max_length=256, required=False, allow_blank=True, help_text="json_field: without it, the field must exist."
+        max_length=MAX_RULE_VALUE,
+        required=False,
+        allow_blank=True,
+        help_text="json_field: without it, the field must exist.",
     )
 
 
@@ -37,9 +41,9 @@ class HeaderInputSerializer(StrictSerializer):
 
     ignored = frozenset({"value_dropped"})  # so that a client can send back what it read
 
-    name = TextField(max_length=256)
+    name = TextField(max_length=MAX_HEADER_NAME)
     value = TextField(
-        max_length=4096,
+        max_length=MAX_HEADER_VALUE,
         required=False,
         allow_blank=True,
         write_only=True,
@@ -64,13 +68,6 @@ class HeaderOutSerializer(serializers.Serializer[Any]):
         return {name: value for name, value in instance.items() if value is not None}
 
 
-class TypeField(ChoiceField):
-    def to_internal_value(self, data: Any) -> Any:
-        if isinstance(data, str) and data in types.PLANNED and data not in self.choices:
-            raise serializers.ValidationError(f"{data} monitors are planned, and cannot be created yet.")
-        return super().to_internal_value(data)
-
-
 _ITEMS: dict[Any, tuple[type[serializers.Serializer[Any]], type[serializers.Serializer[Any]]]] = {
     Rule: (ContentRuleSerializer, ContentRuleSerializer),
     Header: (HeaderInputSerializer, HeaderOutSerializer),
@@ -82,8 +79,8 @@ def input_field(setting: Setting) -> Field:
     """Return the request field of a setting."""
     said: dict[str, Any] = {"required": False, "allow_null": setting.nullable, "help_text": _help_text(setting)}
     if setting.item is not None:
-        child = _ITEMS[setting.item][0]() if setting.item in _ITEMS else TextField()
-        return serializers.ListField(child=child, max_length=setting.max_length, **said)
+        child = _ITEMS[setting.item][0]() if setting.item in _ITEMS else TextField(max_length=setting.item_max_length)
+        return ListField(child=child, max_length=setting.max_length, **said)
     if setting.choices:
         return ChoiceField(choices=setting.choices, **said)
     if setting.type is bool:
@@ -105,6 +102,8 @@ def output_field(setting: Setting) -> Field:
         return answers
     if setting.item is not None:
         return serializers.ListField(child=serializers.CharField(), **said)
+    if setting.choices:
+        return serializers.ChoiceField(choices=setting.choices, **said)
     if setting.type is bool:
         return serializers.BooleanField(**said)
     return (serializers.IntegerField if setting.type is int else serializers.CharField)(**said)
@@ -124,7 +123,7 @@ class MonitorInputSerializer(StrictSerializer):
 
     def get_fields(self) -> dict[str, Field]:
         fields = {name: input_field(setting) for name, setting in types.settings().items()}
-        kind = TypeField(choices=types.names(), required=False, help_text=f"Default: {types.DEFAULT}.")
+        kind = ChoiceField(choices=types.names(), required=False, help_text=f"Default: {types.DEFAULT}.")
         project_id = TextField(required=False, allow_null=True, max_length=64)
         return {"url": fields.pop("url"), "name": fields.pop("name"), "type": kind, **fields, "project_id": project_id}
 
@@ -152,11 +151,18 @@ class MonitorSerializer(serializers.Serializer[Any]):
     uptime_24h = serializers.SerializerMethodField()
     avg_latency_24h = serializers.SerializerMethodField()
     last_checked_at = EpochMsField(source="state.last_checked_at", allow_null=True)
+    stale_since = serializers.SerializerMethodField()
+    stale_reason = serializers.SerializerMethodField()
+    last_duration_ms = serializers.IntegerField(
+        source="state.last_duration_ms",
+        allow_null=True,
+        help_text="Heartbeats: how long the last run took that signalled its start and its end.",
+    )
 
     def get_fields(self) -> dict[str, Field]:
         fields = super().get_fields()
         settings = {name: output_field(setting) for name, setting in types.settings().items()}
-        kind = serializers.ChoiceField(choices=types.all_names())
+        kind = serializers.ChoiceField(choices=types.names())
         return {"id": fields.pop("id"), "name": settings.pop("name"), **fields, "type": kind, **settings}
 
     @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
@@ -164,6 +170,19 @@ class MonitorSerializer(serializers.Serializer[Any]):
         """Return the end of the mute, or None if it is over."""
         until = monitor.muted_until
         return to_ms(until) if until is not None and until > self.context["now"] else None
+
+    @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
+    def get_stale_since(self, monitor: Monitor) -> int | None:
+        """Return the time from which on checks were due and not made, by a fault of ours, or None.
+
+        `status` is then that of the last check, and unknown now.
+        """
+        since = stale_since(monitor, now=self.context["now"])
+        return None if since is None else to_ms(since)
+
+    def get_stale_reason(self, monitor: Monitor) -> str | None:
+        """Return why no check was made, or None if `stale_since` is null."""
+        return None if stale_since(monitor, now=self.context["now"]) is None else stale_reason(monitor)
 
     def get_uptime_24h(self, monitor: Monitor) -> float | None:
         found: Statistics = self.context["statistics"][monitor.pk]
@@ -189,6 +208,12 @@ class MonitorPatchSerializer(MonitorInputSerializer):
     def get_fields(self) -> dict[str, Field]:
         enabled = BoolField(required=False, help_text="false pauses the monitor.")
         return {**super().get_fields(), "enabled": enabled}
+
+
+class SchedulePreviewSerializer(serializers.Serializer[Any]):
+    """The coming times of a schedule."""
+
+    times = serializers.ListField(child=EpochMsField())
 
 
 class CheckResultSerializer(serializers.Serializer[Any]):

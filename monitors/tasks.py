@@ -20,16 +20,19 @@ from core import replies
 from core.clock import utc_now
 from core.db import release_connection
 from core.egress import EgressGuard
+from core.metrics import ProcessReports, read_processes
 from core.outbound import guard, trust_store
 from monitors import metrics, scheduling, types
 from monitors.expiry import registrations, warnings
-from monitors.heartbeats import signals
+from monitors.heartbeats import excess, gaps, signals
 from monitors.models import LEASE_MARGIN, DomainRegistration
 from monitors.probing import interactive
 from monitors.probing.jobs import CheckJob, load_jobs
 from monitors.probing.prober import drain, prober
-from monitors.recording import record
+from monitors.probing.results import as_check_result
+from monitors.recording import answers, record
 from monitors.recording.batch import CheckRecord
+from monitors.scheduling import time_zones
 from monitors.scheduling.backlog import queued
 from monitors.uptime import daily
 
@@ -40,9 +43,10 @@ logger = logging.getLogger(__name__)
 
 PROBES = "probes"
 BATCH = 200
-MOST_QUEUED = 50  # batches that may wait in the broker: a few seconds of work, and more have no benefit
+# Batches that may wait in the broker for each worker: more than it can do before the next tick, and no leases expire.
+QUEUED_PER_WORKER = 25
+LEAST_WORKERS = 2  # as if these were alive, until workers have reported
 CLAIMS_AT_ONCE = 2_000
-MOST_ROUNDS = 10  # bounds a tick that finds more due than workers can do
 LOOKUPS_PER_RUN = 20
 LOAD_TRIES, LOAD_RETRY_SEC = 20, 0.5
 STOP_SEC = 2.5  # for running checks to end when the worker stops
@@ -52,26 +56,31 @@ STOP_SEC = 2.5  # for running checks to end when the worker stops
 def dispatch_due() -> None:
     """Run one tick of the scheduler: claim due monitors, the most overdue first, and enqueue them in batches.
 
-    It claims no more than workers can take. Unclaimed monitors wait in the database, where the backlog is visible and
-    no lease runs. In the broker their leases would expire, and they would be checked twice.
+    It claims no more checks than workers can take. Unclaimed monitors wait in the database, where the backlog is
+    visible and no lease runs. In the broker their leases would expire, and they would be checked twice.
     """
     start = time.monotonic()
     now = utc_now()
     scheduling.tick(now)
+    gaps.watch(now)
     _dispatch(now)
     metrics.DISPATCH_SECONDS.observe((time.monotonic() - start,))
 
 
 def _dispatch(now: datetime) -> None:
-    for _ in range(MOST_ROUNDS):
-        room = (MOST_QUEUED - queued(PROBES)) * BATCH
+    workers = read_processes().get("worker", ProcessReports()).alive
+    most = QUEUED_PER_WORKER * max(workers, LEAST_WORKERS)
+    room = (most - queued(PROBES)) * BATCH
+    while room > 0:
         limit = min(room, CLAIMS_AT_ONCE)
-        if limit <= 0:
-            logger.warning("the workers are behind: %d batches wait", MOST_QUEUED)
-            metrics.DISPATCH_HELD_BACK.add()
-            return
         if _hand_out(scheduling.claim_due(now, limit=limit), now) < limit:
             return
+        room -= limit
+    logger.warning("the workers are behind: up to %d batches wait", most)
+    metrics.DISPATCH_HELD_BACK.add()
+    # Missed pings need no worker.
+    while _hand_out(scheduling.claim_due(now, limit=CLAIMS_AT_ONCE, only=types.waiting()), now) == CLAIMS_AT_ONCE:
+        pass
 
 
 def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
@@ -128,12 +137,26 @@ def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
         answer(None)
 
 
+@shared_task(name="monitors.tasks.note_excess")
+def note_excess() -> None:
+    """Note jobs that run more often than expected."""
+    excess.note_excess(utc_now())
+
+
 @shared_task(name="monitors.tasks.write_days")
 def write_days() -> None:
-    """Write each monitor's uptime of past days, and delete old days."""
+    """Write each monitor's uptime of past days, and delete old days and old notes."""
     now = utc_now()
     daily.write_days(now)
     daily.forget_old_days(now)
+    answers.forget_old_changes(now)
+    excess.forget_old_excess(now)
+
+
+@shared_task(name="monitors.tasks.apply_tzdata")
+def apply_tzdata() -> None:
+    """Recompute what was computed with other data of time zones than this process has."""
+    time_zones.recompute(utc_now())
 
 
 @shared_task(name="monitors.tasks.refresh_registrations")
@@ -160,9 +183,11 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
 
     def answer(outcome: CheckOutcome | None) -> None:
         if outcome is None or outcome.reason_code is ReasonCode.WORKER_LOST:
-            logger.error("a draft was not checked: %s", outcome and outcome.detail)
+            fault = None if outcome is None else outcome.detail
+            logger.error("a draft was not checked: %s", fault)
+            replies.post(reply_to, interactive.DraftAnswer(fault=fault))
         else:
-            replies.post(reply_to, interactive.as_check_result(outcome))
+            replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome)))
 
     prober().submit_draft(interactive.load_spec(encrypted_spec), then=answer)
 

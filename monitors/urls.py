@@ -1,15 +1,18 @@
-from django.urls import path
-
 from core.api.viewsets import ServiceRouter
-from monitors.heartbeats.pings import PingViewSet
-from monitors.history_views import CheckViewSet, UptimeViewSet
-from monitors.views import MonitorViewSet
+from monitors.exposition import MetricsViewSet
+from monitors.heartbeats import pings
+from monitors.history_views import CheckViewSet, DnsChangeViewSet, PingLogViewSet, UptimeViewSet
+from monitors.views import MonitorViewSet, SchedulePreviewViewSet
 
 router = ServiceRouter()
 router.register("monitors", MonitorViewSet)
 router.register("monitors/<id:monitor_id>/checks", CheckViewSet)
+router.register("monitors/<id:monitor_id>/dns-changes", DnsChangeViewSet)
+router.register("monitors/<id:monitor_id>/pings", PingLogViewSet)
 router.register("monitors/<id:monitor_id>/uptime", UptimeViewSet)
+router.register("metrics", MetricsViewSet)
+router.register("schedule-preview", SchedulePreviewViewSet)
 urlpatterns = [
     *router.urls,
-    path("heartbeats/<id:monitor_id>/ping", PingViewSet.as_view({"post": "ping", "get": "ping_by_get"})),
+    *pings.urlpatterns,
 ]

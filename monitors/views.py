@@ -10,12 +10,13 @@ from django.db.models import QuerySet
 from rest_framework.response import Response
 
 from core.api.idempotency import Created, create_once
+from core.api.query import IntParam, Param, TimeParam
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
-from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker
+from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker, ValidationFailed
 from core.throttles import ProbeThrottle
 from core.waiting import limit_waiting
-from monitors import selectors, services, types
+from monitors import selectors, services
 from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.serializers import (
@@ -24,8 +25,36 @@ from monitors.serializers import (
     MonitorPatchSerializer,
     MonitorSerializer,
     MuteSerializer,
+    SchedulePreviewSerializer,
     serialize_monitors,
 )
+from monitors.types.schedule import UTC, parse_schedule
+
+MAX_PREVIEW, USUAL_PREVIEW = 50, 5
+
+
+class SchedulePreviewViewSet(ServiceViewSet):
+    noun = "schedule_preview"
+    is_singleton = True
+    serializer_class = SchedulePreviewSerializer
+
+    @operation(
+        params=(
+            Param("schedule", "A cron expression of five fields. Required."),
+            Param("timezone", f"An IANA time zone. Default: {UTC}."),
+            TimeParam("from", "Epoch milliseconds; the times are after it. Default: now."),
+            IntParam("count", "How many times.", 1, MAX_PREVIEW, USUAL_PREVIEW),
+        )
+    )
+    def retrieve(self, *, schedule: str | None, timezone: str | None, count: int, **params: Any) -> dict[str, Any]:
+        """Compute the coming times of a schedule.
+
+        Refuses what a monitor would refuse: see `schedule` and `timezone` of a monitor.
+        """
+        if schedule is None:
+            raise ValidationFailed("is required.", field="schedule")
+        parsed = parse_schedule(schedule, timezone or UTC, floor_sec=self.caller.user.plan.min_interval_sec)
+        return {"times": parsed.upcoming(params["from"] or self.now, count)}
 
 
 class MonitorViewSet(ServiceViewSet):
@@ -54,7 +83,7 @@ class MonitorViewSet(ServiceViewSet):
 
     def create_once(self, create: Callable[[], Any], serialize: Any) -> Any:
         """Create the monitor and wait for its first check. A repetition reads the monitor again."""
-        is_checked = not types.get(self.data.get("type", types.DEFAULT)).waits
+        is_checked = services.has_first_check(self.data)
         new: list[Monitor] = []
 
         def run() -> Created:

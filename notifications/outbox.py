@@ -20,7 +20,7 @@ from django.db.models import Q
 from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
-from core.metrics import Counter
+from core.metrics import Counter, Labels
 from core.text import shorten
 from notifications.models import Notification
 
@@ -32,6 +32,9 @@ DETAIL_CHARS = 500
 
 State = Notification.State
 OPEN = (State.GATHERING, State.WAITING)
+OVERTAKEN = "overtaken"
+OUTCOMES = (State.SENT.value, State.WAITING.value, State.DEAD.value, OVERTAKEN)
+"""The outcomes of an attempt. An attempt is overtaken if another sender has claimed the message since."""
 
 M = TypeVar("M", bound=Notification)
 
@@ -80,7 +83,8 @@ class Outbox(ABC, Generic[M]):
     chosen: ClassVar[str]
     lease: ClassVar[timedelta]
     max_per_wake: ClassVar[int | None] = None
-    counter: ClassVar[Counter | None] = None
+    counter: ClassVar[Counter]
+    """Counts attempts by outcome (`OUTCOMES`), and by further `labels`."""
 
     def __init__(self) -> None:
         # Concurrent claims do not see each other's rows, and could exceed the limits.
@@ -100,6 +104,10 @@ class Outbox(ABC, Generic[M]):
     def lock_receiver(self, message: M) -> bool:
         """Lock what is locked before a message is updated. Return False if the message is deleted with it."""
         return True
+
+    def labels(self, message: M) -> Labels | None:
+        """Return the values of the counter's labels after the outcome. Return None if the message was deleted."""
+        return ()
 
     def finished(self, message: M, state: Notification.State, result: SendResult, now: datetime) -> None:
         """Record an attempt elsewhere, in the transaction that updates the message."""
@@ -121,9 +129,10 @@ class Outbox(ABC, Generic[M]):
             claimed = self.claim(utc_now(), healthy_only=healthy_only)
         for message, result in self.attempt(claimed) if claimed else ():
             state = self.finish(message, result, now=utc_now())
+            labels = self.labels(message)
             release_connection()
-            if self.counter is not None:
-                self.counter.add(1, "overtaken" if state is None else state.value)
+            if labels is not None:
+                self.counter.add(1, OVERTAKEN if state is None else state.value, *labels)
         return len(claimed)
 
     def send_due(self, *, healthy_only: bool = False, stopped: Callable[[], bool] = lambda: False) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from django.db import transaction
@@ -14,6 +15,9 @@ from core.errors import ProjectsShared
 from projects import access, log
 from projects.access import Caller
 from projects.models import IdempotencyKey, Membership, Project, Role
+
+before_projects_deleted: list[Callable[[Collection[int]], None]] = []
+"""Hooks that lock rows of higher layers, in key order, before these projects are deleted."""
 
 
 def list_projects(caller: Caller) -> QuerySet[Project]:
@@ -56,7 +60,7 @@ def delete_project(caller: Caller, public_id: str) -> None:
     with transaction.atomic():
         project = access.lock_project(caller, public_id, roles=[Role.OWNER], for_deletion=True)
         log.record_of_project(caller, Action.PROJECT_DELETED, project)
-        project.delete()
+        _delete_locked([project.pk])
 
 
 def leave_all(user: User) -> None:
@@ -73,8 +77,15 @@ def leave_all(user: User) -> None:
     shared = own.filter(pk__in=others.values("project")).order_by("name").values_list("name", flat=True)
     if names := ", ".join(f"“{name}”" for name in shared):
         raise ProjectsShared(f"Other people are members of {names}; remove them, or delete the projects, first.")
-    audit.services.forget_projects(list(own.values_list("pk", flat=True)))
-    own.delete()
+    owned = list(own.values_list("pk", flat=True))
+    audit.services.forget_projects(owned)
+    _delete_locked(owned)
     places.delete()
     key = Caller(user).key
     IdempotencyKey.objects.filter(Q(caller=key) | Q(caller__startswith=f"{key} ")).delete()
+
+
+def _delete_locked(ids: Collection[int]) -> None:
+    for lock in before_projects_deleted:
+        lock(ids)
+    Project.objects.filter(pk__in=ids).delete()

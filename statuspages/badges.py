@@ -11,7 +11,7 @@ from core.db import get_or_not_found
 from core.errors import NotFound
 from core.ids import badge_key
 from monitors.models import Monitor
-from monitors.selectors import statistics
+from monitors.selectors import statistics, status_of
 from monitors.services import lock_monitors
 from monitors.uptime.daily import daily_uptimes
 from projects.access import Caller
@@ -49,7 +49,7 @@ def draw(key: str, name: str, *, now: datetime) -> bytes:
         raise NotFound
     monitor = get_or_not_found(Monitor.objects.select_related("state"), badge__key=key)
     if name == "status":
-        status = "paused" if not monitor.enabled else monitor.state.status or "unknown"
+        status = "paused" if not monitor.enabled else status_of(monitor, now=now) or "unknown"
         return _shield("status", status, status if status in _COLOURS else "idle")
     if name == "latency":
         latency = average_latency([monitor.pk], since=now - timedelta(hours=24)).get(monitor.pk)

@@ -13,7 +13,7 @@ from django.db.models import Q
 from checks.spec import Verdict
 from incidents import windows
 from incidents.models import Incident
-from monitors.selectors import began_at
+from monitors.selectors import began_at, status_of
 from monitors.uptime.daily import History, daily_uptimes
 from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
 from statuspages.selectors import list_notes, showable, shown_monitors
@@ -97,7 +97,7 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
     covered = {pk for one in coming if one.starts_at <= now for pk in one.monitor_ids}
     names = {item.monitor_id: item.name for item in items}
     groups = [
-        Group(group.name, [_monitor(item, histories[item.monitor_id], covered) for item in members])
+        Group(group.name, [_monitor(item, histories[item.monitor_id], covered, now=now) for item in members])
         for group, members in groupby(items, key=lambda item: item.group)
     ]
     incidents = _incidents(page, names, since=now - PAST, until=None)
@@ -137,16 +137,14 @@ def months(now: datetime) -> list[date]:
     return found
 
 
-def _monitor(item: PageMonitor, history: History, covered: set[int]) -> MonitorEntry:
+def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: datetime) -> MonitorEntry:
     monitor, state = item.monitor, item.monitor.state
     if not monitor.enabled:
         status = PAUSED
-    elif state.status is None:
-        status = UNKNOWN
     elif monitor.pk in covered and state.status == DOWN:
         status = MAINTENANCE
     else:
-        status = state.status
+        status = status_of(monitor, now=now) or UNKNOWN
     return MonitorEntry(item.name, status, began_at(state), history)
 
 
@@ -210,6 +208,8 @@ def _overall(monitors: Sequence[MonitorEntry], current: Sequence[IncidentEntry])
         return MAINTENANCE, "Maintenance in progress"
     if by[SLOW]:
         return SLOW, "Degraded performance"
+    if by[UNKNOWN] and by[UP]:
+        return UNKNOWN, f"No current data of {by[UNKNOWN]} of {count}"
     if by[UP]:
         return UP, "All systems operational"
     return UNKNOWN, "No current data" if count else "No monitors yet"

@@ -21,7 +21,7 @@ from notifications.outbox import DUE, Outbox, SendResult
 from notifications.smtp import bounded_connection, problem, send_mail
 from notifications.workers import Senders
 from statuspages.models import PageMail
-from statuspages.subscriptions import CONFIRM, UNSUBSCRIBE, link
+from statuspages.subscriptions import CONFIRM, MAILS, UNSUBSCRIBE, link
 
 BATCH = 50
 MAX_CONCURRENT = 100
@@ -57,6 +57,7 @@ class PageMailOutbox(Outbox[PageMail]):
     chosen = _CHOSEN
     lease = timedelta(seconds=120)
     max_per_wake = MAX_CONCURRENT
+    counter = MAILS
 
     def limits(self) -> dict[str, Any]:
         return {"batch": BATCH, "max_concurrent": MAX_CONCURRENT}

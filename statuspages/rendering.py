@@ -35,7 +35,7 @@ _STATUSES = {
     "down": ("circle-alert", "Down"),
     "maintenance": ("wrench", "Maintenance"),
     "paused": ("circle-pause", "Paused"),
-    "unknown": ("circle-help", "Not checked yet"),
+    "unknown": ("circle-help", "Unknown"),
 }
 """The icon and the word of each status."""
 

@@ -7,6 +7,7 @@ from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 from core.db import get_or_not_found
 from core.errors import NotFound
 from monitors.selectors import get_monitor
+from monitors.stale import STALE_COLUMNS
 from projects import access
 from projects.access import Caller
 from projects.models import Membership
@@ -53,7 +54,8 @@ def shown_monitors(page: StatusPage) -> list[PageMonitor]:
             "monitor__public_id",
             "monitor__owner",
             "monitor__project",
-            "monitor__enabled",
+            *(f"monitor__{name}" for name in STALE_COLUMNS),
+            "monitor__state__armed_at",
             "monitor__state__status",
             "monitor__state__status_since",
             "monitor__state__failing_since",

@@ -9,7 +9,7 @@ from django.conf import settings
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from core.api.fields import BoolField, ChoiceField, EpochMsField, StrictSerializer, TextField
+from core.api.fields import BoolField, ChoiceField, EpochMsField, ListField, StrictSerializer, TextField
 from statuspages import badges
 from statuspages.logos import MAX_BYTES
 from statuspages.models import Badge, NoteUpdate, StatusPage
@@ -31,7 +31,7 @@ class PageGroupInputSerializer(StrictSerializer):
     """Monitors under a heading."""
 
     name = TextField(max_length=200, required=False, allow_blank=True, help_text="Default: no heading.")
-    monitors = serializers.ListField(child=PageMonitorInputSerializer(), max_length=MAX_MONITORS)
+    monitors = ListField(child=PageMonitorInputSerializer(), max_length=MAX_MONITORS)
 
 
 class PageInputSerializer(StrictSerializer):
@@ -67,7 +67,7 @@ class PageInputSerializer(StrictSerializer):
     show_window_names = BoolField(
         required=False, help_text="Whether maintenance windows are shown by their names. Default: false."
     )
-    groups = serializers.ListField(
+    groups = ListField(
         child=PageGroupInputSerializer(), required=False, max_length=MAX_GROUPS, help_text="In display order."
     )
 

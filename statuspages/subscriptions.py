@@ -17,10 +17,18 @@ from accounts.services import email_address
 from alerts.transports.base import mask_address
 from core.db import get_or_not_found
 from core.errors import NotFound, ValidationFailed
-from notifications.outbox import RETRY_FOR
+from core.metrics import Counter
+from notifications.outbox import OUTCOMES, RETRY_FOR
 from projects.access import Caller
 from statuspages.models import PageMail, StatusPage, Subscriber
 from statuspages.services import lock_page
+
+MAILS = Counter(
+    "pulsekeeper_status_page_mails_total",
+    "Tries to send a mail to a subscriber of a status page, with the same outcomes.",
+    ("outcome",),
+    [(outcome,) for outcome in OUTCOMES],
+)
 
 CONFIRM, UNSUBSCRIBE = "confirm", "unsubscribe"
 LIFETIME = timedelta(hours=24)
@@ -89,7 +97,7 @@ def confirm(token: str, *, now: datetime) -> None:
 
 
 def unsubscribe(token: str) -> None:
-    """Delete the subscriber, if it still exists."""
+    """Delete the subscriber, if it still exists. An invalid link deletes nothing, and says no more than a valid one."""
     with suppress(NotFound):
         find(token, UNSUBSCRIBE).delete()
 

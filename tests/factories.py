@@ -21,7 +21,7 @@ from checks.spec import Verdict
 from connectors.models import Connector
 from core.clock import to_ms
 from incidents.models import Incident
-from monitors.models import Monitor, SchedulerGap, StatusChange
+from monitors.models import Monitor, PingGap, SchedulerGap, StatusChange
 from monitors.recording import record
 from monitors.services import FIRST_CLAIM, create_monitor
 from projects.access import Caller, owner_of
@@ -272,6 +272,14 @@ class StatusChangeFactory(ModelFactory[StatusChange]):
     at = NOON
     before = "up"
     after = "down"
+
+
+class PingGapFactory(ModelFactory[PingGap]):
+    class Meta:
+        model = PingGap
+
+    started_at = NOON
+    held_until = NOON + timedelta(hours=1)
 
 
 class SchedulerGapFactory(ModelFactory[SchedulerGap]):

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -16,6 +17,7 @@ from checks.results.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.errors import ApiError
 from monitors.heartbeats import signals
+from monitors.heartbeats.incoming import Signal, target_of
 from monitors.models import Monitor, MonitorState
 from monitors.recording.batch import CheckRecord
 
@@ -43,11 +45,25 @@ def check_record(
 
 def record_ping(public_id: str, *, now: datetime) -> bool:
     """Record a ping as the endpoint does, and return whether the heartbeat exists."""
-    return signals.keep_up([(public_id, now)])[0] or signals.record_under_lock(public_id, now=now)
+    ping = signal(public_id, now=now)
+    return signals.keep_up([ping])[0] or signals.record(ping)
+
+
+def signal(public_id: str, word: str = "", *, now: datetime, **given: Any) -> Signal:
+    """Return a signal of the job: a success, or what the last part of the path says."""
+    target = target_of("POST", f"/v1/heartbeats/{public_id}/ping" + (word and f"/{word}"))
+    assert target is not None
+    return Signal(target, now, **given)
 
 
 def state_of(monitor: Monitor) -> MonitorState:
     return MonitorState.objects.get(pk=monitor.pk)
+
+
+def keep_checked(until: datetime) -> None:
+    """Have no check of any monitor due until then, as if all had been made."""
+    checked = MonitorState.objects.exclude(next_due_at=None).exclude(monitor__type="heartbeat")
+    checked.update(next_due_at=until, claimed_at=None)
 
 
 def minutes(count: float) -> timedelta:
@@ -73,6 +89,16 @@ def flush_broker() -> None:
     assert settings.REDIS_URL is not None
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()
+
+
+def is_awaited() -> bool:
+    """Whether a transaction waits for another one."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock')"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def run_concurrently(*actions: Callable[[], object]) -> list[object]:

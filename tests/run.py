@@ -36,15 +36,12 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 
 def checks(*, site: str) -> dict[str, list[str]]:
     """Commands by name. The documentation is built into the folder `site`."""
-    python, manage = str(BIN / "python"), "manage.py"
     steps = {
         "mypy": [str(BIN / "mypy"), "."],
         "ruff check": [str(BIN / "ruff"), "check", "."],
         "ruff format": [str(BIN / "ruff"), "format", "--check", "."],
         "import-linter": [str(BIN / "lint-imports"), "--no-logo"],
-        "migrations": [python, manage, "makemigrations", "--check", "--dry-run"],
-        "API schema": [python, manage, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
-        "django check": [python, manage, "check", "--fail-level", "WARNING"],
+        "Django": [str(BIN / "python"), "-m", "tests.django_checks"],
         "documentation": [str(BIN / "mkdocs"), "build", "--strict", "--quiet", "--site-dir", site],
     }
     # Ours only: a folder whose name begins with a dot holds the virtualenv or a cache.

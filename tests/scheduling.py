@@ -11,7 +11,9 @@ SHARED = {
     "tests/attacks/": "attacks",
     "tests/processes/test_alerts.py": "instance",
     "tests/processes/test_following.py": "instance",
+    "tests/processes/test_outages.py": "instance",
     "tests/processes/test_readme.py": "instance",
+    "tests/processes/test_restarts.py": "instance",
     # One group each, as they take long and share nothing.
     "tests/api/test_schemathesis.py::test_schemathesis[session]": "schemathesis with a session",
     "tests/api/test_schemathesis.py::test_schemathesis[project token]": "schemathesis with a token",
@@ -30,8 +32,16 @@ SLOWEST = (
     "tests/processes/",
     "tests/test_migrations.py",
     "tests/admin/test_every_page.py",
+    "tests/wrapper/test_run.py",
+    "tests/checks/test_catalogue.py",
+    "tests/gateway/",
     "tests/core/test_stolen_broker.py",
     "tests/alerts/test_crashes.py",
+    "tests/manifests/test_commands.py",
+    "tests/monitors/test_heartbeat_machine.py",
+    "tests/checks/test_fuzz.py",
+    "tests/chart/",
+    "tests/metrics/",
 )
 """Started first, in this order: the last group to end must be a short one. Tests that wait for processes take turns
 with tests that use the processor all the time."""

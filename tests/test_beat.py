@@ -11,6 +11,7 @@ from django.conf import settings
 
 from config.beat import app as beat
 from config.celery import app
+from core.metrics import read_processes
 from monitors.scheduling.backlog import queued
 from tests.helpers import flush_broker
 from tests.processes.waiting import until
@@ -85,6 +86,7 @@ def test_it_sends(tmp_path: Path) -> None:
     ) as process:
         try:
             until(lambda: queued("dispatch") >= 2, 30, "ticks are sent")
+            until(lambda: "beat" in read_processes(), 30, "it reports")
         finally:
             process.terminate()
     flush_broker()

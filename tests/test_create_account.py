@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -29,6 +30,15 @@ def test_an_account_and_one_of_staff() -> None:
     create(email="boss@example.com", plan="pro", staff=True)
     boss = User.objects.get(email="boss@example.com")
     assert (boss.plan.name, boss.is_staff, boss.is_superuser) == ("pro", True, True)
+
+
+def test_the_password_may_be_a_line_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(GOOD["password"] + "\n"))
+    call_command("create_account", "--email", GOOD["email"], stdout=io.StringIO())
+    assert User.objects.get().check_password(GOOD["password"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with pytest.raises(CommandError, match="password"):
+        call_command("create_account", "--email", "other@example.com", stdout=io.StringIO())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ import yaml
 from honcho.environ import parse_procfile
 
 from config.settings import env
+from core.version import product_version
+from devserver.postgres import POSTGRES
 from tests.faults.reach import documented
 
 ROOT = Path(__file__).parents[1]
@@ -61,6 +64,26 @@ def test_a_service_reaches_what_the_documents_say() -> None:
     assert COMPOSE["networks"]["inside"] == {"internal": True}
 
 
+def test_a_prometheus_on_the_same_machine_may_read_metrics() -> None:
+    """A connection to the published port arrives from the gateway. No other address may read them by default."""
+    (subnet,) = COMPOSE["networks"]["outside"]["ipam"]["config"]
+    allowed = f"${{METRICS_ALLOWED:-{subnet['gateway']}/32}}"
+    assert SERVICES["web"]["environment"]["METRICS_ALLOWED"] == allowed
+
+
+def test_who_checks_may_ping() -> None:
+    gid = SERVICES["worker"]["user"].partition(":")[2]
+    pinging = {name for name, service in SERVICES.items() if "sysctls" in service}
+    assert pinging == {name for name, reached in documented().items() if "targets" in reached}
+    assert all(SERVICES[name]["sysctls"] == {"net.ipv4.ping_group_range": f"{gid} {gid}"} for name in pinging)
+
+
+def test_postgresql_is_that_of_make_up() -> None:
+    """Its major version; a data folder of one does not start with another."""
+    version = subprocess.run([POSTGRES, "--version"], capture_output=True, text=True, check=True).stdout.split()[2]
+    assert SERVICES["postgres"]["image"].startswith(f"postgres:{version.partition('.')[0]}-")
+
+
 def test_secrets_are_files() -> None:
     assert all(secret["file"].startswith("deploy/secrets/") for secret in COMPOSE["secrets"].values())
     assert "/deploy/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
@@ -101,6 +124,20 @@ def _in_the_image() -> set[str]:
     return {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
 
 
+def test_one_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert product_version() == version
+    assert f'org.opencontainers.image.version="{version}"' in (ROOT / "Dockerfile").read_text()
+    assert re.findall(r"^## \[?(\d[\d.]*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[:1] == [version]
+    assert json.loads((ROOT / "docs" / "openapi.json").read_text())["info"]["version"] == version
+
+
+def test_health_checks_do_not_depend_on_the_image_format() -> None:
+    """OCI images have none; a HEALTHCHECK in the Dockerfile is lost without an error."""
+    assert "HEALTHCHECK" not in (ROOT / "Dockerfile").read_text()
+    assert {name for name in SERVICES if "test" in SERVICES[name]["healthcheck"]} == SERVICES.keys() - {"migrate"}
+
+
 def test_the_image_is_not_run_by_root() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     last = {line.split()[0]: line for line in lines if line and line[0].isupper()}
@@ -129,3 +166,35 @@ def test_a_process_by_its_name(tmp_path: Path, asked: str, expected: str) -> Non
 def test_what_is_no_process_is_a_command() -> None:
     command = [str(ROOT / "deploy" / "process"), "echo", "--hostname", "a b"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "--hostname a b\n"
+
+
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(
+            "systemd-analyze is not installed: apt-get install systemd"
+        )
+    for unit in (ROOT / "deploy" / "systemd").iterdir():
+        # It looks for the programs.
+        (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/pulsekeeper/current", str(ROOT)))
+    names = [unit.name.replace("@.", "@web-1.") for unit in tmp_path.iterdir()]
+    verify = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *names]
+    done = subprocess.run(verify, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_second_web_process_has_the_next_port(tmp_path: Path) -> None:
+    granian = tmp_path / "granian"
+    granian.write_text('#!/bin/sh\necho "$@"\n')
+    granian.chmod(0o755)
+    ports = {}
+    for name in ("web", "web-1", "web-2"):
+        done = subprocess.run(
+            [str(ROOT / "deploy" / "process"), name],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin", "PORT": "9000"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        words = done.stdout.split()
+        ports[name] = words[words.index("--port") + 1]
+    assert ports == {"web": "9000", "web-1": "9000", "web-2": "9001"}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import shutil
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,9 @@ import yaml
 
 from tests.processes.up import free_port
 from tests.processes.waiting import until
+from tests.proxies import DEPLOY, NAME, PATH, Connection, changed, nginx, running
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
-NAME = "pulsekeeper.example.com"
 START_SECONDS = 60
-# Debian has nginx where only root looks for programs.
-PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
 
 MATTERING = ("Forwarded-For", "Forwarded-Proto", "Forwarded-Host", "Request-ID")
 # WSGI has one name for X-Forwarded-For, X_Forwarded_For, X-Forwarded_For and X_Forwarded-For.
@@ -77,7 +72,7 @@ def proxy(
     certificate.cert_chain_pems[0].write_to_path(str(folder / "certificate.pem"))
     plain, secure = free_port(), free_port()
     start = {"nginx": nginx, "caddy": caddy}[request.param]
-    with start(program, folder, upstream=upstream, plain=plain, secure=secure), ExitStack() as connections:
+    with start(program, folder, upstreams=(upstream, upstream), plain=plain, secure=secure), ExitStack() as connections:
         context = ssl.create_default_context()
         authority.configure_trust(context)
 
@@ -93,14 +88,6 @@ def proxy(
         yield ask
 
 
-class Connection(http.client.HTTPSConnection):
-    """To an address, with the certificate of a name."""
-
-    def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._context.wrap_socket(self.sock, server_hostname=NAME)  # type: ignore[attr-defined]
-
-
 def answers(ask: Callable[..., http.client.HTTPResponse]) -> bool:
     try:
         return ask().status == 200
@@ -108,42 +95,7 @@ def answers(ask: Callable[..., http.client.HTTPResponse]) -> bool:
         return False
 
 
-@contextmanager
-def running(command: list[str], folder: Path) -> Iterator[None]:
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command, cwd=folder, env={"PATH": PATH, "HOME": str(folder)}, stdout=log, stderr=subprocess.STDOUT
-        )
-    try:
-        yield
-        assert process.poll() is None, (folder / "log").read_text()
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def nginx(program: str, folder: Path, *, upstream: int, plain: int, secure: int) -> Any:
-    """Run the sample with other ports and files, in the smallest configuration that nginx accepts."""
-    site = changed(
-        (DEPLOY / "nginx.conf").read_text(),
-        {
-            "server 127.0.0.1:8000;": f"server 127.0.0.1:{upstream};",
-            "listen 80;": f"listen 127.0.0.1:{plain};",
-            "listen 443 ssl": f"listen 127.0.0.1:{secure} ssl",
-            "/etc/ssl/pulsekeeper": str(folder),
-        },
-    )
-    temporary = "".join(
-        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    (folder / "nginx.conf").write_text(
-        f"{'user root;' if os.geteuid() == 0 else ''} daemon off; pid {folder}/pid; error_log {folder}/log;\n"
-        f"events {{}}\nhttp {{ access_log off; {temporary}\n{site} }}\n"
-    )
-    return running([program, "-p", str(folder), "-e", str(folder / "log"), "-c", str(folder / "nginx.conf")], folder)
-
-
-def caddy(program: str, folder: Path, *, upstream: int, plain: int, secure: int) -> Any:
+def caddy(program: str, folder: Path, *, upstreams: tuple[int, int], plain: int, secure: int) -> Any:
     """Run the sample with other ports and a certificate of ours."""
     ports = f"http_port {plain}\nhttps_port {secure}\n"
     options = f"admin off\nstorage file_system {folder}\ndefault_bind 127.0.0.1\n{ports}"
@@ -152,18 +104,11 @@ def caddy(program: str, folder: Path, *, upstream: int, plain: int, secure: int)
         {
             "{\n\t# Caddy": f"{{\n{options}\t# Caddy",
             "status.example.com {\n": f"status.example.com {{\ntls {folder}/certificate.pem {folder}/key.pem\n",
-            "127.0.0.1:8000": f"127.0.0.1:{upstream}",
+            "127.0.0.1:8000": f"127.0.0.1:{upstreams[0]}",
         },
     )
     (folder / "Caddyfile").write_text(sample)
     return running([program, "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"], folder)
-
-
-def changed(text: str, replacements: dict[str, str]) -> str:
-    for old, new in replacements.items():
-        assert old in text
-        text = text.replace(old, new)
-    return text
 
 
 Ask = Callable[..., http.client.HTTPResponse]

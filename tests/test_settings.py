@@ -10,7 +10,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from config import settings
-from config.env import BACKENDS, mail_settings
+from config.env import BACKENDS, broker_url, database_settings, mail_settings
 from connectors import providers
 
 
@@ -33,6 +33,57 @@ def test_mail_servers(url: str, expected: tuple[object, ...]) -> None:
     names = ("HOST", "PORT", "HOST_USER", "HOST_PASSWORD", "USE_SSL", "USE_TLS")
     assert tuple(made[f"EMAIL_{name}"] for name in names) == expected
     assert mail_settings("")["EMAIL_BACKEND"].endswith("console.EmailBackend")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://u:p%40@db:5433/name", ("db", 5433, "u", "p@", "name", None)),
+        ("postgresql://u:p@h1:5432,h2:5433/name", ("h1,h2", "5432,5433", "u", "p", "name", "read-write")),
+        ("postgresql://u:p@h1,[::1]:5433/name", ("h1,::1", "5432,5433", "u", "p", "name", "read-write")),
+        ("postgresql://u@h1,h2/name?target_session_attrs=any", ("h1,h2", "5432,5432", "u", "", "name", "any")),
+    ],
+)
+def test_databases(url: str, expected: tuple[object, ...]) -> None:
+    found = database_settings(url)
+    values = tuple(found[name] for name in ("HOST", "PORT", "USER", "PASSWORD", "NAME"))
+    assert (*values, found.get("OPTIONS", {}).get("target_session_attrs")) == expected
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://h/name", "h/name", "postgresql://h1,/name", "postgresql://h1,h2:x/name", "postgresql://h"]
+)
+def test_invalid_databases(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(ImproperlyConfigured, match="DATABASE_URL: must be postgresql://"):
+        read_settings()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://:p@h:6379/0", "redis://:p@h:6379/0"),
+        ("rediss://h/0", "rediss://h/0?ssl_cert_reqs=required"),
+        ("rediss://h/0?ssl_ca_certs=/ca.pem", "rediss://h/0?ssl_ca_certs=/ca.pem&ssl_cert_reqs=required"),
+        ("rediss://h/0?ssl_cert_reqs=none", "rediss://h/0?ssl_cert_reqs=none"),
+    ],
+)
+def test_brokers(url: str, expected: str) -> None:
+    assert broker_url(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("sentinel://h:26379", "Sentinel is not supported"),
+        ("amqp://h", "must be redis://"),
+        ("h:6379", "must be redis://"),
+    ],
+)
+def test_invalid_brokers(monkeypatch: pytest.MonkeyPatch, url: str, problem: str) -> None:
+    monkeypatch.setenv("REDIS_URL", url)
+    with pytest.raises(ImproperlyConfigured, match=f"REDIS_URL: {problem}"):
+        read_settings()
 
 
 @pytest.mark.parametrize("url", ["mail.example.com", "http://x", "smtp://", "smtp://h:port", "smtp://h/path"])

@@ -76,8 +76,8 @@ def sign_up_link(request: HttpRequest, key: str) -> HttpResponse:
 def confirm_email(request: HttpRequest, key: str) -> HttpResponseBase:
     """Confirm a change of address.
 
-    Links of earlier versions confirm the address of a sign-up. They lead to choosing a password, because the stored one
-    may be another person's.
+    For the address that an unconfirmed account signs in with, choose a password: another person may have set the stored
+    one.
     """
     confirmation = get_emailconfirmation_model().from_key(key)
     address = None if confirmation is None else confirmation.email_address

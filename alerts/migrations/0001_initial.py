@@ -30,7 +30,7 @@ class Migration(migrations.Migration):
                 ('config', core.crypto.EncryptedField()),
                 ('hint', models.CharField(help_text='Distinguishes channels: a…@example.com, a host, a scheme.', max_length=200)),
                 ('enabled', models.BooleanField(default=True)),
-                ('topics', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('down', 'Down'), ('recovered', 'Recovered'), ('slow', 'Slow'), ('expiry', 'Expiry'), ('reminder', 'Reminder')], max_length=9), size=None)),
+                ('topics', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('down', 'Down'), ('recovered', 'Recovered'), ('slow', 'Slow'), ('expiry', 'Expiry'), ('reminder', 'Reminder'), ('dns_change', 'Dns Change'), ('too_often', 'Too Often')], max_length=10), size=None)),
                 ('scope', models.CharField(choices=[('all', 'All'), ('project', 'Project'), ('chosen', 'Chosen')], default='all', max_length=7)),
                 ('remind_every_hours', models.PositiveSmallIntegerField(default=24)),
                 ('confirmed_at', models.DateTimeField(null=True)),

@@ -8,7 +8,7 @@ from datetime import datetime
 from alerts.messages import Message
 from alerts.transports.apprise_services import BY_SCHEME, SERVICES, service_of
 from alerts.transports.base import ChannelKind, Config, Setting, Variant
-from checks.probes.http.target import MAX_URL
+from checks.probes.target import MAX_URL
 from notifications.outbox import SendResult
 
 

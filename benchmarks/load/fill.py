@@ -7,6 +7,7 @@ first due time of each: slots do not drift, so the due times of all its checks f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import connection
@@ -27,10 +28,8 @@ _COPY = """
     WITH made AS (
         INSERT INTO monitors_monitor (public_id, url, {columns})
         SELECT 'mon_' || md5(random()::text || number),
-               CASE WHEN model.url = '' THEN ''
-                    ELSE format('http://%%s:%%s/%%s',
-                                (%(addresses)s::text[])[1 + number %% %(count)s], %(port)s, number)
-                END,
+               replace(replace(%(url)s, 'ADDRESS', (%(addresses)s::text[])[1 + number %% %(count)s]),
+                       'NUMBER', number::text),
                {columns}
           FROM monitors_monitor AS model, generate_series(1, %(more)s) AS number
          WHERE model.id = %(model)s
@@ -54,36 +53,47 @@ _COPY = """
 class Fleet:
     """The monitors of the benchmark. More can be added while they are checked."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, mix: Mapping[str, float]) -> None:
+        """`mix` are the shares of the monitors by type; their sum is 1."""
         self._target = target
         Plan.objects.create(name="bench", min_interval_sec=INTERVAL_SEC, monitor_limit=10_000_000)
         caller = Caller(create_account(email=EMAIL, password=PASSWORD, plan="bench"))
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE bench_slot (monitor_id bigint PRIMARY KEY, at timestamptz NOT NULL)")
-        self._http = self._model(caller, type="http", url=f"http://{target.addresses[0]}:{target.port}/")
+        urls = {
+            "http": f"http://ADDRESS:{target.port}/NUMBER",
+            "port": f"tcp://ADDRESS:{target.port}",
+            "ping": "icmp://ADDRESS",
+            "dns": f"dns://127.0.0.1:{target.dns_port}/name-NUMBER.bench.example",
+        }
+        self._probed = [
+            (self._model(caller, type=name, url=urls[name].replace("ADDRESS", target.addresses[0])), urls[name], share)
+            for name, share in mix.items()
+        ]
         self._heartbeat = self._model(caller, type="heartbeat", interval_sec=INTERVAL_SEC, grace_sec=GRACE_SEC)
         self.monitors = 0
 
     def add_monitors(self, more: int) -> None:
-        self._add(self._http, more, wait=0, spread=INTERVAL_SEC, pinged=False)
-        self.monitors += more
+        for model, url, share in self._probed:
+            self._add(model, round(more * share), url=url, spread=INTERVAL_SEC)
+            self.monitors += round(more * share)
 
     def drop_monitors(self, fewer: int) -> None:
-        """Stop checking the newest `fewer` monitors. Checks in flight are still recorded."""
+        """Stop checking `fewer` monitors of any type. Checks in flight are still recorded."""
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE monitors_monitorstate AS state SET next_due_at = NULL, claimed_at = NULL"
                 "  FROM (SELECT monitor_id FROM monitors_monitorstate JOIN monitors_monitor AS monitor"
                 "            ON monitor.id = monitor_id WHERE url <> '' AND next_due_at IS NOT NULL"
-                "         ORDER BY monitor_id DESC LIMIT %s) AS newest"
-                " WHERE state.monitor_id = newest.monitor_id",
+                "         ORDER BY md5(monitor_id::text) LIMIT %s) AS dropped"
+                " WHERE state.monitor_id = dropped.monitor_id",
                 [fewer],
             )
         self.monitors -= fewer
 
     def add_heartbeats(self, more: int) -> list[str]:
         """Create heartbeats and return their ids. A ping of each is due within the interval."""
-        self._add(self._heartbeat, more, wait=INTERVAL_SEC + GRACE_SEC, spread=0, pinged=True)
+        self._add(self._heartbeat, more, wait=INTERVAL_SEC + GRACE_SEC, pinged=True)
         found = Monitor.objects.filter(type=self._heartbeat.type).exclude(pk=self._heartbeat.pk)
         return list(found.order_by("pk").values_list("public_id", flat=True))
 
@@ -93,7 +103,9 @@ class Fleet:
         model.state.delete()  # the model is only copied, never checked
         return model
 
-    def _add(self, model: Monitor, more: int, *, wait: int, spread: int, pinged: bool) -> None:
+    def _add(
+        self, model: Monitor, more: int, *, url: str = "", wait: int = 0, spread: int = 0, pinged: bool = False
+    ) -> None:
         names = [each.column for each in Monitor._meta.local_concrete_fields]
         columns = ", ".join(name for name in names if name and name not in {"id", "public_id", "url"})
         with connection.cursor() as cursor:
@@ -102,7 +114,7 @@ class Fleet:
                 {
                     "addresses": list(self._target.addresses),
                     "count": len(self._target.addresses),
-                    "port": self._target.port,
+                    "url": url,
                     "more": more,
                     "model": model.pk,
                     "wait": wait,

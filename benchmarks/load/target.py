@@ -1,5 +1,7 @@
 """The fastest available target: nginx if it is installed, otherwise the asyncio target of benchmarks/probing.
 
+Beside it, a name server of benchmarks/probing. The kernel answers pings.
+
 The target closes connections first, so that those in TIME_WAIT are on its side. nginx listens on several loopback
 addresses, because clients have only 28,000 ports for each address.
 """
@@ -49,6 +51,7 @@ class Target:
     name: str
     addresses: tuple[str, ...]
     port: int
+    dns_port: int
 
 
 @contextmanager
@@ -57,11 +60,7 @@ def running_target(folder: Path) -> Iterator[Target]:
     addresses: tuple[str, ...] = ("127.0.0.1",)
     if nginx is None:
         name = "asyncio"
-        process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.probing.target", "http"], cwd=ROOT, stdout=subprocess.PIPE
-        )
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
+        process, port = _start("http")
     else:
         name, port, place = "nginx", free_port(), folder / "nginx"
         addresses = tuple(f"127.0.0.{number}" for number in range(2, 18))
@@ -69,12 +68,23 @@ def running_target(folder: Path) -> Iterator[Target]:
         listens = " ".join(f"listen {address}:{port} backlog=4096;" for address in addresses)
         (place / "nginx.conf").write_text(_NGINX.format(folder=place, listens=listens))
         process = subprocess.Popen([nginx, "-c", str(place / "nginx.conf"), "-p", str(place)])
+    names, dns_port = _start("dns")
     try:
         _wait_until_listening(process, addresses[-1], port)
-        yield Target(name, addresses, port)
+        yield Target(name, addresses, port, dns_port)
     finally:
-        process.terminate()
-        process.wait()
+        for each in (process, names):
+            each.terminate()
+            each.wait()
+
+
+def _start(kind: str) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a target of benchmarks/probing and return it with its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.probing.target", kind], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
 
 
 def _wait_until_listening(process: subprocess.Popen[bytes], address: str, port: int) -> None:

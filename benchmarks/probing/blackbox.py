@@ -19,6 +19,18 @@ START_SECONDS = 10.0
 # One GET over IPv4 with our certificate authority, like our own check.
 CONFIG = """\
 modules:
+  dns:
+    prober: dns
+    timeout: 10s
+    dns: {query_name: example.com, query_type: A, preferred_ip_protocol: ip4}
+  icmp:  # one packet
+    prober: icmp
+    timeout: 10s
+    icmp: {preferred_ip_protocol: ip4}
+  tcp:
+    prober: tcp
+    timeout: 10s
+    tcp: {preferred_ip_protocol: ip4}
   http:
     prober: http
     timeout: 10s

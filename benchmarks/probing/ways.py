@@ -1,4 +1,4 @@
-"""Engines that request a target many times: ours, bare libcurl, requests, and blackbox_exporter.
+"""Engines that request a target many times: ours, bare libcurl or sockets, requests, and blackbox_exporter.
 
 Each runs the given number of checks and returns the seconds until the last counted response. All of them open a new
 connection for every check.
@@ -6,21 +6,35 @@ connection for every check.
 
 from __future__ import annotations
 
+import select
+import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import quote
+from heapq import heappop, heappush
+from itertools import cycle, product, repeat
+from urllib.parse import quote, urlsplit
 
 import pycurl
 import requests
 
+from checks.probes.dns import DnsSpec
+from checks.probes.dns.message import make_query, question
 from checks.probes.engine import ProbeEngine
 from checks.probes.http.spec import HttpSpec
-from checks.spec import CheckOutcome, ReasonCode, Verdict
+from checks.probes.ping import PingSpec
+from checks.probes.ping.rights import open_socket
+from checks.probes.tcp import TcpSpec
+from checks.probes.udp import UdpSpec
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from core.egress import EgressGuard, parse_networks
 
 THREADS = 50
+DATAGRAM = b"hello"
+DNS_NAME = "example.com"
 HANGING_SHARE = 10  # every tenth
 
 Way = Callable[[int], float]
@@ -42,7 +56,7 @@ class Job:
 
 def ours(job: Job) -> Way:
     engine = ProbeEngine(EgressGuard(parse_networks("127.0.0.0/8")), job.ca_file)
-    spec = HttpSpec(job.url, method="GET", timeout_ms=60_000, slow_ms=60_000)  # never slow on a busy machine
+    specs = _specs(job.url)
     other = HttpSpec(job.other_url or job.url, method="GET", timeout_ms=job.hang_ms)
     hangs = job.way == "ours_beside_hanging"
 
@@ -62,18 +76,122 @@ def ours(job: Job) -> Way:
             if not expected:
                 failed.append(outcome)
 
-        def start() -> Iterator[tuple[int, HttpSpec] | None]:
+        def start() -> Iterator[tuple[int, CheckSpec] | None]:
             nonlocal running
             for number in range(checks):
                 while running == job.at_once:
                     yield None
                 running += 1
-                yield number, other if job.other_url is not None and number % HANGING_SHARE == 0 else spec
+                yield number, other if job.other_url is not None and number % HANGING_SHARE == 0 else next(specs)
 
         engine.run(start(), take)
         if failed or not counted:
             raise SystemExit(f"{len(failed)} checks did not end as they should: {failed[:1]}")
         return last - started
+
+    return run
+
+
+def _specs(url: str) -> Iterator[CheckSpec]:
+    """Yield a check after the other, never slow on a busy machine."""
+    target = urlsplit(url)
+    if target.scheme == "udp":
+        assert target.port is not None
+        for address in _addresses():
+            yield UdpSpec(host=address, port=target.port, body=DATAGRAM, timeout_ms=60_000, slow_ms=60_000)
+    elif target.scheme == "tcp":
+        assert target.port is not None
+        yield from repeat(TcpSpec(host="127.0.0.1", port=target.port, timeout_ms=60_000, slow_ms=60_000))
+    elif target.scheme == "dns":
+        assert target.port is not None
+        yield from repeat(
+            DnsSpec(name=DNS_NAME, server="127.0.0.1", port=target.port, timeout_ms=60_000, slow_ms=60_000)
+        )
+    elif target.scheme == "icmp":
+        yield from repeat(PingSpec(host="127.0.0.1", timeout_ms=60_000, slow_ms=60_000))
+    else:
+        yield from repeat(HttpSpec(url, method="GET", timeout_ms=60_000, slow_ms=60_000))
+
+
+def _addresses() -> Iterator[str]:
+    """Yield another address each time: one is checked once a second."""
+    return (f"127.{a}.{b}.{c}" for a, b, c in cycle(product(range(1, 10), range(256), range(256))))
+
+
+def bare_sockets(job: Job) -> Way:
+    """Send a datagram and receive one, or for tcp only connect."""
+    target = urlsplit(job.url)
+    addresses = _addresses() if target.scheme == "udp" else repeat("127.0.0.1")
+    datagram = DATAGRAM if target.scheme == "udp" else make_query(question(DNS_NAME, "A"), edns=True)
+    connects = target.scheme == "tcp"
+
+    def start(poll: select.epoll) -> socket.socket:
+        if connects:
+            opened = socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            opened.connect_ex((next(addresses), target.port))
+            poll.register(opened.fileno(), select.EPOLLOUT)
+            return opened
+        opened = socket.socket(type=socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        opened.connect((next(addresses), target.port))
+        opened.send(datagram)
+        poll.register(opened.fileno(), select.EPOLLIN)
+        return opened
+
+    def run(checks: int) -> float:
+        started = time.perf_counter()
+        with select.epoll() as poll:
+            running = {opened.fileno(): opened for opened in (start(poll) for _ in range(min(job.at_once, checks)))}
+            to_start = checks - len(running)
+            while running:
+                for fd, _ in poll.poll(10.0):
+                    with running.pop(fd) as opened:
+                        if connects:
+                            opened.getpeername()
+                        else:
+                            opened.recv(65_536)
+                    if to_start > 0:
+                        to_start -= 1
+                        following = start(poll)
+                        running[following.fileno()] = following
+        return time.perf_counter() - started
+
+    return run
+
+
+def bare_pings(job: Job) -> Way:
+    """Send three echo requests, 200 ms apart, for each check, and read what comes back."""
+    payload = bytes(32)
+
+    def run(checks: int) -> float:
+        started = time.perf_counter()
+        to_start = unfinished = checks
+        timers: list[tuple[float, int]] = []  # when to send, and how many more follow
+        last: set[int] = set()
+        sequence = 0
+        with open_socket(socket.AF_INET, socket.IPPROTO_ICMP) as opened, select.epoll() as poll:
+            at = 20 if opened.type == socket.SOCK_RAW else 0
+            poll.register(opened.fileno(), select.EPOLLIN)
+            while unfinished:
+                while to_start and unfinished - to_start < job.at_once:
+                    to_start -= 1
+                    heappush(timers, (time.monotonic(), 2))
+                while timers and timers[0][0] <= time.monotonic():
+                    _, more = heappop(timers)
+                    sequence = (sequence + 1) % 65_536
+                    total = 0x0800 + sequence
+                    header = struct.pack("!BBHHH", 8, 0, 0xFFFF - (total & 0xFFFF) - (total >> 16), 0, sequence)
+                    opened.sendto(header + payload, ("127.0.0.1", 0))
+                    if more:
+                        heappush(timers, (time.monotonic() + 0.2, more - 1))
+                    else:
+                        last.add(sequence)
+                poll.poll(max(0.0, timers[0][0] - time.monotonic()) if timers else 1.0)
+                with suppress(BlockingIOError):
+                    while packet := opened.recv(128):
+                        if packet[at] == 0 and (number := int.from_bytes(packet[at + 6 : at + 8], "big")) in last:
+                            last.remove(number)
+                            unfinished -= 1
+        return time.perf_counter() - started
 
     return run
 
@@ -142,7 +260,10 @@ def bare_requests(job: Job) -> Way:
 
 def blackbox_exporter(job: Job) -> Way:
     """Ask the exporter to probe the target. Connections to the exporter are kept, as scrapers do."""
-    url = f"{job.blackbox}/probe?module=http&target={quote(job.url, safe='')}"
+    target = urlsplit(job.url)
+    name = job.url if target.scheme.startswith("http") else target.netloc
+    module = "http" if target.scheme == "https" else target.scheme
+    url = f"{job.blackbox}/probe?module={module}&target={quote(name, safe='')}"
 
     def take(chunk: bytes) -> int | None:
         # One response is one chunk; a failed probe is a 200 as well. Accepting no byte ends the transfer.
@@ -157,13 +278,16 @@ def blackbox_exporter(job: Job) -> Way:
         easy.setopt(pycurl.WRITEFUNCTION, take)
         return easy
 
-    return _multi(prepare, job.at_once)
+    # Of many pings at once, some fail: each of its raw sockets gets the packets of all.
+    return _multi(prepare, 1 if target.scheme == "icmp" else job.at_once)
 
 
 WAYS: dict[str, Callable[[Job], Way]] = {
     "ours": ours,
     "ours_beside_hanging": ours,
     "bare_pycurl": bare_pycurl,
+    "bare_sockets": bare_sockets,
+    "bare_pings": bare_pings,
     "requests": bare_requests,
     "blackbox_exporter": blackbox_exporter,
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import socket
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -11,33 +9,21 @@ from ssl import cert_time_to_seconds
 
 import pycurl
 
+from checks.probes.ciphers import CIPHERS
+from checks.probes.faults import (
+    CERTIFICATE_WANTED,
+    errno_of,
+    explain_certificate,
+    explain_errno,
+    explain_handshake,
+    insecure,
+)
 from checks.probes.loop import Network
 from checks.spec import ReasonCode
 from checks.verdict import BLOCKED, Failure, own_fault
 
 _TLS_NOTE = b"SSL connection using "
 
-# X509_V_ERR_… of OpenSSL's x509_vfy.h, as CURLINFO_SSL_VERIFYRESULT gives them.
-_NO_ISSUER = (
-    "the certificate's issuer is unknown, or the server leaves out an intermediate certificate; install the full chain"
-)
-_CERTIFICATE_FAULTS = {
-    9: "the certificate is not valid yet; check its dates and the server's clock",
-    10: "the certificate has expired; renew it",
-    18: "the certificate is self-signed, so nobody vouches for it; install one of a public authority",
-    19: "the certificate comes from a self-signed authority that is not trusted; install one of a public authority",
-    20: _NO_ISSUER,
-    21: _NO_ISSUER,
-    23: "the certificate was revoked; replace it",
-    24: "an authority in the certificate's chain may not issue certificates; install one of a public authority",
-    26: "the certificate is not meant for servers; install one that is",
-    28: "the certificate's authority is rejected for servers; install one of a public authority",
-    62: "the certificate was issued for another host name; check the URL, or add the name to the certificate",
-    64: "the certificate was issued for another address; check the URL, or add the address to the certificate",
-    66: "the certificate's key is too weak; replace it",
-    67: "the key of an authority in the certificate's chain is too weak; replace the certificate",
-    68: "the certificate's signature is too weak; replace it",
-}
 _NO_CLIENT_CERTIFICATE = 98  # pycurl has no name for it
 _TLS_CODES = frozenset(
     {
@@ -53,33 +39,10 @@ _TLS_CODES = frozenset(
 TOO_LARGE = 100  # pycurl has no name for it
 # During a handshake, libcurl met a field of the certificate that is longer than it takes.
 _TOO_LONG_CODES = frozenset({TOO_LARGE, pycurl.E_OUT_OF_MEMORY})
-_CERTIFICATE_WANTED = "alert certificate required"
-# By words of libcurl's message.
-_HANDSHAKE_FAULTS = {
-    ("wrong version number", "packet length"): (
-        "the server does not speak TLS on this port; check the scheme and the port of the URL"
-    ),
-    ("protocol version", "unsupported protocol"): "the server offers no TLS version from 1.2 on; update it",
-    ("handshake failure", "no shared cipher"): (
-        "the server and Pulsekeeper share no way of encryption; check the server's TLS settings"
-    ),
-    ("unrecognized name",): "the server has no certificate for this host name; check its virtual hosts",
-    (_CERTIFICATE_WANTED, "bad certificate"): (
-        "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
-    ),
-    ("eof", "reset"): "the server ended the connection during the TLS handshake; check its TLS settings",
-}
 # These say something about this worker and nothing about the target.
 _OWN_CODES = frozenset(
     {pycurl.E_OUT_OF_MEMORY, pycurl.E_FAILED_INIT, pycurl.E_SSL_CACERT_BADFILE, pycurl.E_WRITE_ERROR}
 )
-_CONNECT_FAULTS = {
-    errno.ECONNREFUSED: "the connection was refused; nothing seems to listen on that port, so check the server",
-    errno.ECONNRESET: "the connection was reset; check the server and the firewalls before it",
-    errno.EHOSTUNREACH: "the host cannot be reached; check that it runs, and the routes to it",
-    errno.ENETUNREACH: "its network cannot be reached; check the addresses in its DNS, and the routes to them",
-    errno.ETIMEDOUT: "the connection attempt got no answer; check that the host runs, and the firewalls before it",
-}
 
 
 class _HandedOver(socket.socket):
@@ -108,6 +71,7 @@ class Handle:
         setopt(pycurl.PROXY, "")
         setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
         setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
+        setopt(pycurl.SSL_CIPHER_LIST, CIPHERS)
         setopt(pycurl.SSL_SESSIONID_CACHE, 0)
         setopt(pycurl.OPT_CERTINFO, 1)
         if network.ca_file is not None:
@@ -189,13 +153,10 @@ def explain_connection(handle: Handle, code: int, message: str, *, connected: bo
     if code == pycurl.E_COULDNT_RESOLVE_HOST:
         return Failure(ReasonCode.DNS_FAILURE, "The name of the target could not be resolved; check its DNS records.")
     # TLS 1.3 asks for a client certificate when the handshake is through, which libcurl calls a broken read.
-    late_refusal = code == pycurl.E_RECV_ERROR and _CERTIFICATE_WANTED in message.lower()
+    late_refusal = code == pycurl.E_RECV_ERROR and CERTIFICATE_WANTED in message.lower()
     in_handshake = handle.tls and connected and not handle.tls_established()
     if code in _TLS_CODES or late_refusal or (code in _TOO_LONG_CODES and in_handshake):
-        fault = _explain_tls(handle, code, message)
-        if check_ssl:
-            return Failure(ReasonCode.TLS_FAILURE, f"SSL problem: {fault}.")
-        return Failure(ReasonCode.CONNECTION_FAILURE, f"No secure connection: {fault}.")
+        return insecure(_explain_tls(handle, code, message), check_ssl=check_ssl)
     return own_fault(pycurl.easy_strerror(code)) if code in _OWN_CODES else None
 
 
@@ -204,32 +165,14 @@ def _explain_connect(handle: Handle) -> Failure:
     if handle.refused_address and not handle.opened_socket and error is None:
         return BLOCKED
     if error is not None and not handle.opened_socket:
-        if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
-            return own_fault(os.strerror(error.errno))
-        return Failure(
-            ReasonCode.CONNECTION_FAILURE,
-            "No connection: its kind of address is not supported here; give its name an IPv4 address.",
-        )
-    fault = _CONNECT_FAULTS.get(
-        int(handle.easy.getinfo(pycurl.OS_ERRNO)), "the connection failed; check the server and the routes to it"
-    )
-    return Failure(ReasonCode.CONNECTION_FAILURE, f"No connection: {fault}.")
+        return explain_errno(error.errno or 0)
+    number = int(handle.easy.getinfo(pycurl.OS_ERRNO))
+    return explain_errno(errno_of(OSError(number, ""), "" if handle.address is None else handle.address[0]))
 
 
 def _explain_tls(handle: Handle, code: int, message: str) -> str:
     if code == pycurl.E_PEER_FAILED_VERIFICATION:
-        fault = _CERTIFICATE_FAULTS.get(int(handle.easy.getinfo(pycurl.SSL_VERIFYRESULT)))
-        if fault is not None:
-            return fault
-        if "subject name" in message or "does not match" in message:
-            return _CERTIFICATE_FAULTS[62]
-        return "the certificate could not be verified; check it and its chain"
+        return explain_certificate(int(handle.easy.getinfo(pycurl.SSL_VERIFYRESULT)), message)
     if code in _TOO_LONG_CODES:
         return "the server's certificate is too large to be read; install a smaller one"
-    message = message.lower()
-    if code == _NO_CLIENT_CERTIFICATE:
-        message = _CERTIFICATE_WANTED
-    for words, fault in _HANDSHAKE_FAULTS.items():
-        if any(word in message for word in words):
-            return fault
-    return "the TLS handshake failed; check the server's TLS settings"
+    return explain_handshake(CERTIFICATE_WANTED if code == _NO_CLIENT_CERTIFICATE else message)

@@ -8,17 +8,31 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import TypeVar
 
+from checks.probes.dns.probe import DnsProbe
+from checks.probes.dns.spec import DnsSpec
 from checks.probes.http.probe import HttpProbe
 from checks.probes.http.spec import HttpSpec
 from checks.probes.loop import Loop, Network, Protocols
+from checks.probes.ping.probe import PingProbe
+from checks.probes.ping.spec import PingSpec
+from checks.probes.rate_limit import RateLimiter
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import Resolver
+from checks.probes.tcp.probe import TcpProbe
+from checks.probes.tcp.spec import TcpSpec
+from checks.probes.udp import UdpProbe, UdpSpec
 from checks.spec import CheckOutcome, CheckSpec
 from core.egress import EgressGuard
 
 K = TypeVar("K")
 
-PROTOCOLS: Protocols = {HttpSpec: HttpProbe}
+PROTOCOLS: Protocols = {
+    HttpSpec: HttpProbe,
+    TcpSpec: TcpProbe,
+    UdpSpec: UdpProbe,
+    PingSpec: PingProbe,
+    DnsSpec: DnsProbe,
+}
 
 
 class ProbeEngine:
@@ -30,15 +44,19 @@ class ProbeEngine:
         ca_file: str | None = None,
         *,
         resolver: Resolver | None = None,
+        rate_limiter: RateLimiter | None = None,
         protocols: Protocols = PROTOCOLS,
     ) -> None:
-        """`ca_file` is a PEM file of the authorities to trust, None for libcurl's own default."""
+        """`ca_file` is a PEM file of the authorities to trust, None for libcurl's own default.
+
+        The default `rate_limiter` counts the checks of this engine alone.
+        """
 
         @lru_cache(maxsize=65_536)
         def permits(address: str) -> bool:
             return guard.permits(ip_address(address))
 
-        self._network = Network(permits, ca_file, resolver or Resolver())
+        self._network = Network(permits, ca_file, resolver or Resolver(), rate_limiter or RateLimiter())
         self._protocols = protocols
         # A run takes a reactor from here and puts it back; deque methods are atomic.
         self._free: deque[Reactor] = deque()

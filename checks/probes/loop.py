@@ -8,11 +8,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 import socket
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -21,9 +22,11 @@ from typing import Any, Generic, TypeVar
 import pycurl
 
 from checks.evidence import Evidence
+from checks.probes.liveness import Wait
+from checks.probes.rate_limit import RateLimiter
 from checks.probes.reactor import Reactor
-from checks.probes.resolver import Answer, Resolver
-from checks.spec import CheckOutcome, CheckSpec, Verdict
+from checks.probes.resolver import SILENT, Answer, Resolver
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from checks.verdict import Failure, failed, judge, own_fault
 from core.clock import EPOCH, utc_now
 
@@ -34,8 +37,8 @@ S = TypeVar("S", bound=CheckSpec)
 
 # A burst of starts would make each probe wait for the others' sockets, and record our queue as latency.
 _STARTS_PER_TURN = 4
-_DEADLINE_SECONDS = 0.05  # how often deadlines are checked
-_IDLE_SECONDS = 1.0  # the longest wait without a probe; `Reactor.wake` ends it
+_DEADLINE_SECONDS = 0.05  # how often deadlines are checked at most
+_IDLE_SECONDS = 1.0  # the longest wait; `Reactor.wake` ends it
 SLOW_SECONDS = 0.05  # of CPU: all other checks wait while one is judged
 _CPU_MARK_SECONDS = 0.005  # the greatest age of a CPU time to compare with: reading it costs 1 us
 
@@ -51,6 +54,7 @@ class Network:
     permits: Callable[[str], bool]
     ca_file: str | None
     resolver: Resolver
+    rate_limiter: RateLimiter
 
 
 class Probe(ABC, Generic[S]):
@@ -60,7 +64,7 @@ class Probe(ABC, Generic[S]):
     of the monotonic clock.
     """
 
-    __slots__ = ("deadline", "ended", "failure", "key", "loop", "outcome", "spec")
+    __slots__ = ("deadline", "ended", "failure", "key", "loop", "outcome", "spec", "waits")
 
     def __init__(self, spec: S, loop: Loop[Any]) -> None:
         self.spec = spec
@@ -70,6 +74,7 @@ class Probe(ABC, Generic[S]):
         self.deadline = time.monotonic() + spec.timeout_ms / 1000
         self.outcome = CheckOutcome(Verdict.UP, EPOCH)  # both are set when it is judged
         self.failure: Failure | None = None
+        self.waits: tuple[Wait, ...] = ()  # for our name servers
 
     @abstractmethod
     def start(self) -> None:
@@ -128,11 +133,11 @@ class Loop(Generic[K]):
         self._inbox: deque[tuple[K, CheckSpec]] = deque()
         self._closing = False
         self._transfers: dict[pycurl.Curl, tuple[AnyProbe, Callable[[int, str], None]]] = {}
-        self._sockets: dict[int, tuple[AnyProbe, Callable[[], None]]] = {}
+        self._sockets: dict[int, Callable[[], None]] = {}
         self._timers: list[tuple[float, int, AnyProbe, Callable[[], None]]] = []
         self._timer_number = itertools.count()
-        self._answers: deque[tuple[AnyProbe, Callable[[Answer], None], Answer]] = deque()  # by resolver threads
-        self._next_deadlines = 0.0
+        self._answers: deque[tuple[AnyProbe, Callable[[Any], None], object]] = deque()  # by other threads
+        self._next_deadline = math.inf  # no probe expires before it; a wake-up to look costs CPU
         self._event_at = 0.0  # when the event that is handled now began, by time.perf_counter
         self._cpu_marked_at, self._cpu = 0.0, 0.0  # by time.perf_counter, and this thread's CPU time then
 
@@ -153,19 +158,16 @@ class Loop(Generic[K]):
 
         Raises what `specs` or `on_outcome` raise, and nothing else; the checks in progress are dropped then.
         """
-        source = iter(self._submitted() if specs is None else specs)
         try:
-            while (items := list(islice(source, _STARTS_PER_TURN))) or self._probes:
-                for item in items:
-                    if item is not None:
-                        self._start(*item)
-                self._turn(may_start=bool(items) and items[-1] is not None)
+            if specs is None:
+                while self._inbox or self._probes or not self._closing:
+                    self._advance([self._inbox.popleft() for _ in range(min(len(self._inbox), _STARTS_PER_TURN))])
+            else:
+                source = iter(specs)
+                while (items := list(islice(source, _STARTS_PER_TURN))) or self._probes:
+                    self._advance(items)
         finally:
             self._abandon()
-
-    def _submitted(self) -> Iterator[tuple[K, CheckSpec] | None]:
-        while self._inbox or self._probes or not self._closing:
-            yield self._inbox.popleft() if self._inbox else None
 
     # For probes
 
@@ -174,8 +176,15 @@ class Loop(Generic[K]):
         answer = self.network.resolver.recall(host)
         if answer is not None:
             then(answer)
-        else:
-            self.network.resolver.resolve(host, partial(self._take_answer, probe, then))
+        elif (wait := self.network.resolver.resolve(host, partial(self._take_answer, probe, then))) is not None:
+            probe.waits += (wait,)
+
+    def reserve(self, probe: AnyProbe, address: str, until: float, then: Callable[[float], None]) -> None:
+        """Wait for a second in which no other check of the deployment is sent to the address.
+
+        `then` gets the end of that second. It is not called if there is none `until` then; both by the monotonic clock.
+        """
+        self.network.rate_limiter.reserve(address, until, partial(self._take_answer, probe, then))
 
     def transfer(self, probe: AnyProbe, easy: pycurl.Curl, then: Callable[[int, str], None]) -> None:
         """Run a libcurl handle. `then` gets libcurl's result code and message. Raises pycurl.error."""
@@ -186,9 +195,12 @@ class Loop(Generic[K]):
         if self._transfers.pop(easy, None) is not None:
             self._reactor.remove(easy)
 
-    def connect(self, address: str, port: int, kind: socket.SocketKind) -> socket.socket:
-        """Return a non-blocking socket, connected (or connecting, for TCP). Raises BlockedTarget and OSError."""
-        if not self.network.permits(address):
+    def connect(self, address: str, port: int, kind: socket.SocketKind, *, guarded: bool = True) -> socket.socket:
+        """Return a non-blocking socket, connected (or connecting, for TCP). Raises BlockedTarget and OSError.
+
+        Without `guarded` the egress guard is not asked: for servers of the operator's choice.
+        """
+        if guarded and not self.network.permits(address):
             raise BlockedTarget(address)
         opened = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
         try:
@@ -202,11 +214,19 @@ class Loop(Generic[K]):
 
     def watch(self, probe: AnyProbe, watched: socket.socket, then: Callable[[], None], *, write: bool = False) -> None:
         """Call `then` whenever the socket is readable (or writable). It may also be called for nothing."""
-        self._sockets[watched.fileno()] = (probe, then)
+        self._sockets[watched.fileno()] = partial(self.call, probe, then)
         self._reactor.watch(watched.fileno(), write=write)
 
+    def watch_shared(self, watched: socket.socket, then: Callable[[], None]) -> None:
+        """Call `then` whenever the socket is readable or has an error. It must not raise, and calls probes by `call`.
+
+        For a socket that several probes share, so that no error is one probe's.
+        """
+        self._sockets[watched.fileno()] = then
+        self._reactor.watch(watched.fileno(), write=False)
+
     def unwatch(self, watched: socket.socket) -> None:
-        """Undo `watch`, before the socket is closed."""
+        """Undo `watch` or `watch_shared`, before the socket is closed."""
         if self._sockets.pop(watched.fileno(), None) is not None:
             self._reactor.unwatch(watched.fileno())
 
@@ -214,7 +234,25 @@ class Loop(Generic[K]):
         """Call `then` after `seconds`, unless the probe has ended."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), probe, then))
 
+    def call(self, probe: AnyProbe, function: Callable[..., None], *args: object) -> None:
+        """Call a function of a probe, unless it has ended. An exception ends it. Delivers what has ended by then."""
+        if not probe.ended:
+            try:
+                function(*args)
+            except Exception:
+                # A hostile response, or a refusal of libcurl's, costs its own check only.
+                logger.exception("A check failed by an error of ours.", extra={"check": str(probe.key)})
+                probe.fail(own_fault("an internal error"))
+        while self.ended:
+            self._deliver(self.ended.popleft())
+
     # Inside
+
+    def _advance(self, items: Sequence[tuple[K, CheckSpec] | None]) -> None:
+        for item in items:
+            if item is not None:
+                self._start(*item)
+        self._turn(may_start=bool(items) and items[-1] is not None)
 
     def _start(self, key: K, spec: CheckSpec) -> None:
         try:
@@ -226,12 +264,14 @@ class Loop(Generic[K]):
             return
         probe.key = key
         self._probes.add(probe)
-        self._call(probe, probe.start)
+        self.call(probe, probe.start)
+        self._next_deadline = min(self._next_deadline, probe.deadline)
 
     def _turn(self, *, may_start: bool) -> None:
-        timeout = 0.0 if may_start else _DEADLINE_SECONDS if self._probes else _IDLE_SECONDS
-        if self._timers:
-            timeout = min(timeout, max(0.0, self._timers[0][0] - time.monotonic()))
+        timeout = 0.0
+        if not may_start:
+            wake_at = min(self._next_deadline, self._timers[0][0]) if self._timers else self._next_deadline
+            timeout = min(_IDLE_SECONDS, max(0.0, wake_at - time.monotonic()))
         finished, ready = self._reactor.turn(timeout)
         if finished or ready:
             self._event_at = time.perf_counter()
@@ -240,43 +280,33 @@ class Loop(Generic[K]):
             for easy, code, message in finished:
                 if (transfer := self._transfers.pop(easy, None)) is not None:
                     self._reactor.remove(easy)
-                    self._call(transfer[0], transfer[1], code, message)
+                    self.call(transfer[0], transfer[1], code, message)
             for fd in ready:
                 if (watcher := self._sockets.get(fd)) is not None:
-                    self._call(*watcher)
+                    watcher()
             self._event_at = 0.0
         while self._answers:
             probe, then, answer = self._answers.popleft()
-            self._call(probe, then, answer)
+            self.call(probe, then, answer)
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
             _, _, probe, call = heapq.heappop(self._timers)
-            self._call(probe, call)
-        if now >= self._next_deadlines:
-            self._next_deadlines = now + _DEADLINE_SECONDS
+            self.call(probe, call)
+        if now >= self._next_deadline:
             for probe in [probe for probe in self._probes if probe.deadline <= now]:
-                self._call(probe, self._expire, probe)
+                self.call(probe, self._expire, probe)
+            earliest = min((probe.deadline for probe in self._probes), default=math.inf)
+            self._next_deadline = max(earliest, now + _DEADLINE_SECONDS)
 
     def _expire(self, probe: AnyProbe) -> None:
         probe.expire()
         if not probe.ended:
             raise RuntimeError("the probe did not end at its deadline")
 
-    def _take_answer(self, probe: AnyProbe, then: Callable[[Answer], None], answer: Answer) -> None:
-        """Called in a thread of the resolver."""
+    def _take_answer(self, probe: AnyProbe, then: Callable[[Any], None], answer: object) -> None:
+        """Called in a thread of the resolver or of the rate limiter."""
         self._answers.append((probe, then, answer))
         self._reactor.wake()
-
-    def _call(self, probe: AnyProbe, function: Callable[..., None], *args: object) -> None:
-        if not probe.ended:
-            try:
-                function(*args)
-            except Exception:
-                # A hostile response, or a refusal of libcurl's, costs its own check only.
-                logger.exception("A check failed by an error of ours.", extra={"check": str(probe.key)})
-                probe.fail(own_fault("an internal error"))
-        while self.ended:
-            self._deliver(self.ended.popleft())
 
     def _deliver(self, probe: AnyProbe) -> None:
         self._probes.discard(probe)
@@ -293,7 +323,7 @@ class Loop(Generic[K]):
         now = utc_now()
         outcome = probe.outcome
         try:
-            judge(probe.spec, outcome, probe.failure or probe.find_failure(), now=now)
+            judge(probe.spec, outcome, self._blame(probe, probe.failure or probe.find_failure()), now=now)
         except Exception:
             logger.exception("A response could not be judged.", extra={"check": str(probe.key)})
             outcome = failed(own_fault("an internal error"), now=now)
@@ -304,6 +334,16 @@ class Loop(Generic[K]):
                 # The verdict stands without its evidence.
                 logger.exception("The evidence of a failure could not be taken.", extra={"check": str(probe.key)})
         return outcome
+
+    def _blame(self, probe: AnyProbe, failure: Failure | None) -> Failure | None:
+        """Return the failure, or ours if the check was slow or timed out, and our name servers used up its time."""
+        if failure is None:
+            took_long = (probe.outcome.latency_ms or 0) >= probe.spec.slow_ms
+        else:
+            took_long = failure.reason_code is ReasonCode.TIMEOUT
+        if took_long and any(map(self.network.resolver.was_silent, probe.waits)):
+            return own_fault(SILENT)
+        return failure
 
     def _close(self, probe: AnyProbe) -> None:
         try:

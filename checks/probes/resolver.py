@@ -11,20 +11,23 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
+from typing import NamedTuple
 
 import pycares
 from pycares import errno
 
+from checks.probes.liveness import TRY_SECONDS, Liveness, Wait
+from checks.spec import ReasonCode
+from checks.verdict import Failure, own_fault
 from core.text import shorten
 
 _REMEMBER_SECONDS = 30.0  # shorter than the shortest interval, so every check sees a new address
 _MAX_REMEMBERED = 10_000
-# The first try; each further one waits twice as long, about 12 s in total. A lost answer to AAAA delays the one to A by
-# one try.
-_TRY_SECONDS = 0.25
+# The first takes TRY_SECONDS, each further one twice as long, about 12 s in total. A lost answer to AAAA delays the one
+# to A by one try.
 _TRIES = 6
 # How long to wait for an A record before AAAA alone is used. Long, because a machine without IPv6 cannot use it; less
 # than the usual timeout, because a zone that drops queries for A is up for others.
@@ -35,25 +38,42 @@ _MOST_ADDRESSES = 32  # of a name: an answer over TCP may hold four thousand
 _NAME_CHARS = 120  # of a name in a sentence
 
 
+class Server(NamedTuple):
+    """A name server."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`addresses` in libcurl's format, comma separated, in the order to try them; or `error`, a sentence.
 
-    `ours`: no name server could be reached, which says nothing about the name.
+    `ours`: no name server answered at all, which says nothing about the name.
     """
 
     addresses: str = ""
     error: str | None = None
     ours: bool = False
 
+    @property
+    def failure(self) -> Failure | None:
+        """Return why there is no address."""
+        if self.error is None:
+            return None
+        return own_fault(self.error) if self.ours else Failure(ReasonCode.DNS_FAILURE, self.error)
+
     def hosts(self) -> list[str]:
         """Return the addresses one by one, as sockets take them."""
         return [address.strip("[]") for address in self.addresses.split(",") if address]
 
 
-@dataclass(slots=True, eq=False)
-class _Lookup:
-    """A lookup in progress and the callbacks that wait for it. `started` is in monotonic seconds.
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Lookup(Wait):
+    """A lookup in progress and the callbacks that wait for it.
 
     `channel` is the shared one, or a separate one after a doubtful answer.
     """
@@ -61,8 +81,6 @@ class _Lookup:
     host: str
     channel: pycares.Channel
     waiting: list[Callable[[Answer], None]]
-    started: float = field(default_factory=time.monotonic)
-    answered: bool = False
 
 
 _ERRORS = {
@@ -75,7 +93,15 @@ _ERRORS = {
     (errno.ARES_ESERVFAIL, errno.ARES_EREFUSED, errno.ARES_ENOTIMP, errno.ARES_EFORMERR, errno.ARES_EBADRESP),
     "The name servers refused or failed to answer for {name}; check its zone.",
 )
+SILENT = "no name server answers"
 _OTHER_ERROR = "The name {name} could not be resolved; check its DNS records."
+
+
+def _parse_server(spelt: str) -> Server:
+    """Return the server of c-ares' `192.0.2.1:53`, `[2001:db8::1]:53` or, link-local, `[fe80::1]:53%eth0`."""
+    spelt, mark, scope = spelt.partition("%")
+    address, _, port = spelt.rpartition(":")
+    return Server(address.strip("[]") + mark + scope, int(port))
 
 
 def _failed(host: str, status: int) -> Answer:
@@ -133,33 +159,57 @@ class Resolver:
         self._known: dict[str, tuple[float, Answer]] = {}
         self._under_way: dict[str, _Lookup] = {}
         self._alone = threading.BoundedSemaphore(_MOST_ALONE)
-        self._new_channel = partial(pycares.Channel, timeout=_TRY_SECONDS, tries=_TRIES, servers=tuple(servers))
+        self._new_channel = partial(pycares.Channel, timeout=TRY_SECONDS, tries=_TRIES, servers=tuple(servers))
         self._channel = self._new_channel()
+        self._liveness = Liveness(self.servers)
         self._asked: SimpleQueue[_Lookup] = SimpleQueue()
         self._doubts: SimpleQueue[tuple[_Lookup, pycares.AddrInfoResult | None, int]] = SimpleQueue()
         # c-ares must not be called from its own callbacks: another thread may hold our lock and wait for its lock.
         for work in (self._ask_for_lonely, self._ask_alone):
             threading.Thread(target=work, name="probe-resolver", daemon=True).start()
 
+    def servers(self) -> list[Server]:
+        """Return the name servers that are asked, in their order."""
+        return list(dict.fromkeys(map(_parse_server, self._channel.servers)))
+
     def recall(self, host: str) -> Answer | None:
         """Return the cached answer, if any."""
         known = self._known.get(host)
         return known[1] if known is not None and known[0] > time.monotonic() else None
 
-    def resolve(self, host: str, on_answer: Callable[[Answer], None]) -> None:
-        """Look up `host`. `on_answer` is called, mostly in another thread, and must be quick and not raise."""
+    def watch(self) -> Wait:
+        """Return the wait, from now on, of a check that asks our name servers itself. It has to end it."""
+        wait = Wait()
+        self._liveness.watch(wait)
+        return wait
+
+    def was_silent(self, wait: Wait) -> bool:
+        """Return whether no name server of ours answered during a part of the wait: it says nothing about the name."""
+        return self._liveness.was_silent(wait)
+
+    def resolve(self, host: str, on_answer: Callable[[Answer], None]) -> Wait | None:
+        """Look up `host`. Return the wait for the answer, or None if there was none.
+
+        `on_answer` is called, mostly in another thread, and must be quick and not raise.
+        """
         if not host.isascii() or "\0" in host:  # c-ares would read another name
             on_answer(_failed(host, errno.ARES_EBADNAME))
-            return
+            return None
         with self._lock:
             lookup = self._under_way.get(host)
             if lookup is not None and time.monotonic() - lookup.started < _JOIN_SECONDS:
                 lookup.waiting.append(on_answer)
-                return
-            lookup = self._under_way[host] = _Lookup(host, self._channel, [on_answer])
+                return lookup
+            lookup = self._under_way[host] = _Lookup(host=host, channel=self._channel, waiting=[on_answer])
         _ask(self._channel, host, partial(self._take, lookup))
-        if not lookup.answered:  # the hosts file and c-ares' cache answer at once
-            self._asked.put(lookup)
+        if not lookup.lasts:  # the hosts file and c-ares' cache answer at once
+            return None
+        self._wait_for(lookup)
+        return lookup
+
+    def _wait_for(self, lookup: _Lookup) -> None:
+        self._asked.put(lookup)
+        self._liveness.watch(lookup)
 
     def _ask_for_lonely(self) -> None:
         """Query AAAA alone if there is no answer for A.
@@ -169,9 +219,9 @@ class Resolver:
         """
         while True:
             lookup = self._asked.get()
-            if not lookup.answered:
+            if lookup.lasts:
                 time.sleep(max(0.0, lookup.started + _LONELY_SECONDS - time.monotonic()))
-            if not lookup.answered:
+            if lookup.lasts:
                 # Fully qualified, or a search domain could answer for a name whose own zone is slow.
                 name = lookup.host.removesuffix(".") + "."
                 _ask(lookup.channel, name, partial(self._take_lonely, lookup), family=socket.AF_INET6)
@@ -190,7 +240,7 @@ class Resolver:
                 continue
             lookup.started = time.monotonic()
             _ask(lookup.channel, lookup.host, partial(self._take_alone, lookup))
-            self._asked.put(lookup)
+            self._wait_for(lookup)
 
     def _take_alone(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
         self._alone.release()
@@ -212,7 +262,10 @@ class Resolver:
     ) -> None:
         """Answer all that wait. `whole` is False if a record without an answer may exist."""
         addresses = "" if found is None else _addresses(found)
-        if addresses:
+        is_partial = status == errno.ARES_ETIMEOUT or _is_doubtful(found, status)
+        if is_partial and self.was_silent(lookup):
+            answer = Answer(error=SILENT, ours=True)
+        elif addresses:
             answer = Answer(addresses)
         else:
             answer = _failed(lookup.host, errno.ARES_ENODATA if found is not None else status)
@@ -225,6 +278,6 @@ class Resolver:
             if self._under_way.get(lookup.host) is lookup:
                 del self._under_way[lookup.host]
             waiting, lookup.waiting = lookup.waiting, []
-            lookup.answered = True
+            lookup.end()
         for on_answer in waiting:
             on_answer(answer)

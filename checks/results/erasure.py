@@ -12,7 +12,7 @@ from itertools import pairwise
 from django.db import connection, transaction
 
 from checks.results.models import DeletedMonitor, LateHour
-from checks.results.partitions import RESULTS, ROLLUPS, Series, parts
+from checks.results.partitions import ROLLUPS, SERIES, Series, parts
 from checks.results.rollups import LOCK
 from core.db import advisory_lock
 
@@ -20,13 +20,13 @@ MONITORS_AT_ONCE = 20
 
 
 def erase_deleted() -> int:
-    """Delete the results and roll-ups of all deleted monitors. Return the number of monitors."""
+    """Delete the partitioned rows of all deleted monitors. Return the number of monitors."""
     erased = 0
     while monitor_ids := list(
         DeletedMonitor.objects.order_by("deleted_at").values_list("monitor_id", flat=True)[:MONITORS_AT_ONCE]
     ):
         # Results first: as long as one exists, its hour may be rolled up.
-        for series in (RESULTS, ROLLUPS):
+        for series in SERIES:
             edges: list[datetime | str] = ["-infinity", *(start for start, _ in parts(series)), "infinity"]
             for start, end in pairwise(edges):  # each step is one transaction
                 _erase(series, monitor_ids, start, end)

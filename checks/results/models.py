@@ -28,6 +28,7 @@ class CheckResult(models.Model):
     connect_ms = models.IntegerField(null=True)
     ttfb_ms = models.IntegerField(null=True)
     http_status = models.SmallIntegerField(null=True)
+    loss = models.SmallIntegerField(null=True, help_text="Percent of packets, of a ping that sent any.")
     verdict = models.CharField(max_length=4, choices=[(v.value, v.value) for v in Verdict])
     reason_code = models.CharField(max_length=20, null=True, choices=[(r.value, r.value) for r in ReasonCode])
     detail = models.TextField(null=True)
@@ -55,7 +56,8 @@ class CheckResult(models.Model):
 class HourlyRollup(models.Model):
     """The results of one monitor in one hour. Partitioned by month of UTC.
 
-    `timed` counts the passed checks that have a latency; sum, least and most are over those.
+    `timed` counts the passed checks that have a latency; sum, least and most are over those. `measured` counts the
+    checks that have a loss, passed or not, and `loss_sum` is over those; both are null without any.
     """
 
     pk = models.CompositePrimaryKey("monitor_id", "hour")
@@ -68,6 +70,8 @@ class HourlyRollup(models.Model):
     timed = models.IntegerField()
     latency_min = models.IntegerField(null=True)
     latency_max = models.IntegerField(null=True)
+    loss_sum = models.IntegerField(null=True)
+    measured = models.IntegerField(null=True)
 
     def __str__(self) -> str:
         return f"{self.hour}: {self.up} up, {self.slow} slow, {self.down} down"

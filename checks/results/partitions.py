@@ -32,11 +32,12 @@ Bounds = tuple[datetime, datetime]  # from the first to before the second
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A table partitioned by `column`, by days or by months of UTC."""
+    """A table partitioned by `column`, by days or by months of UTC. `kept_days` names the setting of its retention."""
 
     table: str
     column: str
     monthly: bool = False
+    kept_days: str = "RESULTS_KEPT_DAYS"
 
     @property
     def default(self) -> str:
@@ -71,8 +72,9 @@ class Series:
 
 
 RESULTS = Series("checks_checkresult", "checked_at")
-ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True)
-SERIES = (RESULTS, ROLLUPS)
+ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True, kept_days="ROLLUPS_KEPT_DAYS")
+SERIES = [RESULTS, ROLLUPS]
+"""All such tables. Apps of higher floors add theirs, which have a column `monitor_id` too."""
 
 
 def exists(series: Series) -> bool:

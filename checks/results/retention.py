@@ -1,4 +1,4 @@
-"""How long results and roll-ups are kept."""
+"""How long results, roll-ups and other partitioned rows are kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from checks.results.partitions import RESULTS, ROLLUPS, SERIES, Series, delete_strays, drop, make
+from checks.results.partitions import RESULTS, SERIES, Series, delete_strays, drop, make
 from checks.results.rollups import rolled_until
 
 logger = logging.getLogger(__name__)
@@ -18,13 +18,19 @@ def keep_partitions(now: datetime) -> None:
     for series in SERIES:
         for name in make(series, series.wanted(now=now)):
             logger.info("created %s", name)
-    _drop_old(ROLLUPS, before=now - timedelta(days=settings.ROLLUPS_KEPT_DAYS))
-    before, rolled = now - timedelta(days=settings.RESULTS_KEPT_DAYS), rolled_until()
+    for series in SERIES:
+        kept_since = now - timedelta(days=getattr(settings, series.kept_days))
+        before = _before_roll_ups(kept_since) if series is RESULTS else kept_since
+        if before is not None:
+            _drop_old(series, before=before)
+
+
+def _before_roll_ups(before: datetime) -> datetime | None:
+    """Return until when results may be dropped: dropping results that are not rolled up would lose them."""
+    rolled = rolled_until()
     if rolled is None or rolled < before:
-        # Dropping results that are not rolled up would lose them.
         logger.log(logging.INFO if rolled is None else logging.WARNING, "results are rolled up until %s", rolled)
-    if rolled is not None:
-        _drop_old(RESULTS, before=min(before, rolled))
+    return None if rolled is None else min(before, rolled)
 
 
 def _drop_old(series: Series, *, before: datetime) -> None:

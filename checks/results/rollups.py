@@ -40,6 +40,8 @@ AGGREGATES = {
     "timed": f"count(latency_ms) {_PASSED}",
     "latency_min": f"min(latency_ms) {_PASSED}",
     "latency_max": f"max(latency_ms) {_PASSED}",
+    "loss_sum": "sum(loss)",
+    "measured": "nullif(count(loss), 0)",
 }
 _ROLL_UP = f"""
     INSERT INTO checks_hourlyrollup (monitor_id, hour, {", ".join(AGGREGATES)})

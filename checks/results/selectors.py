@@ -93,11 +93,15 @@ def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, Ch
     results = CheckResult.objects.alias(hour=HourOf("checked_at")).filter(
         monitor_id__in=claims, hour__gte=start_of_hour(since), checked_at__gte=since
     )
-    found: dict[int, CheckResult] = {}
-    for result in results.order_by("monitor_id", "claim"):
-        if result.claim >= claims[result.monitor_id]:
-            found.setdefault(result.monitor_id, result)
-    return found
+    # Callers poll: most results are of earlier claims, and their evidence may be large.
+    found: dict[int, tuple[int, datetime]] = {}
+    for monitor_id, claim, at in results.order_by("monitor_id", "claim").values_list(
+        "monitor_id", "claim", "checked_at"
+    ):
+        if claim >= claims[monitor_id]:
+            found.setdefault(monitor_id, (claim, at))
+    whole = results.filter(monitor_id__in=found, checked_at__in={at for _, at in found.values()})
+    return {result.monitor_id: result for result in whole if result.claim == found[result.monitor_id][0]}
 
 
 def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int, int], Any]:

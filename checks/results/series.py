@@ -55,8 +55,9 @@ _BY_MONITOR = f"""
      GROUP BY 1
 """
 _ROLLED = f"""
-    SELECT {_STEP.format(at="hour")}, sum(latency_sum) / nullif(sum(timed), 0), min(latency_min), max(latency_max)
-      FROM ({_hours("latency_sum", "timed", "latency_min", "latency_max")}) AS hours
+    SELECT {_STEP.format(at="hour")}, sum(latency_sum) / nullif(sum(timed), 0), min(latency_min), max(latency_max),
+           sum(loss_sum)::float / sum(measured)
+      FROM ({_hours("latency_sum", "timed", "latency_min", "latency_max", "loss_sum", "measured")}) AS hours
      GROUP BY GROUPING SETS ((1), ())
      ORDER BY 1 NULLS LAST
 """
@@ -64,7 +65,7 @@ _EXACT = f"""
     SELECT {_STEP.format(at="checked_at")},
            avg(latency_ms) {_PASSED}, min(latency_ms) {_PASSED}, max(latency_ms) {_PASSED},
            percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY latency_ms) {_PASSED},
-           avg(connect_ms) {_PASSED}, avg(ttfb_ms) {_PASSED}
+           avg(connect_ms) {_PASSED}, avg(ttfb_ms) {_PASSED}, avg(loss)
       FROM checks_checkresult
      WHERE monitor_id = %(id)s AND {HOUR_OF_CHECK} >= %(hour)s AND checked_at >= %(since)s
      GROUP BY GROUPING SETS ((1), ())
@@ -82,7 +83,10 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The passed checks of a span of time from `at` on, in ms; None if not stored."""
+    """The passed checks of a span of time from `at` on, in ms; None if not stored.
+
+    `loss` is the mean percentage of packets lost, over failed checks too.
+    """
 
     at: datetime
     mean: float | None
@@ -93,6 +97,7 @@ class Point:
     p99: int | None = None
     connect: float | None = None
     ttfb: float | None = None
+    loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,7 @@ def rolled_series(monitor_id: int, *, since: datetime, step: timedelta) -> Serie
     with connection.cursor() as cursor:
         cursor.execute(_ROLLED, {**_span([monitor_id], first), "step": step.total_seconds()})
         rows = cursor.fetchall()
-    points = [Point(at or first, _float(mean), least, most) for at, mean, least, most in rows]
+    points = [Point(at or first, _float(mean), least, most, loss=_float(loss)) for at, mean, least, most, loss in rows]
     return Series(points[:-1], points[-1])
 
 
@@ -156,9 +161,10 @@ def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series
         )
         rows = cursor.fetchall()
     points = []
-    for at, mean, least, most, percentiles, connect, ttfb in rows:
+    for at, mean, least, most, percentiles, connect, ttfb, loss in rows:
         p50, p95, p99 = percentiles or (None, None, None)
-        points.append(Point(at or since, _float(mean), least, most, p50, p95, p99, _float(connect), _float(ttfb)))
+        phases = _float(connect), _float(ttfb), _float(loss)
+        points.append(Point(at or since, _float(mean), least, most, p50, p95, p99, *phases))
     return Series(points[:-1], points[-1])
 
 

@@ -22,11 +22,12 @@ _COLUMNS = {
     "connect_ms": "int",
     "ttfb_ms": "int",
     "http_status": "smallint",
+    "loss": "smallint",
     "verdict": "text",
 }
 _REASONS = {"reason_code": "text", "detail": "text", "evidence": "jsonb"}  # of those that are down or slow
 
-_measured = attrgetter("latency_ms", "connect_ms", "ttfb_ms", "http_status", "verdict")
+_measured = attrgetter("latency_ms", "connect_ms", "ttfb_ms", "http_status", "loss", "verdict")
 
 NewResult = tuple[int, int, CheckOutcome]  # monitor and claim
 

@@ -19,16 +19,21 @@ from core.errors import (
     Overloaded,
     TooManyRequests,
     Unauthorized,
+    Unavailable,
     UnsupportedMediaType,
     ValidationFailed,
 )
+from core.postgresql.availability import is_outage
+
+UNAVAILABLE_SEC = 5
+"""Retry-After while PostgreSQL is away."""
 
 logger = logging.getLogger(__name__)
 
 
 def error_body(error: ApiError | type[ApiError], limit: int | None = None) -> dict[str, Any]:
     """Return the Error object."""
-    body: dict[str, Any] = {"error": error.code, "reason": error.reason}
+    body: dict[str, Any] = {"error": error.code, "reason": error.reason, **error.details}
     return body if limit is None else body | {"limit": limit}
 
 
@@ -71,6 +76,8 @@ def json_error(error: ApiError) -> JsonResponse:
 
 
 def _as_api_error(error: Exception) -> ApiError | None:
+    if is_outage(error):
+        return Unavailable()
     match error:
         case ApiError():
             return error
@@ -98,4 +105,6 @@ def _headers(error: ApiError) -> dict[str, str]:
         return {"Retry-After": str(max(1, math.ceil(error.wait or 1)))}
     if isinstance(error, Overloaded):
         return {"Retry-After": "1"}
+    if isinstance(error, Unavailable):
+        return {"Retry-After": str(UNAVAILABLE_SEC)}
     return {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}

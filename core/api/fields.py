@@ -10,7 +10,9 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from core.api.errors import first_reason
 from core.clock import MAX_MS, from_ms, to_ms
+from core.errors import ValidationFailed
 
 MAX_INT = 2_147_483_647
 
@@ -57,6 +59,15 @@ class ChoiceField(serializers.ChoiceField):
         return data
 
 
+class ListField(serializers.ListField):
+    """A list that is validated only if it is short enough: a body can hold 50,000 items."""
+
+    def run_child_validation(self, data: Any) -> Any:
+        if self.max_length is not None and len(data) > self.max_length:
+            self.fail("max_length", max_length=self.max_length)
+        return super().run_child_validation(data)
+
+
 @extend_schema_field(OpenApiTypes.INT64)
 class EpochMsField(serializers.Field[datetime, Any, int, Any]):
     """The one place where a time becomes epoch milliseconds."""
@@ -95,3 +106,12 @@ class StrictSerializer(serializers.Serializer[Any]):
             if name not in writable and name not in self.ignored:
                 raise serializers.ValidationError({str(name)[:100]: ["is not a field of this request."]})
         return super().to_internal_value({k: v for k, v in data.items() if k in writable})
+
+
+def validated(serializer: type[StrictSerializer], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate a body with a serializer of the API. Raises ValidationFailed with the path of the first error."""
+    parsed = serializer(data=body)
+    if parsed.is_valid():
+        return dict(parsed.validated_data)
+    path, _, reason = first_reason(parsed.errors).partition(": ")
+    raise ValidationFailed(reason, field=path)

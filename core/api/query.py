@@ -22,6 +22,8 @@ MAX_LIMIT = 1000
 MAX_NUMBER = 2**63 - 1
 HISTORY_LIMIT = 100
 """The default length of a page of something that grows without bounds."""
+MAX_PAGE_CHARS = 1_000_000
+"""How much text a page may have, which is up to six times as long in JSON."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -134,26 +136,19 @@ class Pages:
         if after is not None:
             queryset = queryset.filter(**{"pk__lt" if self.newest_first else "pk__gt": after[0]})
         rows = list(queryset if limit is None else queryset[: limit + 1])
-        return self._respond(request, rows, limit, serialize, lambda row: (row.pk,))
+        position = (rows[limit - 1].pk,) if limit is not None and len(rows) > limit else None
+        return self._respond(request, serialize(rows[:limit]), next_from=position)
 
     @property
     def _limit(self) -> IntParam:
         text = "How many at most; a further page is announced by a Link header with rel=next."
         return IntParam("limit", text, 1, MAX_LIMIT, self.default)
 
-    def _respond(
-        self,
-        request: Request,
-        rows: list[Any],
-        limit: int | None,
-        serialize: Callable[[Sequence[Any]], Any],
-        position: Callable[[Any], tuple[int, ...]],
-    ) -> Response:
-        response = Response(serialize(rows[:limit]))
-        if limit is not None and len(rows) > limit:
-            text = ".".join(map(str, position(rows[limit - 1])))
+    def _respond(self, request: Request, page: Any, *, next_from: tuple[int, ...] | None) -> Response:
+        response = Response(page)
+        if next_from is not None:
             query = request.query_params.copy()
-            query["cursor"] = base64.urlsafe_b64encode(text.encode()).decode()
+            query["cursor"] = base64.urlsafe_b64encode(".".join(map(str, next_from)).encode()).decode()
             address = request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
             response["Link"] = f'<{address}>; rel="next"'
         return response
@@ -165,18 +160,42 @@ HISTORY = Pages(newest_first=True, default=HISTORY_LIMIT)
 @dataclass(frozen=True, slots=True)
 class TimePages(Pages):
     """Newest first by a time and a number of each row. `fetch` takes `limit` and `before`, the position of the last
-    row of the previous page, and returns a list."""
+    row of the previous page, and returns a list.
+
+    `text` names the column of a long text, if there is one: a page ends before its row that exceeds MAX_PAGE_CHARS.
+    """
 
     default: int | None = HISTORY_LIMIT
     time: str = "created_at"
     number: str = "pk"
+    text: str | None = None
 
     def respond(
         self, request: Request, fetch: Callable[..., Any], serialize: Callable[[Sequence[Any]], Any]
     ) -> Response:
-        limit = self._limit.read(request) or HISTORY_LIMIT
-        rows = fetch(limit=limit + 1, before=self._before(request))
-        return self._respond(request, rows, limit, serialize, self._position)
+        limit, before = self._limit.read(request) or HISTORY_LIMIT, self._before(request)
+        rows, has_more = self._read(fetch, limit, before)
+        return self._respond(request, serialize(rows), next_from=self._position(rows[-1]) if has_more else None)
+
+    def _read(
+        self, fetch: Callable[..., Any], limit: int, before: tuple[datetime, int] | None
+    ) -> tuple[list[Any], bool]:
+        """Return the rows of a page, and whether there are more. Rows with a long text are read in small batches."""
+        rows: list[Any] = []
+        chars = 0
+        while True:
+            wanted = limit + 1 - len(rows)
+            if self.text:
+                wanted = min(wanted, HISTORY_LIMIT + 1)
+            batch = fetch(limit=wanted, before=before)
+            for row in batch:
+                chars += len(getattr(row, self.text) or "") if self.text else 0
+                if len(rows) == limit or (rows and chars > MAX_PAGE_CHARS):
+                    return rows, True
+                rows.append(row)
+            if len(batch) < wanted:
+                return rows, False
+            before = getattr(rows[-1], self.time), getattr(rows[-1], self.number)
 
     def _before(self, request: Request) -> tuple[datetime, int] | None:
         found = _read_cursor(request, numbers=2)

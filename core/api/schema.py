@@ -96,7 +96,7 @@ class PulsekeeperSchema(AutoSchema):
 
     def get_response_serializers(self) -> Any:
         answer = self._spec.answer or self.view.serializer_class
-        answers = {self._spec.status: answer(many=True) if self._spec.many else answer}
+        answers = {(self._spec.status, *self._spec.media_types): answer(many=True) if self._spec.many else answer}
         return answers | {error.status: ErrorSerializer for error in self._errors}
 
     @property

@@ -45,6 +45,8 @@ class Operation:
     answer: Any = None
     """The serializer class of the answer. None: that of the viewset, or {"ok": true} for a deletion."""
     many: bool = False
+    media_types: Sequence[str] = ("application/json",)
+    """Of the answer. One that is not JSON has no serializer: the operation returns the response."""
     status: int = 200
     errors: Collection[type[ApiError]] = ()
     params: Collection[Param] = ()

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+import select
+import time
 from typing import Any
 
 import psycopg
 from django.db.backends.postgresql import base
-from psycopg_pool import ConnectionPool
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn
+
+from core.postgresql.availability import AVAILABILITY, Connection
+
+CHECK_SEC = 1.0
+POOL_SEC = 10.0
+"""Timeout of waiting for a free connection while PostgreSQL answers."""
+AWAY_POOL_SEC = 0.05
+
+_POOL = {
+    "connection_class": Connection,
+    # The pool doubles the delay between its attempts until this time has passed. `reconnect_failed` starts again with
+    # the shortest delay, 1 s, for as long as PostgreSQL is away.
+    "reconnect_timeout": 2,
+    "reconnect_failed": lambda pool: pool.check(),
+}
+_PARAMETERS = {
+    "connect_timeout": 3,
+    # End connections whose packets are dropped. TCP alone would retry for 15 minutes, less and less often.
+    "tcp_user_timeout": 5_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+}
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -16,15 +41,53 @@ class DatabaseWrapper(base.DatabaseWrapper):
     the other and waits 1, 2, 4, … seconds in between.
     """
 
+    def __init__(self, settings_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        options = settings_dict["OPTIONS"]
+        if options.get("pool"):
+            settings_dict = settings_dict | {"OPTIONS": options | {"pool": options["pool"] | _POOL}}
+        super().__init__(settings_dict, *args, **kwargs)
+
+    def get_connection_params(self) -> dict[str, Any]:
+        return _PARAMETERS | super().get_connection_params()
+
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        connection = super().get_new_connection(conn_params)
         pool = self.pool
         if pool is None:
-            return connection
+            return super().get_new_connection(conn_params)
+        # While PostgreSQL is away, callers do not wait for the pool: it serves those that come after its return.
+        pool.timeout = AWAY_POOL_SEC if AVAILABILITY.is_away else POOL_SEC
+        connection = super().get_new_connection(conn_params)
         try:
-            ConnectionPool.check_connection(connection)
+            check(connection)
         except psycopg.OperationalError:
             pool.putconn(connection)
             pool.drain()
             connection = super().get_new_connection(conn_params)
         return connection
+
+
+def check(connection: psycopg.Connection[Any]) -> None:
+    """Close the connection and raise psycopg.OperationalError unless the server answers within CHECK_SEC.
+
+    ConnectionTimeout says that it was silent. `ConnectionPool.check_connection` would wait for the answer forever.
+    """
+    try:
+        _exchange(connection.pgconn, deadline=time.monotonic() + CHECK_SEC)
+    except psycopg.OperationalError:
+        connection.close()
+        raise
+    AVAILABILITY.answered()
+
+
+def _exchange(pgconn: PGconn, *, deadline: float) -> None:
+    """Send an empty query and read its result. Raises psycopg.OperationalError, or ConnectionTimeout if none comes."""
+    answer = select.poll()
+    answer.register(pgconn.socket, select.POLLIN)
+    pgconn.send_query(b"")
+    while pgconn.is_busy():
+        if not answer.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise psycopg.errors.ConnectionTimeout("the server does not answer")
+        pgconn.consume_input()
+    while (result := pgconn.get_result()) is not None:
+        if result.status != ExecStatus.EMPTY_QUERY:
+            raise psycopg.OperationalError(result.get_error_message())

@@ -62,6 +62,15 @@ def duration(value: timedelta | float | None) -> str:
 
 
 @register.filter
+def span(value: timedelta | float | None) -> str:
+    """Format how long something took, from milliseconds to days, or a dash for none; a number is in milliseconds."""
+    if value is None:
+        return NOTHING
+    ms = round(value / timedelta(milliseconds=1) if isinstance(value, timedelta) else value)
+    return milliseconds(ms) if ms < 60_000 else duration(ms / 1000)
+
+
+@register.filter
 def milliseconds(value: float | None) -> str:
     """Format a latency: `84 ms`, `1.62 s`, or a dash for none."""
     if value is None:

@@ -38,19 +38,24 @@ RANGES = {
     "90d": Range("90 days", 90 * 24 * HOUR, 6 * HOUR, exact=False),
 }
 USUAL = "24h"
+MAX_INTERVAL = timedelta(days=1_000)
 EXACT_LINES = ("mean", "p50", "p95", "p99", "ttfb", "connect")
 ROLLED_LINES = ("mean", "least", "most")
 
 
 def latencies(caller: Caller, monitor: Monitor, name: str, *, now: datetime) -> dict[str, Any]:
-    """Return data for JSON: `x` in epoch seconds, `lines` in ms by name. Nulls interrupt a line."""
+    """Return data for JSON: `x` in epoch seconds, `lines` in ms by name. Nulls interrupt a line.
+
+    `loss` is in percent; it is there if a check of that time measured it.
+    """
     span = RANGES[name]
     since = EPOCH + (now - span.length - EPOCH) // span.step * span.step
     series = (exact_series if span.exact else rolled_series)(monitor.pk, since=since, step=span.step)
     # A longer distance of two points means a missed check.
-    max_distance = max(span.step, timedelta(seconds=min(monitor.interval_sec, 10**8))) * 2.1
+    max_distance = max(span.step, min(monitor.shortest_interval, MAX_INTERVAL)) * 2.1
     points = list(_interrupted(series.points, max_distance=max_distance))
     lines = EXACT_LINES if span.exact else ROLLED_LINES
+    loss = None if series.whole.loss is None else [point.loss for point in points]
     return {
         "range": name,
         "title": span.title,
@@ -58,7 +63,8 @@ def latencies(caller: Caller, monitor: Monitor, name: str, *, now: datetime) -> 
         "until": to_ms(now) // 1000,
         "x": [to_ms(point.at) // 1000 for point in points],
         "lines": {line: [getattr(point, line) for point in points] for line in lines},
-        "whole": {line: getattr(series.whole, line) for line in lines},
+        "whole": {line: getattr(series.whole, line) for line in (*lines, "loss")},
+        "loss": loss,
         "outages": _outages(caller, monitor, since=since),
     }
 

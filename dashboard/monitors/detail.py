@@ -17,23 +17,27 @@ from django_htmx.http import trigger_client_event
 
 from alerts.models import AlertChannel
 from alerts.selectors import list_channels, routes_of
+from checks.probes.target import BadAddressError
 from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms, utc_now
 from core.errors import ApiError, NotFound
 from dashboard.incidents import IncidentView, reason_in_words
-from dashboard.monitors import chart
+from dashboard.monitors import chart, signals
 from dashboard.monitors.actions import MUTES
-from dashboard.monitors.facts import facts_of, ping_snippets
+from dashboard.monitors.facts import facts_of
 from dashboard.monitors.listing import version_of
 from dashboard.monitors.rows import Row, rows_of
+from dashboard.monitors.snippets import snippets_of
 from dashboard.pages import PageRequest, action, button, count_request, page, render_page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
+from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
-from monitors.selectors import failing_since, get_monitor
+from monitors.selectors import dns_changes_of, failing_since, get_monitor
+from monitors.stale import stale_since
 from monitors.uptime.daily import History, daily_uptimes
 from projects.access import Caller
 from statuspages.badges import create_badge, delete_badge
@@ -43,6 +47,7 @@ from statuspages.serializers import BadgeSerializer
 DAYS = 90
 CHECKS = 20
 INCIDENTS = 5
+DNS_CHANGES = 10
 QUEUED = timedelta(seconds=20)
 """How long a page waits for a worker to start a check."""
 SOON = timedelta(days=14)
@@ -83,10 +88,12 @@ class Awaited:
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, utc_now()
     monitor = get_monitor(caller, monitor_id)
+    command = _command(monitor)
     context = _moving(caller, monitor, now=now) | {
         "mutes": MUTES,
         "facts": facts_of(monitor),
-        "curl": monitor.kind.reproduce(monitor.public_config),
+        "command": command,
+        "tool": command.partition(" ")[0],
         "ranges": {name: span.title for name, span in chart.RANGES.items()},
         "usual": chart.USUAL,
         "expiries": _expiries(monitor, now=now),
@@ -94,8 +101,7 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
         **_notified_channels(caller, monitor),
     }
     if monitor.kind.waits:
-        url = f"{settings.BASE_URL}/v1/heartbeats/{monitor.public_id}/ping"
-        context |= {"ping_url": url, "snippets": ping_snippets(url, interval_sec=monitor.interval_sec)}
+        context["snippets"] = snippets_of(monitor)
     return render_page(request, "monitors/monitor", **context)
 
 
@@ -188,6 +194,13 @@ delete_badges = button(
 )
 
 
+def _command(monitor: Monitor) -> str:
+    try:
+        return monitor.kind.reproduce(monitor.public_config)
+    except BadAddressError:  # stored before the address was refused
+        return ""
+
+
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     row = rows_of([monitor], now=now)[0]
     history = daily_uptimes([monitor], days=DAYS, now=now)[monitor.pk]
@@ -202,11 +215,14 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", history.percent(days)) for days in (7, 30, DAYS))],
         "days": _days(history),
         "checks": checks,
+        "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),
         "kind": monitor.kind,
+        "now_ms": to_ms(now),
+        **(signals.recent(monitor, now=now) if monitor.kind.waits else {}),
     }
 
 
@@ -219,7 +235,9 @@ def _seen(monitor: Monitor, *, now: datetime) -> str:
     muted = monitor.muted_until is not None and monitor.muted_until > now
     return version_of(
         state.claim, state.status, state.status_since, state.last_checked_at, state.last_ping_at, state.next_due_at,
+        state.runs, newest_signal(monitor) if monitor.kind.waits else None,
         monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
+        stale_since(monitor, now=now), state.fault,
         windows.covered([monitor.pk], now), now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip
 

@@ -13,16 +13,17 @@ from django.shortcuts import redirect
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
+from core.api.fields import validated
 from core.clock import utc_now
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
-from dashboard.forms import validated
 from dashboard.monitors.forms import MonitorForm
 from dashboard.pages import PageRequest, page, render_page
 from monitors import configuration, services, types
 from monitors.models import Monitor
 from monitors.probing import interactive
+from monitors.probing.results import CheckResult
 from monitors.selectors import get_monitor
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from monitors.types.settings import MonitorConfig
@@ -33,10 +34,11 @@ FORM = "#monitor-form"
 
 
 class TestRun(NamedTuple):
-    """The outcome of a test. `result` is None if no worker took it; `dropped` names headers that were sent empty."""
+    """The outcome of a test, or the `problem` that prevented it. `dropped` names headers that were sent empty."""
 
-    result: interactive.CheckResult | None
+    result: CheckResult | None
     dropped: Sequence[str] = ()
+    problem: str = ""
 
 
 @page
@@ -67,7 +69,8 @@ def new(request: PageRequest) -> HttpResponse:
         messages.success(request, f"{monitor.name} is created.")
         _report_adjustments(request, form.body(), monitor)
         # The page of the monitor shows the first check when it is done.
-        if not monitor.kind.waits and not interactive.enqueue_first_check(monitor, claim=services.FIRST_CLAIM):
+        claim = services.FIRST_CLAIM
+        if services.has_first_check(form.body()) and not interactive.enqueue_first_check(monitor, claim=claim):
             services.release_first_claim(monitor, now=utc_now())
     return redirect("monitor", created.object_id)
 
@@ -118,8 +121,8 @@ def _run(request: PageRequest, form: MonitorForm) -> TestRun:
     try:
         with limit_waiting(request.caller.account):
             result = interactive.check_draft(services.test_spec(config))
-    except NoWorker:
-        return TestRun(None)
+    except NoWorker as error:
+        return TestRun(None, problem=error.reason)
     return TestRun(result, config.own.dropped_secrets())
 
 

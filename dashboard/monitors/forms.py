@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self
-from urllib.parse import urlsplit
+from typing import Any
 
 import msgspec
 from django import forms
-from django.db.models import TextChoices
 from django.forms.boundfield import BoundField
 from django.http import QueryDict
+from django.utils.html import format_html_join
 
-from checks.probes.http.spec import RuleType
-from core.forms import sentence
+from core.forms import conditional, sentence
 from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
     CountField,
@@ -25,12 +23,16 @@ from dashboard.forms import (
     PlainRenderer,
     ProjectField,
     project_choices,
+    time_zones,
 )
+from dashboard.monitors import schedules
+from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
 from monitors import configuration, types
 from monitors.models import Monitor
 from monitors.types.base import MonitorType
-from monitors.types.http import HEADER_TYPES, Header, HttpType, Rule
-from monitors.types.settings import MonitorConfig, Setting
+from monitors.types.content import Rule
+from monitors.types.http import Header
+from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
 from projects.access import Caller
 
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
@@ -44,7 +46,8 @@ def form_field(setting: Setting) -> forms.Field:
     if setting.item in (Rule, Header):
         return forms.Field(**common)  # no input of its own: shows errors of all rows together
     if setting.item is not None:
-        return LinesField(widget=forms.Textarea(attrs={"class": "code", "rows": 5}), **common)
+        common["widget"] = forms.Textarea(attrs={"class": "code", "rows": 5, **attributes})
+        return LinesField(empty=None if setting.nullable else [], strip=False, **common)
     if setting.choices:
         return forms.ChoiceField(choices=[(choice, choice) for choice in setting.choices], **common)
     if setting.type is bool:
@@ -67,146 +70,28 @@ def form_field(setting: Setting) -> forms.Field:
         attributes |= {"class": "code", "rows": "5", "spellcheck": "false"}
         return MultilineField(strip=False, empty_value=None, widget=forms.Textarea(attrs=attributes), **common)
     widget = forms.TextInput(attrs=attributes | ({"spellcheck": "false"} if attributes else {}))
-    return forms.CharField(max_length=setting.max_length, widget=widget, **common)
+    return forms.CharField(
+        max_length=setting.max_length, empty_value=None if setting.nullable else "", widget=widget, **common
+    )
 
 
 class LinesField(forms.CharField):
-    """A list of texts, one per line."""
+    """A list of texts, one per line, without blank lines. Without any it is `empty`."""
+
+    def __init__(self, *, empty: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._empty = empty
 
     def clean(self, value: Any) -> Any:
-        return [line.strip() for line in super().clean(value).splitlines() if line.strip()]
+        return [line for _, line in _numbered_lines(super().clean(value))] or self._empty
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list | tuple) else value
 
 
-def _code_field(label: str, max_length: int, placeholder: str, **kwargs: Any) -> forms.CharField:
-    attrs = {"autocomplete": "off", "spellcheck": "false", "class": "code", "placeholder": placeholder}
-    widget = forms.TextInput(attrs=attrs)
-    return forms.CharField(label=label, max_length=max_length, required=False, widget=widget, **kwargs)
-
-
-class Row(forms.Form):
-    """A row of the form, for a content rule or a request header. Rows without text in a field of `typed` are ignored.
-
-    `aliases` are the row's field names by those of the API, where they differ.
-    """
-
-    default_renderer = PlainRenderer
-    setting: ClassVar[str]
-    typed: ClassVar[tuple[str, ...]]
-    aliases: ClassVar[Mapping[str, str]] = {}
-
-    @classmethod
-    def rows(cls, data: QueryDict | None, config: MonitorConfig, *, blank: dict[str, Any], **kwargs: Any) -> list[Self]:
-        """Return a row for each item of the setting, and blank ones up to its maximum."""
-        count = types.settings()[cls.setting].max_length or 0
-        rows = [*map(cls.initial_of, config[cls.setting]), *[blank] * count][:count]
-        return [
-            cls(data, prefix=f"{cls.prefix}-{index}", initial=initial, **kwargs) for index, initial in enumerate(rows)
-        ]
-
-    @property
-    def is_blank(self) -> bool:
-        return not any(self.cleaned_data.get(name) for name in self.typed)
-
-    @staticmethod
-    def initial_of(item: Any) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def item(self) -> Rule | Header:
-        """Return the setting's item. Requires valid data."""
-        raise NotImplementedError
-
-
-class RuleKind(TextChoices):
-    """Kinds of content rules.
-
-    The API's json_field is two kinds, with and without `equals`: an empty `equals` is a value.
-    """
-
-    CONTAINS = "contains", "Text is there"
-    ABSENT = "absent", "Text is not there"
-    JSON_EQUALS = "json_equals", "JSON field equals"
-    JSON_EXISTS = "json_exists", "JSON field exists"
-
-
-_TEXT_KINDS = {RuleType.TEXT_CONTAINS: RuleKind.CONTAINS, RuleType.TEXT_ABSENT: RuleKind.ABSENT}
-
-
-class RuleRow(Row):
-    kind = forms.ChoiceField(label="Rule", choices=RuleKind.choices)
-    path = _code_field("Path in the JSON", 128, "data.items.0.status")
-    value = _code_field("Text", 256, "to the letter", strip=False)
-    prefix = "rule"
-    setting = "content_rules"
-    typed = ("path", "value")
-    aliases: ClassVar = {"type": "kind", "equals": "value"}
-
-    def item(self) -> Rule:
-        path, value = self.cleaned_data["path"] or None, self.cleaned_data["value"]
-        match self.cleaned_data["kind"]:
-            case RuleKind.JSON_EXISTS:
-                return Rule(RuleType.JSON_FIELD, path=path)
-            case RuleKind.JSON_EQUALS:
-                return Rule(RuleType.JSON_FIELD, path=path, equals=value)
-            case RuleKind.ABSENT:
-                return Rule(RuleType.TEXT_ABSENT, value or None)
-            case _:
-                return Rule(RuleType.TEXT_CONTAINS, value or None)
-
-    @staticmethod
-    def initial_of(item: Rule) -> dict[str, Any]:
-        if item.type is not RuleType.JSON_FIELD:
-            return {"kind": _TEXT_KINDS[item.type], "value": item.value}
-        kind = RuleKind.JSON_EXISTS if item.equals is None else RuleKind.JSON_EQUALS
-        return {"kind": kind, "path": item.path, "value": item.equals}
-
-
-class HeaderRow(Row):
-    """A request header. Values are write-only: `stored` headers keep their value if none is typed."""
-
-    name = _code_field("Name", 256, "Authorization")
-    value = _code_field("Value", 4096, "Bearer …")
-    type = forms.ChoiceField(
-        label="Shown as",
-        required=False,
-        choices=[("", "Header"), *zip(HEADER_TYPES, ("Bearer token", "API key", "Custom"), strict=True)],
-    )
-    prefix = "header"
-    setting = "request_headers"
-    typed = ("name", "value")
-
-    def __init__(self, *args: Any, stored: Collection[Header] = (), **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._stored = {header.name.lower(): header for header in stored}
-        if self.is_stored:
-            dropped = self._stored[self._name].dropped
-            placeholder = "enter it again" if dropped else "stored; leave empty to keep"
-            self.fields["value"].widget.attrs["placeholder"] = placeholder
-
-    @property
-    def _name(self) -> str:
-        return str(self["name"].value() or "").strip().lower()
-
-    @property
-    def is_stored(self) -> bool:
-        return self._name in self._stored
-
-    def clean(self) -> None:
-        name, value = self.cleaned_data.get("name"), self.cleaned_data.get("value")
-        if value and name == "":
-            self.add_error("name", "Name the header that has this value.")
-        if name and value == "" and not self.is_stored:
-            self.add_error("value", "Type the value: one that is stored is neither shown nor copied.")
-
-    def item(self) -> Header:
-        given = self.cleaned_data
-        return Header(given["name"], given["value"], given["type"] or None)
-
-    @staticmethod
-    def initial_of(item: Header) -> dict[str, Any]:
-        return {"name": item.name, "type": item.type}
+def _numbered_lines(text: str) -> list[tuple[int, str]]:
+    """Return the lines that are not blank, with their numbers among all lines."""
+    return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
 class MonitorForm(ObjectForm):
@@ -216,6 +101,7 @@ class MonitorForm(ObjectForm):
     use_required_attribute = False  # the type decides which fields are required
 
     type = forms.ChoiceField(label="Type", widget=forms.RadioSelect)
+    timing = conditional(forms.ChoiceField(label="Runs", choices=schedules.CHOICES, widget=forms.RadioSelect))
 
     def __init__(
         self,
@@ -239,18 +125,23 @@ class MonitorForm(ObjectForm):
         names = types.names() if stored is None else types.family(stored.kind)
         self.types = [types.get(name) for name in names]
         self.fields["type"].choices = [(kind.name, kind.label) for kind in self.types]  # type: ignore[attr-defined]
-        if stored is None:
-            for name, setting in self.settings.items():
-                if setting.choices:  # the default depends on the type
-                    self.fields[name].choices.insert(0, ("", "By the type"))  # type: ignore[attr-defined]
+        for name, setting in self.settings.items():
+            self.fields[name].help_text = _help_text(setting, self.types)
+            if stored is None and _has_defaults_by_type(setting):
+                self.fields[name].choices.insert(0, ("", "By the type"))  # type: ignore[attr-defined]
+        self.fields["url"].widget.attrs |= {"placeholder": self.kind.example, "spellcheck": "false"}
         interval = self.fields["interval_sec"]
         assert isinstance(interval, DurationField)
         floor_ms = self.plan.min_interval_sec * MS_OF["s"]
         interval.suggestions = [text for text in interval.suggestions if parse_duration(text) >= floor_ms]
+        schedules.prepare(self.fields, suggests_own_zone=data is None and stored is None and config["schedule"] is None)
         headers = () if stored is None else config["request_headers"]
-        self.rules = RuleRow.rows(data, config, blank=_blank_rule(config))
+        self.rules = RuleRow.rows(data, config, blank=blank_rule(config))
         self.headers = HeaderRow.rows(data, config, blank={}, stored=headers)
         self.rows: Mapping[str, Sequence[Row]] = {"content_rules": self.rules, "request_headers": self.headers}
+
+    presets = schedules.PRESETS
+    time_zones = staticmethod(time_zones)
 
     @property
     def kind(self) -> MonitorType:
@@ -263,9 +154,16 @@ class MonitorForm(ObjectForm):
         return all([valid, *(row.is_valid() for row in self._asked_rows())])  # a list, to validate all rows
 
     def clean(self) -> None:
-        asked = types.get(self.cleaned_data.get("type", self.kind.name)).asked
-        for name in self.settings.keys() - asked.keys():
-            self.errors.pop(name, None)  # hidden for this type
+        asked = dict(types.get(self.cleaned_data.get("type", self.kind.name)).asked)
+        hidden = self.settings.keys() - asked.keys()
+        if "schedule" in asked:
+            unused = schedules.unused(schedules.chosen(self.cleaned_data))
+            hidden |= unused
+            if "schedule" not in unused | self.errors.keys() and not self.cleaned_data["schedule"]:
+                self.add_error("schedule", "Enter a cron expression, or choose the interval.")
+        for name in hidden:
+            self.errors.pop(name, None)
+            asked.pop(name, None)
         for name, setting in asked.items():
             required = setting.type is int and not setting.nullable
             if required and self.cleaned_data.get(name, "") is None:
@@ -275,27 +173,37 @@ class MonitorForm(ObjectForm):
         """Return a body for the API, for a stored monitor only the changed fields. Requires valid data."""
         kind = types.get(self.cleaned_data["type"])
         body = {"type": kind.name, "project_id": self.cleaned_data["project_id"]}
+        unused = schedules.unused(schedules.chosen(self.cleaned_data)) if "schedule" in kind.asked else frozenset()
         for name, setting in kind.asked.items():
+            if name in unused:
+                continue
             value = self.cleaned_data[name]
             if name in self.rows:
-                value = msgspec.to_builtins([row.item() for row in _filled(self.rows[name])])
-            if value or not setting.choices:
+                value = msgspec.to_builtins([row.item() for row in filled(self.rows[name])])
+            if value or not _is_omitted(setting):
                 body[name] = value
-        if not body["name"]:
-            del body["name"]
-            if host := _host_of(body.get("url", "")):
-                body["name"] = host
+        if "schedule" in unused:
+            body["schedule"] = None
+        if "name" not in body and (title := kind.title(body.get("url", ""))):
+            body["name"] = title[:MAX_NAME]
         if self.stored is None:
             return body
         before = _unchanged_body(self.stored)
         return {name: value for name, value in body.items() if value != before[name]}
 
     def refuse(self, field: str | None, reason: str) -> None:
-        """Add an error of the API. `content_rules[1].path` is a field of the second row that was sent."""
+        """Add an error of the API. `content_rules[1].path` is a field of the second row that was sent.
+
+        `records[1]` is the second line of a list of texts that is not blank.
+        """
         place = _PLACE.fullmatch(field or "")
-        if place is None or place[1] not in self.rows:
+        if place is None or place[1] not in self.fields:
             return super().refuse(field, reason)
-        row = _filled(self.rows[place[1]])[int(place[2])]
+        if place[1] not in self.rows:
+            number, _ = _numbered_lines(self[place[1]].value())[int(place[2])]
+            self.add_error(place[1], f"Line {number} {reason.removeprefix(f'{field}: ')}")
+            return None
+        row = filled(self.rows[place[1]])[int(place[2])]
         name = row.aliases.get(place[3], place[3])
         row.add_error(name if name in row.fields else None, sentence(reason.removeprefix(f"{field}: ")))
         return None
@@ -312,10 +220,10 @@ class MonitorForm(ObjectForm):
 
     @property
     def sections(self) -> dict[str, list[tuple[BoundField, str]]]:
-        """Return the fields of each section and the types that have them, without the fields that are rows."""
+        """Return the fields of each section and the types that have them, without rows and what the template places."""
         found: dict[str, list[tuple[BoundField, str]]] = {}
         for name, setting in self.settings.items():
-            if name not in self.rows:
+            if name not in self.rows and name not in schedules.SETTINGS:
                 found.setdefault(setting.section, []).append((self[name], self.data_for[name]))
         return found
 
@@ -338,7 +246,7 @@ class MonitorForm(ObjectForm):
         unusual = any(
             self[name].value() not in (None, "", self.settings[name].default)
             for name in advanced - set(self.rows)
-            if not self.settings[name].choices
+            if not _has_defaults_by_type(self.settings[name])
         )
         return bool(wrong or typed or unusual)
 
@@ -346,38 +254,45 @@ class MonitorForm(ObjectForm):
         return [row for name, rows in self.rows.items() if name in self.kind.asked for row in rows]
 
 
-def _filled(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if not row.is_blank]
+def _help_text(setting: Setting, kinds: Sequence[MonitorType]) -> str:
+    """Return the help text of a setting: one text for each group of types that differs."""
+    texts: dict[str, list[str]] = {}
+    for kind in kinds:
+        if setting.name in kind.asked:
+            texts.setdefault(kind.helps.get(setting.name, setting.help), []).append(kind.name)
+    if len(texts) < 2:
+        return next(iter(texts), setting.help)
+    rows = ((" ".join(names), text) for text, names in texts.items())
+    return format_html_join("", '<span data-for="{}">{}</span>', rows)
 
 
-def _blank_rule(config: MonitorConfig) -> dict[str, Any]:
-    kind = types.get(config.type)
-    first = kind.first_rule if isinstance(kind, HttpType) else RuleType.TEXT_CONTAINS
-    return {"kind": RuleKind.JSON_EQUALS if first is RuleType.JSON_FIELD else RuleKind.CONTAINS}
+def _is_omitted(setting: Setting) -> bool:
+    """Return whether an empty field means that the body does not have the setting, instead of an empty value."""
+    return bool(setting.choices) or (setting.type is str and not setting.nullable and not setting.blank)
+
+
+def _has_defaults_by_type(setting: Setting) -> bool:
+    return bool(setting.choices) and any(setting.name in kind.defaults for kind in types.REGISTRY.values())
 
 
 def _initial(config: MonitorConfig, *, is_new: bool) -> dict[str, Any]:
-    initial = {"type": config.type} | {name: config[name] for name in types.settings()}
+    initial = {"type": config.type, "timing": schedules.of(config["schedule"])} | {
+        name: config[name] for name in types.settings()
+    }
     if is_new and config == configuration.build({"interval_sec": config.interval_sec, "type": config.type}):
         # Nothing is typed yet, so use the defaults of the type.
-        initial |= {"name": ""} | {name: "" for name, one in types.settings().items() if one.choices}
+        initial |= {"name": ""} | {name: "" for name, one in types.settings().items() if _has_defaults_by_type(one)}
     return initial
 
 
 def _unchanged_body(monitor: Monitor) -> dict[str, Any]:
     """Return the body that an unchanged form of a stored monitor would send."""
     config = monitor.public_config
-    body: dict[str, Any] = msgspec.to_builtins({name: config[name] for name in types.settings()})
+    # As JSON values, because a tuple never equals the list of a body.
+    body = msgspec.json.decode(msgspec.json.encode({name: config[name] for name in types.settings()}))
     for header in body["request_headers"]:
         header.pop("value_dropped", None)
     for name, setting in types.settings().items():
         if setting.multiline:
             body[name] = (body[name] or "").replace("\r\n", "\n") or None
-    return body | {"type": config.type, "project_id": monitor.project and monitor.project.public_id}
-
-
-def _host_of(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
+    return {**body, "type": config.type, "project_id": monitor.project and monitor.project.public_id}

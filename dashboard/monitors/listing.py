@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.postgres.aggregates import StringAgg
-from django.db.models import Case, CharField, Count, Exists, F, OrderBy, Q, QuerySet, TextField, Value, When
+from django.db.models import (
+    BooleanField,
+    Case,
+    CharField,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    F,
+    OrderBy,
+    Q,
+    QuerySet,
+    TextField,
+    Value,
+    When,
+)
 from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
 
+from checks.spec import Verdict
 from core.api.converters import is_public_id
 from incidents import windows
 from monitors import types
 from monitors.models import Monitor
-from monitors.selectors import failing, list_monitors
+from monitors.selectors import failing, held_back, list_monitors
+from monitors.stale import stale
 from projects.access import Caller
+from projects.models import Project
 
 PAGE = 50
 MAX_SEARCH = 200
 NO_PROJECT = "none"
 # Each monitor has exactly one standing. They are sorted by urgency.
-STANDINGS = {"down": "Down", "slow": "Slow", "pending": "Waiting", "up": "Up", "paused": "Paused"}
+STANDINGS = {
+    "down": "Down",
+    "stale": "Not checked",
+    "slow": "Slow",
+    "pending": "Waiting",
+    "up": "Up",
+    "paused": "Paused",
+}
 # Shown in addition to the standing. Failing: not down yet, because of a mute or `fail_threshold`.
 MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
 STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
 _SHOWN = (
     "pk", "standing", "name", "url", "project", "muted_until", "state__last_checked_at", "state__last_latency_ms",
+    "is_stale", "state__fault",
 )  # fmt: skip
 
 
@@ -90,7 +115,7 @@ class Tally:
 
 def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
     """Return the matching monitors, sorted, each with its `standing`. Sorting by uptime happens elsewhere."""
-    monitors = _narrowed(caller, listing)
+    monitors = _narrowed(caller, listing, now=now)
     if listing.state in MARKS:
         monitors = monitors.filter(_marks(now)[listing.state])
     elif listing.state:
@@ -103,8 +128,9 @@ def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
 
     `order` changes with the monitors in the list and their positions, `content` with everything that a row shows.
     """
-    monitors = _narrowed(caller, listing)
-    found = monitors.aggregate(
+    monitors = _narrowed(caller, listing, now=now)
+    is_stale = ExpressionWrapper(stale(now), output_field=BooleanField())  # no standing of a monitor that is down
+    found = monitors.annotate(is_stale=is_stale).aggregate(
         total=Count("pk"),
         **{standing: Count("pk", filter=Q(standing=standing)) for standing in STANDINGS},
         order=_digest("pk", "standing"),
@@ -119,14 +145,40 @@ def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     return Tally(counts, found["total"], f"{found['order']}{marks}", f"{found['content']}{marks}")
 
 
-def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
-    standing = Case(
+def counts_by_project(
+    caller: Caller, projects: Collection[Project], *, now: datetime
+) -> dict[int, list[tuple[str, str, int]]]:
+    """Return the standings in each project by its key, the most urgent first, in one query.
+
+    Each is a key of STANDINGS, its label and the number of monitors.
+    """
+    monitors = list_monitors(caller).filter(project__in=projects).order_by().annotate(standing=_standing(now))
+    counts = {
+        (project, standing): number
+        for project, standing, number in monitors.values_list("project", "standing").annotate(number=Count("pk"))
+    }
+    return {
+        project.pk: [
+            (standing, word, counts[project.pk, standing])
+            for standing, word in STANDINGS.items()
+            if (project.pk, standing) in counts
+        ]
+        for project in projects
+    }
+
+
+def _standing(now: datetime) -> Case:
+    return Case(
         When(enabled=False, then=Value("paused")),
-        When(state__status=None, then=Value("pending")),
+        When(stale(now) & ~Q(state__status=Verdict.DOWN), then=Value("stale")),
+        When(Q(state__status=None) | held_back(now), then=Value("pending")),
         default=F("state__status"),
         output_field=CharField(),
     )
-    monitors = list_monitors(caller).annotate(standing=standing)
+
+
+def _narrowed(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Any]:
+    monitors = list_monitors(caller).annotate(standing=_standing(now))
     if listing.type:
         monitors = monitors.filter(type=listing.type)
     if listing.project == NO_PROJECT:

@@ -16,7 +16,17 @@ from dashboard.monitors.drawing import Bar, Cell, bar, spark
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
 from incidents import windows
 from monitors.models import Monitor
-from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_interval_of, transitions_since
+from monitors.selectors import (
+    DAY,
+    began_at,
+    end_at_stale,
+    failing_since,
+    gaps_since,
+    status_interval_of,
+    status_of,
+    transitions_since,
+)
+from monitors.stale import STALE_COLUMNS, stale_reason, stale_since
 from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, tally
 from projects.access import Caller
 
@@ -28,6 +38,7 @@ class Row:
     """A row. `standing` is a key of STANDINGS; `uptime` is in percent of the observed part of the last 24 hours.
 
     `since` is when the standing began, and `failing_since` when the checks of a monitor that is not down began to fail.
+    `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps its standing.
     """
 
     monitor: Monitor
@@ -36,6 +47,7 @@ class Row:
     muted: bool
     maintenance: bool
     failing_since: datetime | None
+    stale: bool
     uptime: float | None
     cells: Sequence[Cell]
     latency: Sequence[float | None]
@@ -46,7 +58,11 @@ class Row:
 
     @property
     def has_notes(self) -> bool:
-        return self.muted or self.maintenance or self.standing == "down" or self.failing_since is not None
+        return self.muted or self.maintenance or self.stale or self.standing == "down" or self.failing_since is not None
+
+    @property
+    def stale_reason(self) -> str:
+        return stale_reason(self.monitor) if self.stale else ""
 
     @property
     def failures(self) -> str:
@@ -70,7 +86,7 @@ class Row:
         return version_of(
             monitor.name, monitor.url, project, self.standing, self.muted, monitor.muted_until, self.uptime, self.cells,
             self.latency, state.last_latency_ms, state.last_checked_at, self.since, self.maintenance,
-            self.failing_since, self.failures,
+            self.failing_since, self.failures, self.stale_reason,
         )  # fmt: skip
 
 
@@ -113,11 +129,12 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
         rows.append(
             Row(
                 monitor,
-                standing=_standing(monitor),
+                standing=_standing(monitor, now=now),
                 since=began_at(monitor.state),
                 muted=monitor.muted_until is not None and monitor.muted_until > now,
                 maintenance=monitor.pk in covered,
                 failing_since=failing_since(monitor, now=now),
+                stale=stale_since(monitor, now=now) is not None,
                 uptime=_percent(by_status),
                 cells=[_cell(part, slow=slow) for part, slow in zip(by_outages[-HOURS:], seen.slow, strict=True)],
                 latency=seen.latency,
@@ -126,14 +143,16 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
     return rows
 
 
-def _standing(monitor: Monitor) -> str:
-    return "paused" if not monitor.enabled else monitor.state.status or "pending"
+def _standing(monitor: Monitor, *, now: datetime) -> str:
+    if not monitor.enabled:
+        return "paused"
+    return status_of(monitor, now=now) or ("pending" if stale_since(monitor, now=now) is None else "stale")
 
 
 def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> list[int]:
     """Return the ids by uptime, lowest first, unknown last; within projects if grouped."""
     all_of_them = list(
-        monitors.select_related(None).select_related("state").only("enabled", "project", "state__status")
+        monitors.select_related(None).select_related("state").only("project", *STALE_COLUMNS, "state__status")
     )
     tallies = _tallies(all_of_them, [Span(now - DAY, now)], now=now)
     places = {project: place for place, project in enumerate(dict.fromkeys(m.project_id for m in all_of_them))}
@@ -158,6 +177,7 @@ def _tallies(
     """Return two tallies of each monitor: by its status, as `uptime_24h` counts, and by its outages."""
     start = spans[0].start
     transitions, gaps = transitions_since(start, [monitor.pk for monitor in monitors]), gaps_since(start)
+    end_at_stale(transitions, monitors, now=now)
 
     @cache
     def unchanged(interval: StatusInterval) -> Sequence[Tally]:  # most have no transition in a day: shared tallies

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from django.db import transaction
@@ -19,7 +18,7 @@ from rest_framework.exceptions import ValidationError
 from accounts.models import Plan
 from core.api.errors import first_reason
 from core.errors import ValidationFailed
-from manifests.importers.mapped import MappedMonitor, Note
+from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Note, Outcome
 from monitors import bulk, types
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
@@ -27,22 +26,6 @@ from monitors.services import complete, lock_owner
 from monitors.types.settings import MonitorConfig
 from projects import placement
 from projects.access import Caller
-
-
-class Outcome(StrEnum):
-    CREATED = "created"
-    EXISTING = "existing"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """The outcome for one monitor of the file. `monitor` is the created one."""
-
-    name: str
-    outcome: Outcome
-    notes: tuple[Note, ...] = ()
-    monitor: Monitor | None = field(default=None, repr=False)
 
 
 def import_monitors(
@@ -70,7 +53,7 @@ def import_monitors(
             outcomes.append(outcome)
         for index, monitor in zip(drafts, bulk.create_monitors([*drafts.values()], now=now), strict=True):
             notes = (*mapped[index].notes, *_plan_notes(mapped[index], monitor))
-            outcomes[index] = replace(outcomes[index], notes=notes, monitor=monitor)
+            outcomes[index] = replace(outcomes[index], notes=notes, monitor=_created(monitor, dry_run=dry_run))
         transaction.set_rollback(dry_run)
     return outcomes
 
@@ -86,6 +69,20 @@ def _validate(mapped: MappedMonitor, *, plan: Plan) -> tuple[Imported, MonitorCo
     except (ValidationError, ValidationFailed) as error:
         reason = first_reason(error.detail) if isinstance(error, ValidationError) else str(error)
         return Imported(mapped.name, Outcome.SKIPPED, (Note("here", reason),)), None
+
+
+def _created(monitor: Monitor, *, dry_run: bool) -> CreatedMonitor:
+    schedule = monitor.schedule
+    pings = monitor.kind.waits and not dry_run
+    return CreatedMonitor(
+        id=None if dry_run else monitor.public_id,
+        type=monitor.type,
+        url=monitor.url,
+        interval_sec=monitor.interval_sec,
+        schedule=None if schedule is None else schedule.expression,
+        timezone=None if schedule is None else schedule.timezone,
+        ping_url=monitor.ping_url if pings else None,
+    )
 
 
 def _plan_notes(mapped: MappedMonitor, monitor: Monitor) -> list[Note]:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from manifests.importers import rows
+from manifests.importers.addresses import dns_url, server_url, split_resolver
+from manifests.importers.gatus_conditions import OF_ALL, OF_DNS, OF_HTTP, OF_TEXT, OF_TLS, conditions
 from manifests.importers.mapped import MappedMonitor, MonitorBuilder, Table, UnreadableFileError, map_items
 
 _DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\{?([A-Za-z_]\w*)")
 _PLACEHOLDER = re.compile(r"\[(?:ENDPOINT_NAME|ENDPOINT_GROUP|ENDPOINT_URL|LOCAL_ADDRESS|RANDOM_STRING_\d+|CONTEXT)\]")
-_MAX_CONDITION = 1_000
-_OPERATOR = re.compile(r"==|!=|<=|>=|<|>")
 
 
 def read(text: str) -> list[MappedMonitor]:
@@ -67,10 +67,33 @@ def _map_external(builder: MonitorBuilder) -> None:
 
 
 def _map(builder: MonitorBuilder) -> None:
-    scheme, there, _ = builder.text("url").partition("://")
-    builder.apply_type("url", scheme.lower()[:30] if there else "a URL without http://", _SCHEMES)
+    if isinstance(query := builder.source.get("dns"), Mapping):  # its URL is a resolver, without a scheme
+        builder.source = {**builder.source, **{f"dns.{name}": value for name, value in query.items()}}
+        builder.apply(_DNS)
+    else:
+        scheme, there, _ = builder.text("url").partition("://")
+        builder.apply_type("url", scheme.lower()[:30] if there else "a URL without http://", _SCHEMES)
     builder.enabled = builder.source.get("enabled") is not False
     builder.apply(_IGNORED)
+
+
+def _address(builder: MonitorBuilder, field: str) -> None:
+    scheme, _, server = builder.text(field).partition("://")
+    builder.body["url"] = server_url(scheme.lower(), server)
+
+
+def _starttls(builder: MonitorBuilder, field: str) -> None:
+    builder.body["url"] = f"{server_url('tls', builder.text(field).partition('://')[2])}?starttls=smtp"
+
+
+def _query(builder: MonitorBuilder, field: str) -> None:
+    name, resolver = builder.text("dns.query-name"), split_resolver(builder.text(field))
+    if not name:
+        builder.reject("dns.query-name", "is missing")
+    if resolver is None:
+        builder.reject(field, "must name a resolver by its IP address")
+    server, port = resolver
+    builder.body["url"] = dns_url(name, builder.text("dns.query-type"), server=server, port=port)
 
 
 def _interval(builder: MonitorBuilder, field: str) -> None:
@@ -91,15 +114,42 @@ def _client(builder: MonitorBuilder, field: str) -> None:
         if why is None:
             builder.reject(f"{field}.{name}", "is not supported")
         builder.note(f"{field}.{name}", why)
-    builder.body["follow_redirects"] = not client.get("ignore-redirect")
     if timeout := duration(client.get("timeout")):
         builder.set_timeout(f"{field}.timeout", timeout)
 
 
-def _request_body(builder: MonitorBuilder, field: str) -> None:
-    text, is_query = builder.text(field), builder.source.get("graphql")
+def _http_client(builder: MonitorBuilder, field: str) -> None:
+    _client(builder, field)
+    builder.body["follow_redirects"] = not (builder.source.get(field) or {}).get("ignore-redirect")
+
+
+def _sent(builder: MonitorBuilder, field: str) -> str:
+    """Return the body. Raises UnsupportedError for one that differs from check to check."""
+    text = builder.text(field)
     if _PLACEHOLDER.search(text):
         builder.reject(field, "has placeholders, which are not supported")
+    return text
+
+
+def _payload(builder: MonitorBuilder, field: str) -> None:
+    if text := _sent(builder, field):
+        builder.body["request_body"] = text
+
+
+def _tcp_payload(builder: MonitorBuilder, field: str) -> None:
+    _payload(builder, field)
+    if "request_body" in builder.body and "content_rules" not in builder.body:
+        builder.note(field, "is sent, and no reply is awaited, as no condition uses [BODY]")
+
+
+def _datagram(builder: MonitorBuilder, field: str) -> None:
+    _payload(builder, field)
+    if "request_body" not in builder.body:
+        builder.reject(field, "is required: without it Gatus sends nothing, and no reply can be expected")
+
+
+def _request_body(builder: MonitorBuilder, field: str) -> None:
+    text, is_query = _sent(builder, field), builder.source.get("graphql")
     if is_query:
         text = json.dumps({"query": text})
     builder.set_body(field, text, content_type="application/json" if is_query else "text/plain")
@@ -122,30 +172,6 @@ def _alerts(builder: MonitorBuilder, field: str) -> None:
             builder.note(f"alerts[].{name}", f"the smallest, {builder.body[ours]}, is taken for all")
 
 
-def _conditions(builder: MonitorBuilder, field: str) -> None:
-    conditions = builder.source.get(field) or []
-    if not isinstance(conditions, list):
-        builder.reject(field, "is not a list")
-    if not all(isinstance(condition, str) for condition in conditions):
-        builder.reject(field, "has an item that is not text")
-    for condition in conditions:
-        _apply_condition(builder, condition)
-    if "expect_status" not in builder.body and not any("[STATUS]" in condition for condition in conditions):
-        builder.note(field, "no condition uses [STATUS]; only 2xx and 3xx are accepted")
-
-
-_HTTP: Table = {
-    "url": rows.url,
-    "method": rows.method("GET"),
-    "interval": _interval,
-    "name": rows.constants(slow_ms=60_000),  # unless a condition sets it
-    "client": _client,
-    "headers": rows.headers,
-    "body": _request_body,
-    "alerts": _alerts,
-    "conditions": _conditions,
-}
-_SCHEMES: Mapping[str, Table] = {"http": _HTTP, "https": _HTTP}
 _CLIENT = {
     "oauth2": None,  # not supported
     "identity-aware-proxy": None,
@@ -169,51 +195,64 @@ def duration(text: object) -> float | None:
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(text))
 
 
-def _apply_condition(builder: MonitorBuilder, condition: str) -> None:
-    """Apply a condition like `[STATUS] == 200`, or note that it is not supported."""
-    found = _OPERATOR.search(condition, 1) if len(condition) <= _MAX_CONDITION else None
-    if found is not None:
-        parts = f"{condition[: found.start()].strip()} {found[0]} {condition[found.end() :].strip()}"
-        for pattern, apply in _CONDITIONS.items():
-            if match := pattern.fullmatch(parts):
-                apply(builder, match)
-                return
-    builder.note("conditions", f"{condition[:200]} is not supported and is skipped")
-
-
-def _response_time(builder: MonitorBuilder, condition: re.Match[str]) -> None:
-    builder.body["slow_ms"] = int(condition[2]) + (condition[1] == "<=")
-    builder.note("conditions", f"{condition[0]}: slower answers make it slow, not down")
-
-
-def _expiry(builder: MonitorBuilder, condition: re.Match[str]) -> None:
-    builder.body["check_ssl" if condition[1] == "CERTIFICATE" else "check_domain"] = True
-    note = "warnings are sent 30, 14, 7, 3 and 1 days before expiry, and the monitor stays up"
-    builder.note("conditions", f"{condition[0][:200]}: {note}")
-
-
-def _text(builder: MonitorBuilder, condition: re.Match[str]) -> None:
-    kind = "text_contains" if condition[1] == "==" else "text_absent"
-    builder.add_rule("conditions", type=kind, value=condition[2])
-
-
-def _json_field(builder: MonitorBuilder, condition: re.Match[str]) -> None:
-    path = re.sub(r"\[(\d+)\]", r".\1", condition["path"]).removeprefix(".")
-    expected = {"equals": condition["equals"]} if "equals" in condition.groupdict() else {}
-    builder.add_rule("conditions", type="json_field", path=path, **expected)
-
-
-_PATH = r"(?P<path>(?:[A-Za-z0-9_-]+|\[[0-9]+\])(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*)"
-_CONDITIONS: Mapping[re.Pattern[str], Callable[[MonitorBuilder, re.Match[str]], None]] = {
-    re.compile(r"\[STATUS\] == ([0-9]{1,3})"): lambda builder, found: builder.expect("conditions", {int(found[1])}),
-    re.compile(r"\[STATUS\] (?:< 300|<= 299)"): lambda builder, _: builder.expect("conditions", {*range(200, 300)}),
-    re.compile(r"\[STATUS\] (?:< 400|<= 399)"): lambda builder, _: builder.expect("conditions", {*range(200, 400)}),
-    re.compile(r"\[CONNECTED\] == true"): lambda _, __: None,  # this is always checked
-    re.compile(r"\[RESPONSE_TIME\] (<=?) ([0-9]{1,6})"): _response_time,
-    re.compile(r"\[(CERTIFICATE|DOMAIN)_EXPIRATION\] >=? .*"): _expiry,
-    re.compile(r"\[BODY\] (==|!=) pat\(\*([^*?\[\]]+)\*\)"): _text,
-    re.compile(rf"has\(\[BODY\]\.{_PATH}\) (?:== true|!= false)"): _json_field,
-    re.compile(
-        rf"\[BODY\](?:\.|(?=\[)){_PATH} == (?!(?:pat|any|len|has)\(|\[[A-Z_]+\])(?P<equals>.*)", re.DOTALL
-    ): _json_field,
+_COMMON: Table = {
+    "interval": _interval,
+    "name": rows.constants(slow_ms=60_000),  # unless a condition sets it
+    "client": _client,
+    "alerts": _alerts,
+}
+_HTTP: Table = {
+    "url": rows.url,
+    "method": rows.method("GET"),
+    **_COMMON,
+    "client": _http_client,
+    "headers": rows.headers,
+    "body": _request_body,
+    "conditions": conditions(
+        OF_HTTP, without="[STATUS]", note="no condition uses [STATUS]; only 2xx and 3xx are accepted"
+    ),
+}
+_HTTP_ONLY: Table = {
+    "method": "is for http only",
+    "headers": "are for http only",
+    "graphql": "is for http only",
+}
+_NOT_SENT: Table = {**_HTTP_ONLY, "body": "is not sent"}
+_TCP: Table = {
+    "type": rows.constants(type="port"),
+    "url": _address,
+    **_COMMON,
+    "conditions": conditions(OF_TEXT),
+    "body": _tcp_payload,
+    **_HTTP_ONLY,
+}
+_SCHEMES: Mapping[str, Table] = {
+    "http": _HTTP,
+    "https": _HTTP,
+    "tcp": _TCP,
+    "tls": {**_TCP, "conditions": conditions({**OF_TEXT, **OF_TLS})},
+    "starttls": {
+        "type": rows.constants(type="port"),
+        "url": _starttls,
+        **_COMMON,
+        "conditions": conditions({**OF_ALL, **OF_TLS}),
+        **_NOT_SENT,
+    },
+    "udp": {**_TCP, "type": rows.constants(type="udp"), "body": _datagram},
+    "icmp": {
+        "type": rows.constants(type="ping", packets=1),
+        "url": _address,
+        **_COMMON,
+        "conditions": conditions(OF_ALL),
+        **_NOT_SENT,
+    },
+}
+_DNS: Table = {
+    "type": rows.constants(type="dns"),
+    "url": _query,
+    **_COMMON,
+    "conditions": conditions(
+        OF_DNS, without="[DNS_RCODE]", note="no condition uses [DNS_RCODE]; NOERROR and a record are expected"
+    ),
+    **_NOT_SENT,
 }

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from datetime import date, timedelta
-
-from celery.schedules import ParseException, crontab_parser
 
 from manifests.importers import rows
 from manifests.importers.mapped import MappedMonitor, MonitorBuilder, Table, UnreadableFileError, load_json, map_items
-
-_DAY_SEC = 24 * 3600
-_FROM = date(2024, 1, 1)  # eight years include leap years
-_DAYS = 8 * 366
+from monitors import cron
 
 
 def read(text: str) -> list[MappedMonitor]:
@@ -40,18 +33,18 @@ def _timeout(builder: MonitorBuilder, field: str) -> None:
 
 
 def _schedule(builder: MonitorBuilder, field: str) -> None:
-    schedule = builder.text(field)
-    if not schedule:
+    expression = builder.text(field)
+    if not expression:
         return
+    timezone = builder.text("tz") or "UTC"
     try:
-        gap = longest_gap(schedule)
-    except InvalidScheduleError as error:
-        builder.reject(field, str(error))
-    builder.body["interval_sec"] = gap
-    note = f"a ping is expected every {gap} s, the longest gap of the schedule"
-    if (builder.text("tz") or "UTC") != "UTC":
-        note += "; clock changes may make a gap one hour longer"
-    builder.note(field, note)
+        found = cron.Schedule(expression, timezone)
+    except cron.BadScheduleError as error:
+        if error.setting == "timezone":
+            builder.reject("tz", str(error))
+        # The source does not say whether the expression is one of cron or of systemd.
+        builder.reject(field, f"{error} OnCalendar is not supported.")
+    builder.body |= {"schedule": found.expression, "timezone": found.timezone}
 
 
 _HEARTBEAT: Table = {
@@ -72,41 +65,6 @@ _IGNORED: Table = {
     "failure_kw": "pings by e-mail are not supported",
     "filter_subject": "pings by e-mail are not supported",
     "filter_body": "pings by e-mail are not supported",
-    "filter_http_body": "ping bodies are ignored",
-    "filter_default_fail": "ping bodies are ignored",
+    "filter_http_body": "the body of a ping does not decide; signal failures with /ping/fail",
+    "filter_default_fail": "the body of a ping does not decide; signal failures with /ping/fail",
 }
-
-
-class InvalidScheduleError(Exception):
-    """Not a cron expression with five fields that runs at least twice."""
-
-
-def longest_gap(schedule: str) -> int:
-    """Return the longest time between two runs of a cron expression in seconds. Raises InvalidScheduleError."""
-    fields = schedule.split()
-    if len(fields) != 5 or len(schedule) > 200:
-        raise InvalidScheduleError("is not a cron expression with five fields")
-    minutes, hours, days, months, weekdays = map(_numbers, fields, (60, 24, 31, 12, 8), (0, 0, 1, 1, 0))
-    weekdays = {number % 7 for number in weekdays}  # 7 is Sunday, like 0
-    times = sorted(hour * 3600 + minute * 60 for hour in hours for minute in minutes)
-    # If both kinds of days are restricted, a day that matches either is included, as in cron.
-    fits = all if fields[2].startswith("*") or fields[4].startswith("*") else any
-    runs = []
-    for number in range(_DAYS):
-        day = _FROM + timedelta(days=number)
-        if day.month in months and fits((day.day in days, day.isoweekday() % 7 in weekdays)):
-            runs.append(number)
-    if len(runs) < 2:
-        raise InvalidScheduleError("runs less than twice in eight years")
-    within = max((later - earlier for earlier, later in itertools.pairwise(times)), default=0)
-    nights = max(later - earlier for earlier, later in itertools.pairwise(runs))
-    return max(within, nights * _DAY_SEC - times[-1] + times[0])
-
-
-def _numbers(field: str, count: int, first: int) -> set[int]:
-    try:
-        if found := set(crontab_parser(count, first).parse(field)):
-            return found
-    except (ParseException, ValueError):
-        pass
-    raise InvalidScheduleError("is not a cron expression with five fields")

@@ -11,10 +11,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, NoReturn
 
 from core.text import shorten
-from monitors.types.http import BODY_METHODS, MAX_HEADERS, MAX_RULES
+from monitors.types.content import MAX_RULES
+from monitors.types.http import BODY_METHODS, MAX_HEADERS
 from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may contain them alone, and no database stores them
@@ -40,6 +42,35 @@ class MappedMonitor:
     body: Mapping[str, Any] | None = field(repr=False)
     enabled: bool = True
     notes: tuple[Note, ...] = ()
+
+
+class Outcome(StrEnum):
+    CREATED = "created"
+    EXISTING = "existing"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedMonitor:
+    """A monitor that an import created; `id` and `ping_url` are None in a dry run, `ping_url` is of heartbeats only."""
+
+    id: str | None
+    type: str
+    url: str
+    interval_sec: int
+    schedule: str | None = None
+    timezone: str | None = None
+    ping_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The outcome for one monitor of the file."""
+
+    name: str
+    outcome: Outcome
+    notes: tuple[Note, ...] = ()
+    monitor: CreatedMonitor | None = None
 
 
 class UnsupportedError(Exception):
@@ -71,9 +102,12 @@ class MonitorBuilder:
         self.apply(tables[kind])
 
     def mapped(self) -> MappedMonitor:
-        """Return the monitor. Without a type, it gets the one that fits its rules."""
+        """Return the monitor. Without a type, it gets the one that fits its rules. Raises UnsupportedError."""
         kinds = {rule["type"] for rule in self.body.get("content_rules", ())}
         self.body.setdefault("type", "api" if "json_field" in kinds else "keyword" if kinds else "http")
+        for field_, value in self.body.items():
+            if _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+                self.reject(field_, "is not text")
         return MappedMonitor(self.name, self.body, self.enabled, tuple(self.notes))
 
     def reject(self, field: str, text: str) -> NoReturn:

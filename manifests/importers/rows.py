@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from checks.probes.http.target import MAX_URL
+from checks.probes.target import MAX_URL
+from manifests.importers.addresses import server_url
 from manifests.importers.mapped import MonitorBuilder, Row
 
 
@@ -63,6 +64,28 @@ def url(builder: MonitorBuilder, field: str) -> None:
         builder.add_basic_auth(field, user, password)
         text = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     builder.body["url"] = text
+
+
+def server(scheme: str, *, port: str | None = None) -> Row:
+    """Set the URL to a host, and to the port in the field `port` if that is given."""
+
+    def row(builder: MonitorBuilder, field: str) -> None:
+        host, number = builder.text(field), None
+        if not host.strip():
+            builder.reject(field, "is missing")
+        if port is not None and (number := port_number(builder, port)) is None:
+            builder.reject(port, "is missing")
+        builder.body["url"] = server_url(scheme, host, number)
+
+    return row
+
+
+def port_number(builder: MonitorBuilder, field: str) -> int | None:
+    """Return the port, or None if it is missing or 0. Raises UnsupportedError."""
+    value = builder.number(field)
+    if value is not None and value != int(value):
+        builder.reject(field, "is not a port")
+    return int(value) if value else None
 
 
 def method(default: str, known: Iterable[str] | None = None) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -45,6 +46,11 @@ class Channels(ServiceResource):
         channel, _ = services.create_channel(caller, given, now=now)
         if not enabled:
             services.update_channel(caller, channel.public_id, {"enabled": False}, now=now)
+
+    @staticmethod
+    def sets_address(values: Values, names: Collection[str]) -> bool:
+        """Return whether the fields `names` include an address whose owner has to agree."""
+        return KINDS[values["kind"]].consent in names
 
     def rows(self, caller: Caller) -> QuerySet[AlertChannel]:
         return selectors.list_channels(caller)

@@ -1,4 +1,4 @@
-"""The public ping endpoint of heartbeats, by far the most frequent request."""
+"""The public endpoints of heartbeats' jobs, by far the most frequent requests."""
 
 from __future__ import annotations
 
@@ -8,80 +8,166 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
 from rest_framework.permissions import AllowAny
 
-from core.addresses import network_of
+from core.addresses import client_of
 from core.api.errors import json_error
+from core.api.query import Param
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.clock import utc_now
-from core.errors import NotFound, TooManyRequests
+from core.errors import ApiError, NotFound, TooManyRequests
 from core.throttles import PINGS, seconds_to_wait
 from monitors import metrics
 from monitors.heartbeats import signals
+from monitors.heartbeats.incoming import EXIT_STATUS, MAX_BODY_BYTES, Signal, Target, signal_of, target_of
 
 OK = b'{"ok":true}'
 
 
-class Ping(NamedTuple):
-    """A ping to record. `meta` is the META of a request, or a WSGI environ."""
+class Request(NamedTuple):
+    """A request that signals something. `meta` is the META of a request, or a WSGI environ."""
 
     meta: Mapping[str, Any]
-    monitor_id: str
+    target: Target
+    body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
-    """The first, cheap attempt to record a ping. `kept`: it was recorded. Otherwise `wait` is the number of seconds by
-    which it exceeded the throttle, or `error` is the exception."""
+    """What became of a signal so far. `kept`: whether it was recorded; False if the heartbeat does not exist, None if
+    it is to be recorded yet. `error` is why it cannot be."""
 
-    at: datetime
-    kept: bool = False
-    wait: float | None = None
+    signal: Signal | None = None
+    kept: bool | None = None
     error: Exception | None = None
 
+    @property
+    def is_pending(self) -> bool:
+        return self.kept is None and self.error is None
 
-def attempt_all(pings: Sequence[Ping]) -> list[Attempt]:
-    """Throttle pings and record the simple ones in one statement. Return an attempt for each, in the same order."""
+
+def attempt_all(requests: Sequence[Request]) -> list[Attempt]:
+    """Throttle signals and record the simple ones in one statement. Return an attempt for each, in the same order."""
     now = utc_now()
-    waits = [seconds_to_wait(PINGS, network_of(ping.meta)) for ping in pings]
-    metrics.PINGS.add(sum(wait is not None for wait in waits), "throttled")
-    passed = [(ping.monitor_id, now) for ping, wait in zip(pings, waits, strict=True) if wait is None]
+    attempts = [_read(request, now=now) for request in requests]
+    simple = {number: each.signal for number, each in enumerate(attempts) if each.signal and each.signal.is_plain}
     try:
-        kept = iter(signals.keep_up(passed) if passed else ())
+        kept = signals.keep_up(list(simple.values())) if simple else []
     except Exception as error:  # noqa: BLE001 - raised by `answer`, once for each request
-        return [Attempt(now, wait=wait, error=error if wait is None else None) for wait in waits]
-    return [Attempt(now, wait=wait) if wait is not None else Attempt(now, kept=next(kept)) for wait in waits]
+        for number in simple:
+            attempts[number].error = error
+    else:
+        for number, is_kept in zip(simple, kept, strict=True):
+            attempts[number].kept = is_kept or None
+    return attempts
 
 
-def answer(monitor_id: str, tried: Attempt) -> HttpResponse:
-    """Complete the attempt and return the response. Raises the attempt's error."""
+def complete_all(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Record pending signals in one transaction. What another transaction has locked stays pending."""
+    try:
+        answers = signals.record_all([each.signal for each in attempts if each.signal], skip_locked=True)
+    except Exception:  # noqa: BLE001 - raised by `answer`, for each request that causes it
+        return list(attempts)
+    return [Attempt(each.signal, kept) for each, kept in zip(attempts, answers, strict=True)]
+
+
+def _read(request: Request, *, now: datetime) -> Attempt:
+    client = client_of(request.meta)
+    wait = seconds_to_wait(PINGS, client.network)
+    if wait is not None:
+        metrics.PINGS.add(1, "throttled")
+        return Attempt(error=TooManyRequests(wait=wait))
+    try:
+        return Attempt(signal_of(request.meta, request.target, request.body, at=now, remote_addr=client.address))
+    except ApiError as error:
+        return Attempt(error=error)
+
+
+def answer(tried: Attempt) -> HttpResponse:
+    """Complete the attempt and return the response. Raises the attempt's error unless it is the client's."""
+    if isinstance(tried.error, ApiError):
+        return json_error(tried.error)
     if tried.error is not None:
         raise tried.error
-    if tried.wait is not None:
-        return json_error(TooManyRequests(wait=tried.wait))
-    if not (tried.kept or signals.record_under_lock(monitor_id, now=tried.at)):
+    assert tried.signal is not None
+    if not (signals.record(tried.signal) if tried.is_pending else tried.kept):
         return json_error(NotFound())
     return HttpResponse(OK, content_type="application/json")
 
 
-def ping(request: HttpRequest, monitor_id: str) -> HttpResponse:
-    """Record a ping of any method. The id is the secret; the body is not read."""
-    (tried,) = attempt_all([Ping(request.META, monitor_id)])
-    return answer(monitor_id, tried)
+def receive(request: HttpRequest, target: Target) -> HttpResponse:
+    """Record a signal of any method. The id is the secret."""
+    body = request.read(MAX_BODY_BYTES) if request.method == "POST" else b""
+    (tried,) = attempt_all([Request(request.META, target, body)])
+    return answer(tried)
+
+
+class SignalConverter(StringConverter):
+    regex = f"start|fail|log|{EXIT_STATUS}"
+
+
+register_converter(SignalConverter, "signal")
+
+
+class _RunId(Param):
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "format": "uuid"}
+
+
+_RID = _RunId("rid", "Ties the start of a run to its end. Without one, an end belongs to the last start without one.")
 
 
 class PingViewSet(ServiceViewSet):
-    """Only for the URL and openapi.json: `config.middleware` answers before DRF."""
+    """Only for the URLs and openapi.json: `config.middleware` answers before DRF."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
-    @operation(id="ping_heartbeat", answer=OkSerializer, is_public=True)
-    def ping(self, monitor_id: str) -> HttpResponse:
-        """Ping a heartbeat."""
-        return ping(self.request._request, monitor_id)
+    def get_parent(self, **_: str) -> None:
+        """Look up nothing: recording the signal does."""
 
-    @operation(id="ping_heartbeat_by_get", answer=OkSerializer, is_public=True)
-    def ping_by_get(self, monitor_id: str) -> HttpResponse:
+    @operation(id="ping_heartbeat", answer=OkSerializer, params=(_RID,), is_public=True)
+    def ping(self, monitor_id: str, rid: str | None) -> HttpResponse:
+        """Ping a heartbeat.
+
+        The job succeeded. The first 10,000 bytes of the body are kept, whatever its type, and of all bodies of a
+        heartbeat 1,000,000 bytes an hour.
+        """
+        return self._receive()
+
+    @operation(id="ping_heartbeat_by_get", answer=OkSerializer, params=(_RID,), is_public=True)
+    def ping_by_get(self, monitor_id: str, rid: str | None) -> HttpResponse:
         """Ping a heartbeat."""
-        return ping(self.request._request, monitor_id)
+        return self._receive()
+
+    @operation(id="signal_heartbeat", answer=OkSerializer, params=(_RID,), is_public=True)
+    def signal(self, monitor_id: str, signal: str, rid: str | None) -> HttpResponse:
+        """Signal the start, the failure, a log entry or the exit status of a job.
+
+        `start` expects the end of the run within `grace_sec`. `fail` and an exit status from 1 to 255 bring the
+        heartbeat down at once, exit status 0 is a ping. `log` changes nothing. The first 10,000 bytes of the body are
+        kept, and of all bodies of a heartbeat 1,000,000 bytes an hour.
+        """
+        return self._receive()
+
+    @operation(id="signal_heartbeat_by_get", answer=OkSerializer, params=(_RID,), is_public=True)
+    def signal_by_get(self, monitor_id: str, signal: str, rid: str | None) -> HttpResponse:
+        """Signal the start, the failure, a log entry or the exit status of a job."""
+        return self._receive()
+
+    def _receive(self) -> HttpResponse:
+        request = self.request._request
+        target = target_of(request.method, request.path_info)
+        assert target is not None
+        return receive(request, target)
+
+
+_PING = PingViewSet.as_view({"post": "ping", "get": "ping_by_get"})
+_SIGNAL = PingViewSet.as_view({"post": "signal", "get": "signal_by_get"})
+urlpatterns = [
+    path("heartbeats/<id:monitor_id>/ping", _PING),
+    path("heartbeats/<id:monitor_id>/ping/<signal:signal>", _SIGNAL),
+]

@@ -1,30 +1,47 @@
-"""Record pings and missed deadlines of heartbeats, stored like all other results."""
+"""Record the signals of heartbeats and their missed deadlines, stored like all other results."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db import transaction
 
 from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core.bulk import array
 from core.db import fetch_prepared
 from monitors import metrics, types
-from monitors.models import Monitor
+from monitors.cron import TZDATA_VERSION
+from monitors.heartbeats import gaps, log, runs
+from monitors.heartbeats.incoming import MAX_BODY_BYTES_PER_HOUR, Signal
+from monitors.models import Monitor, MonitorState, Ping, PingGap
 from monitors.recording.batch import CheckRecord, StateBatch, lock_batch
+from monitors.slots import next_slot_sql
+
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
 
 # The complete effect of a ping on a heartbeat that is up and stays up, which is nearly every ping. It never waits for
 # a lock: locked rows are left to `record_under_lock`. So are rows that changed after this statement began, because it
 # would judge the new version of the state with the old configuration; `seen` is the old version. Therefore code that
 # changes a column of Monitor used here must also write the monitor's state.
-_STILL_UP = """
+_STILL_UP = f"""
     WITH held AS (
-        SELECT state.monitor_id, given.public_id, given.at, monitor.muted_until,
-               (monitor.interval_sec::bigint + (monitor.config->>'grace_sec')::bigint) * interval '1 second' AS patience
-          FROM unnest(%(public_ids)s::text[], %(times)s::timestamptz[]) AS given (public_id, at)
+        SELECT state.monitor_id, given.*, monitor.muted_until,
+               expected.at + (monitor.config->>'grace_sec')::bigint * interval '1 second' AS deadline
+          FROM unnest(%(public_ids)s::text[], %(times)s::timestamptz[], %(exit_statuses)s::smallint[],
+                      %(methods)s::text[], %(addresses)s::inet[], %(user_agents)s::text[])
+                   AS given (public_id, at, exit_status, method, remote_addr, user_agent)
           JOIN monitors_monitor AS monitor ON monitor.public_id = given.public_id
           JOIN monitors_monitorstate AS state ON state.monitor_id = monitor.id
           JOIN monitors_monitorstate AS seen ON seen.monitor_id = monitor.id
+         CROSS JOIN LATERAL (
+               SELECT CASE WHEN monitor.config->>'schedule' IS NULL
+                           THEN given.at + monitor.interval_sec * interval '1 second'
+                           ELSE {next_slot_sql("given.at", tzdata="%(tzdata)s")} END
+               ) AS expected (at)
          WHERE monitor.type = ANY(%(types)s::text[])
            AND monitor.enabled
            AND state.xmin = seen.xmin
@@ -33,8 +50,10 @@ _STILL_UP = """
            AND state.failures = 0
            AND state.passes = 0
            AND state.failing_since IS NULL
+           AND state.runs IS NULL
            AND state.status_since <= given.at
            AND state.last_ping_at <= given.at
+           AND expected.at IS NOT NULL
            FOR NO KEY UPDATE OF state SKIP LOCKED
     ), pinged AS (
         UPDATE monitors_monitorstate AS state
@@ -47,94 +66,251 @@ _STILL_UP = """
                last_latency_ms = NULL,
                last_connect_ms = NULL,
                last_ttfb_ms = NULL,
-               next_due_at = greatest(held.at + held.patience, held.muted_until)
+               next_due_at = greatest(held.deadline, held.muted_until)
           FROM held
          WHERE state.monitor_id = held.monitor_id
-        RETURNING state.monitor_id, state.claim, held.public_id, held.at
+        RETURNING state.claim, held.*
     ), kept AS (
         INSERT INTO checks_checkresult (monitor_id, claim, checked_at, verdict)
         SELECT monitor_id, claim, at, 'up' FROM pinged
+    ), logged AS (
+        INSERT INTO monitors_ping (monitor_id, at, exit_status, kind, method, remote_addr, user_agent)
+        SELECT monitor_id, at, exit_status, 'success', method, remote_addr, user_agent FROM pinged
     )
     SELECT public_id FROM pinged
-"""
+"""  # noqa: S608
 
 
-def keep_up(pings: Sequence[tuple[str, datetime]]) -> list[bool]:
-    """Record the pings of heartbeats that are up and stay up. Return False for the others, which stay unrecorded.
+def keep_up(pings: Sequence[Signal]) -> list[bool]:
+    """Record plain successes (`Signal.is_plain`) of heartbeats that are up and stay up, and have no open run.
 
-    `pings` are pairs of public id and time. Durable when this returns.
+    Return False for the others, which stay unrecorded. Durable when this returns.
     """
-    times: dict[str, datetime] = {}
-    for public_id, at in pings:
-        times.setdefault(public_id, at)  # a heartbeat's second ping in a batch needs the slow path
+    first: dict[str, Signal] = {}
+    for ping in pings:
+        first.setdefault(ping.target.monitor_id, ping)  # a heartbeat's second ping in a batch needs the slow path
+    given = list(first.values())
     rows = fetch_prepared(
-        _STILL_UP, {"public_ids": list(times), "times": list(times.values()), "types": types.waiting()}
+        _STILL_UP,
+        {
+            "public_ids": array(first),
+            "times": array(ping.at for ping in given),
+            "exit_statuses": array(ping.target.exit_status for ping in given),
+            "methods": array(ping.method for ping in given),
+            "addresses": array(ping.remote_addr for ping in given),
+            "user_agents": array(ping.user_agent for ping in given),
+            "types": types.waiting(),
+            "tzdata": TZDATA_VERSION,
+        },
     )
     metrics.PINGS.add(len(rows), "unchanged")
     kept = {public_id for (public_id,) in rows}
     answers = []
-    for public_id, _ in pings:
-        answers.append(public_id in kept)
-        kept.discard(public_id)
+    for ping in pings:
+        answers.append(ping.target.monitor_id in kept)
+        kept.discard(ping.target.monitor_id)
     return answers
 
 
-def record_under_lock(public_id: str, *, now: datetime) -> bool:
-    """Record any ping, in any state and during concurrent changes. Return False if the heartbeat does not exist."""
-    known = _record_under_lock(public_id, now=now)
-    metrics.PINGS.add(1, "full" if known else "unknown")
-    return known
+Ended = dict[tuple[int, UUID], datetime]
+"""When runs ended, by the heartbeat's key and the rid."""
 
 
-def _record_under_lock(public_id: str, *, now: datetime) -> bool:
-    heartbeats = Monitor.objects.filter(public_id=public_id, type__in=types.waiting())
+def record(signal: Signal) -> bool:
+    """Record any signal, in any state and during concurrent changes. Return False if the heartbeat does not exist."""
+    return bool(record_all([signal])[0])
+
+
+def record_all(signals: Sequence[Signal], *, skip_locked: bool = False) -> list[bool | None]:
+    """Record any signals in one transaction, as `record` does. Those of a locked heartbeat can be skipped.
+
+    Return for each whether its heartbeat exists, or None if it was skipped.
+    """
+    heartbeats = Monitor.objects.filter(
+        public_id__in={signal.target.monitor_id for signal in signals}, type__in=types.waiting()
+    )
+    keys = dict(heartbeats.values_list("public_id", "pk"))
     with transaction.atomic():
-        batch = lock_batch(heartbeats.values_list("pk", flat=True))
-        for monitor in batch.monitors.values():
-            state = monitor.state
-            # A concurrent ping or sweep may have a later time and get the lock first. Never move time backwards.
-            now = max(filter(None, (now, state.last_ping_at, state.status_since)))
-            state.last_ping_at = now
-            if monitor.enabled:
-                state.claim += 1
-                state.armed_at = None
-                _take(batch, monitor, CheckOutcome(Verdict.UP, now))
-                state.next_due_at = monitor.ping_due_at()
-            batch.move(state)
+        batch = lock_batch(keys.values(), skip_locked=skip_locked)
+        entries, answers, ended = [], list[bool | None](), Ended()
+        for signal in signals:
+            monitor = batch.monitors.get(keys.get(signal.target.monitor_id, 0))
+            if monitor is not None:
+                entries.append(_take_signal(batch, monitor, _limit_body(batch, monitor.state, signal), ended))
+            answers.append(True if monitor else None if skip_locked and signal.target.monitor_id in keys else False)
+        log.add(entries)
         batch.write()
-    return bool(batch.monitors)
+    counts = Counter(answers)
+    metrics.PINGS.add(counts[True], "full")
+    metrics.PINGS.add(counts[False], "unknown")
+    return answers
+
+
+def _limit_body(batch: StateBatch, state: MonitorState, signal: Signal) -> Signal:
+    """Return the signal, without its body if the bodies of its heartbeat's hour would exceed the limit."""
+    if signal.body is None:
+        return signal
+    if state.bodies_since is None or signal.at >= state.bodies_since + HOUR:
+        state.bodies_since, state.body_bytes = signal.at, 0
+    size = (state.body_bytes or 0) + len(signal.body.encode())
+    if size > MAX_BODY_BYTES_PER_HOUR:
+        return signal._replace(body=None, body_dropped=True)
+    state.body_bytes = size
+    batch.move(state)
+    return signal
+
+
+def _take_signal(batch: StateBatch, monitor: Monitor, signal: Signal, ended: Ended) -> log.Entry:
+    """Apply a signal to a locked heartbeat, and return its log entry. A paused one only notes when its job ran.
+
+    `ended` has the runs whose ends are not in the log yet; this one's is added.
+    """
+    state, kind = monitor.state, signal.target.kind
+    if kind is Ping.Kind.LOG:
+        return log.Entry(monitor.pk, signal, signal.at, None)
+    open_runs: runs.Runs = state.runs or {}
+    # A concurrent signal or sweep may have a later time and get the lock first. Never move time backwards.
+    at = max(filter(None, (signal.at, state.last_ping_at, state.status_since, runs.latest(open_runs))))
+    duration: timedelta | None = None
+    if kind is Ping.Kind.START:
+        ended_at = _end_after(monitor, signal, ended)
+        if ended_at is not None:
+            # In the log it comes before its end, which the rid finds.
+            logged_at = at if signal.rid is None else min(signal.at, ended_at - runs.MICROSECOND)
+            return log.Entry(monitor.pk, signal, logged_at, None)
+        open_runs = runs.started(open_runs, signal.rid, at)
+    else:
+        open_runs, start = runs.ended(open_runs, signal.rid)
+        if signal.rid is not None:
+            if start is None and (monitor.pk, signal.rid) not in ended:
+                start = log.open_start(monitor, signal.rid)
+            ended[monitor.pk, signal.rid] = at
+        duration = None if start is None else max(at - start, timedelta())
+    patience = monitor.run_patience
+    if kind is Ping.Kind.SUCCESS:
+        state.last_ping_at = at
+        open_runs = runs.without_overdue(open_runs, before=at - patience)
+    state.runs = open_runs or None
+    state.run_started_at = runs.oldest(open_runs)
+    if monitor.enabled:
+        if kind is not Ping.Kind.START:
+            state.claim += 1
+            _take(batch, monitor, _outcome(monitor, signal, duration, at))
+        _reschedule(monitor, kind)
+    duration_ms = None if duration is None else duration // timedelta(milliseconds=1)
+    if duration_ms is not None:
+        state.last_duration_ms = duration_ms
+    batch.move(state)
+    return log.Entry(monitor.pk, signal, at, duration_ms)
+
+
+def _end_after(monitor: Monitor, start: Signal, ended: Ended) -> datetime | None:
+    """Return when the run ended that this signal started, if its end was recorded first.
+
+    A job may send both without waiting, and signals of a locked heartbeat are recorded later than others.
+    """
+    state = monitor.state
+    if start.rid is None:
+        found = state.last_ping_at
+    else:
+        found = ended.get((monitor.pk, start.rid))
+        last = max(filter(None, (state.last_ping_at, state.last_checked_at)), default=None)
+        if found is None and last is not None and start.at <= last:
+            found = log.last_end(monitor, start.rid)
+    return found if found is not None and start.at <= found else None
+
+
+def _outcome(monitor: Monitor, signal: Signal, duration: timedelta | None, at: datetime) -> CheckOutcome:
+    """Return what the end of a run says about the job."""
+    status = signal.target.exit_status
+    if signal.target.kind is not Ping.Kind.SUCCESS:
+        text = "The job reported a failure." if status is None else f"The job ended with exit status {status}."
+        return _failure(at, text)
+    shortest, longest = (monitor.options[name] for name in ("min_duration_sec", "max_duration_sec"))
+    if duration is not None and shortest is not None and duration < timedelta(seconds=shortest):
+        return _failure(at, f"the run took {duration // SECOND} s, at least {shortest} s was expected")
+    if duration is not None and longest is not None and duration > timedelta(seconds=longest):
+        return _failure(at, f"the run took {-(-duration // SECOND)} s, at most {longest} s was expected")
+    return CheckOutcome(Verdict.UP, at)
+
+
+def _failure(at: datetime, text: str) -> CheckOutcome:
+    return CheckOutcome(Verdict.DOWN, at, reason_code=ReasonCode.HEARTBEAT_FAILED, detail=text)
+
+
+def _reschedule(monitor: Monitor, kind: Ping.Kind) -> None:
+    """Set `next_due_at` after a signal. Nothing is due while a heartbeat is down and did not begin to recover."""
+    state = monitor.state
+    if kind is Ping.Kind.SUCCESS:
+        state.armed_at = None
+    elif kind is Ping.Kind.START and state.armed_at is not None and monitor.run_deadline is not None:
+        # The job runs, so a deadline that moved need not be waited for.
+        state.armed_at = min(state.armed_at, monitor.run_deadline)
+    if state.fresh and state.next_due_at is not None:
+        return  # resumed: it is judged at once, which sets it
+    is_down = state.status == Verdict.DOWN and state.passes == 0 and not state.fresh
+    state.next_due_at = None if is_down else monitor.ping_due_at()
 
 
 def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
     """Judge claimed heartbeats: those past their deadline are down since then, the others are next due at it.
 
-    The lock orders a sweep and a concurrent ping: the second one sees the changes of the first.
+    The lock orders a sweep and a concurrent ping: the second one sees the changes of the first. While the pings of most
+    accounts are missing, missed deadlines are held back.
     """
     with transaction.atomic():
         batch = lock_batch(monitor_ids)
         claimed = [one for one in batch.monitors.values() if one.enabled and one.state.claimed_at is not None]
-        late = sum(_judge(batch, monitor, now=now) for monitor in claimed)
+        gap = gaps.current(now) if any(_is_late(monitor, now=now) for monitor in claimed) else None
+        late = sum(_judge(batch, monitor, gap, now=now) for monitor in claimed)
         batch.write()
     metrics.HEARTBEATS_MISSED.add(late)
 
 
-def _judge(batch: StateBatch, monitor: Monitor, *, now: datetime) -> bool:
-    """Judge one heartbeat. Return whether its deadline has passed."""
+def _is_late(monitor: Monitor, *, now: datetime) -> bool:
+    due_at = monitor.ping_due_at()
+    return due_at is not None and now > due_at
+
+
+def _judge(batch: StateBatch, monitor: Monitor, gap: PingGap | None, *, now: datetime) -> bool:
+    """Judge one heartbeat. Return whether it is down because its deadline has passed."""
     state, deadline, due_at = monitor.state, monitor.ping_deadline, monitor.ping_due_at()
     state.claimed_at = None
     state.next_due_at = due_at
     batch.move(state)
-    if deadline is None or due_at is None:
+    if due_at is None:
+        return False
+    if now > due_at and gap is not None and due_at >= gap.started_at:
+        state.armed_at = state.next_due_at = gap.held_until
         return False
     if now > due_at:
-        text = f"No ping came within {monitor.interval_sec} s and {monitor.config['grace_sec']} s of grace."
-        _take(batch, monitor, CheckOutcome(Verdict.DOWN, due_at, reason_code=ReasonCode.HEARTBEAT_MISSED, detail=text))
+        _take(batch, monitor, _missed(monitor, due_at))
         state.next_due_at = None  # down: only a ping can change that
         return True
-    if state.fresh and now <= deadline:
+    if state.fresh and deadline is not None and now <= min(filter(None, (deadline, monitor.run_deadline))):
         # Resumed before its deadline: the first judgement after resuming records it as up.
         _take(batch, monitor, CheckOutcome(Verdict.UP, now))
     return False
+
+
+def _missed(monitor: Monitor, at: datetime) -> CheckOutcome:
+    """Return what the earlier one of the deadlines says."""
+    grace_sec, longest = monitor.options["grace_sec"], monitor.options["max_duration_sec"]
+    text = f"No ping came within {_patience(monitor)}."
+    ping, run = monitor.ping_deadline, monitor.run_deadline
+    if run is not None and (ping is None or run < ping):
+        if longest is not None and longest < grace_sec:
+            return _failure(at, f"the run did not end, at most {longest} s was expected")
+        text = f"The run did not end within {grace_sec} s of its start."
+    return CheckOutcome(Verdict.DOWN, at, reason_code=ReasonCode.HEARTBEAT_MISSED, detail=text)
+
+
+def _patience(monitor: Monitor) -> str:
+    """Return in words how long the missed ping was waited for."""
+    grace_sec, schedule, expected = monitor.config["grace_sec"], monitor.schedule, monitor.ping_expected_at
+    if schedule is None or expected is None:
+        return f"{monitor.interval_sec} s and {grace_sec} s of grace"
+    return f"{grace_sec} s of {schedule.local(expected):%Y-%m-%d %H:%M} ({schedule.expression}, {schedule.timezone})"
 
 
 def _take(batch: StateBatch, monitor: Monitor, outcome: CheckOutcome) -> None:

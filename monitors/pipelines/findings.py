@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from checks.spec import Verdict
+from core.cli import EXIT_INTERRUPTED, EXIT_UNREACHABLE, EXIT_USAGE, UsageError
 from monitors import types
 
 
@@ -20,18 +21,10 @@ class Exit(IntEnum):
 
     PASSED = 0
     FAILED = 1
-    USAGE = 2
+    USAGE = EXIT_USAGE
     NOT_CHECKED = 3
-    UNREACHABLE = 4
-    INTERRUPTED = 130
-
-
-class UsageError(Exception):
-    """The request is invalid, and a retry would fail again."""
-
-
-class UnreachableError(Exception):
-    """The database, the broker or the API cannot be reached."""
+    UNREACHABLE = EXIT_UNREACHABLE
+    INTERRUPTED = EXIT_INTERRUPTED
 
 
 class FindingStatus(StrEnum):
@@ -57,6 +50,7 @@ class Target:
     timeout_ms: int
     last_latency_ms: int | None = None
     last_checked_at: int | None = None
+    stale_reason: str | None = None
 
     @property
     def shown_id(self) -> str | None:
@@ -125,6 +119,7 @@ def to_target(monitor: Mapping[str, Any]) -> Target:
         timeout_ms=int(monitor["timeout_ms"]),
         last_latency_ms=monitor["last_latency_ms"],
         last_checked_at=monitor["last_checked_at"],
+        stale_reason=monitor.get("stale_reason"),
     )
 
 
@@ -143,9 +138,14 @@ def from_check(target: Target, check: Mapping[str, Any]) -> Finding:
 
 
 def without_check(target: Target) -> Finding:
-    """Return the finding of a monitor that is not checked: paused, or a heartbeat or scheduler with its own status."""
+    """Return the finding of a monitor that is not checked: paused, or a heartbeat or scheduler with its own status.
+
+    The status of a scheduler that no longer runs is outdated, so it does not count.
+    """
     if not target.enabled:
         return Finding(target, FindingStatus.PAUSED)
+    if target.stale_reason is not None:
+        return Finding(target, FindingStatus.NOT_CHECKED, detail=target.stale_reason, known=True)
     if target.status is None:
         return Finding(target, FindingStatus.WAITING, detail=f"This {target.type} has no status yet.", known=True)
     text = f"This is the {target.type}'s status; nothing was sent."

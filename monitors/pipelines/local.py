@@ -6,7 +6,9 @@ import time
 from collections.abc import Generator, Sequence
 
 from accounts.models import User
+from core.cli import UnreachableError, UsageError
 from core.clock import utc_now
+from core.errors import NoWorker
 from monitors.check_ids import CheckIds
 from monitors.history_views import CheckDetailSerializer
 from monitors.models import Monitor
@@ -14,8 +16,6 @@ from monitors.pipelines.findings import (
     Finding,
     FindingStatus,
     Target,
-    UnreachableError,
-    UsageError,
     from_check,
     to_target,
 )
@@ -64,8 +64,9 @@ class LocalSource:
                     yield from_check(wanted[key], CheckDetailSerializer(result, context={"ids": ids}).data)
                 if pending:
                     time.sleep(LOOK_SEC)
+            faults = on_demand.faults(pending)
             for key in pending:
-                yield Finding(wanted[key], FindingStatus.NOT_CHECKED, detail="No worker made the check in time.")
+                yield Finding(wanted[key], FindingStatus.NOT_CHECKED, detail=faults.get(key, NoWorker.reason))
         finally:  # also when the caller is interrupted
             if pending:
                 return_claims(pending.items(), now=now)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from checks.evidence import Mask, shown_url
+from checks.evidence import shown_address
 from core.text import printable
 from monitors.pipelines.findings import Exit, Finding, FindingStatus, counts
 
@@ -23,12 +23,11 @@ _STYLES = {
     FindingStatus.WAITING: "dim",
     FindingStatus.PAUSED: "dim",
 }
-_NO_SECRETS = Mask(())
 
 
 def address(finding: Finding) -> str:
     """Return the URL without the values of its query, which may be secrets."""
-    return shown_url(finding.target.url, _NO_SECRETS)
+    return shown_address(finding.target.url)
 
 
 def as_text(finding: Finding) -> str:
@@ -57,6 +56,7 @@ def evidence_lines(evidence: Mapping[str, Any] | None) -> Iterator[str]:
     facts = [
         ("address", seen.get("address")),
         ("TLS", tls),
+        *((fact["name"], fact["value"]) for fact in seen.get("facts") or ()),
         *((str(redirect["status"]), f"to {redirect['url']}") for redirect in seen.get("redirects") or ()),
         ("answer", seen.get("status_line")),
         *((header["name"], header["value"]) for header in seen.get("headers") or ()),

@@ -8,17 +8,18 @@ from __future__ import annotations
 import logging
 import time
 from datetime import timedelta
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from checks.spec import CheckOutcome, CheckSpec, Verdict
+from checks.spec import CheckSpec
 from core import replies
 from core.clock import utc_now
 from core.crypto import decrypt, encrypt
 from core.db import release_connection
 from core.errors import NoWorker
 from monitors.models import Monitor, MonitorState
+from monitors.probing.results import CheckResult
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +27,6 @@ LOOK_SEC = 0.1
 PATIENCE_SEC = 5.0  # for the queue, in addition to the check's timeout
 
 T = TypeVar("T")
-
-
-class CheckResult(TypedDict):
-    """A check's result as the API returns it."""
-
-    status: Verdict
-    latency_ms: int | None
-    connect_ms: int | None
-    ttfb_ms: int | None
-    detail: str | None
-    http_status: int | None
 
 
 def check_claimed(monitor: Monitor, *, claim: int) -> bool:
@@ -67,13 +57,22 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
         time.sleep(LOOK_SEC)
 
 
+class DraftAnswer(msgspec.Struct, omit_defaults=True):
+    """A worker's answer: the result, or the fault of ours that prevented the check."""
+
+    result: CheckResult | None = None
+    fault: str | None = None
+
+
 def check_draft(spec: CheckSpec) -> CheckResult:
-    """Check an unsaved spec and return the result. Raises NoWorker if none came in time."""
+    """Check an unsaved spec and return the result. Raises NoWorker if none came in time, or the check was not made."""
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
-    answer = _ask("monitors.tasks.check_draft", [encrypt(dump_spec(spec))], CheckResult, timeout_ms=spec.timeout_ms)
+    answer = _ask("monitors.tasks.check_draft", [encrypt(dump_spec(spec))], DraftAnswer, timeout_ms=spec.timeout_ms)
     if answer is None:
         raise NoWorker
-    return answer
+    if answer.result is None:
+        raise NoWorker(answer.fault)
+    return answer.result
 
 
 def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:
@@ -92,14 +91,3 @@ def load_spec(encrypted: str) -> CheckSpec:
     name, encoded = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw])
     spec_type = {known.__name__: known for known in PROTOCOLS}[name]
     return msgspec.json.decode(encoded, type=spec_type)
-
-
-def as_check_result(outcome: CheckOutcome) -> CheckResult:
-    return {
-        "status": outcome.verdict,
-        "latency_ms": outcome.latency_ms,
-        "connect_ms": outcome.connect_ms,
-        "ttfb_ms": outcome.ttfb_ms,
-        "detail": outcome.detail,
-        "http_status": outcome.http_status,
-    }

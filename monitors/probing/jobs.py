@@ -12,14 +12,21 @@ from cryptography.fernet import InvalidToken
 from django.db import connection
 
 from checks.spec import CheckSpec
+from checks.verdict import own_fault
 from core.clock import to_ms
 from core.crypto import decrypt
 from monitors import types
 from monitors.configuration import load
+from monitors.scheduling import note_faults
 from monitors.types.base import MonitorType
 from monitors.types.settings import MonitorConfig
 
 logger = logging.getLogger(__name__)
+
+_UNREADABLE_HEADERS = (
+    "its request headers cannot be decrypted; give ENCRYPTION_KEYS the key they were stored with, or enter them again"
+)
+_INVALID_CONFIG = "its stored settings are not valid any more; save the monitor with valid ones"
 
 # Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
@@ -49,22 +56,30 @@ class CheckJob:
 
 
 def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
-    """Return the jobs of those (monitor, claim) pairs that still need a check."""
+    """Return the jobs of those (monitor, claim) pairs that still need a check. Store why others cannot be made."""
     with connection.cursor() as cursor:
         cursor.execute(_LOAD, [[monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]])
         rows = cursor.fetchall()
     jobs = []
+    faults = {}
     for monitor_id, claim, config_version, public_id, slot_at, encrypted, stored, *common in rows:
         try:
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
         except InvalidToken:
             # Our own fault, not the target's: record no verdict, and continue with the rest of the batch.
             logger.exception("no key of ENCRYPTION_KEYS decrypts the headers of %s", public_id)
+            faults[monitor_id, claim] = own_fault(_UNREADABLE_HEADERS).detail
             continue
         config = load(common, stored, secrets, whole=False)
         kind = types.get(config.type)
-        spec = kind.spec(config, run_id=run_id_of(public_id, slot_at))
+        try:
+            spec = kind.spec(config, run_id=run_id_of(public_id, slot_at))
+        except ValueError:  # stored before it was refused; our own fault too
+            logger.exception("the stored config of %s is not valid any more", public_id)
+            faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
+            continue
         jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec))
+    note_faults(faults)
     return jobs
 
 

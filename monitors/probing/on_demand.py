@@ -35,7 +35,7 @@ def check_now(monitor: Monitor, *, now: datetime) -> CheckResult:
     claims = _claim_one(monitor, now=now)
     if not interactive.check_claimed(monitor, claim=claims[monitor.pk]):
         scheduling.return_claims(claims.items(), now=now)
-        raise NoWorker
+        raise NoWorker(faults(claims).get(monitor.pk))
     result = results(claims, now=now).get(monitor.pk)
     if result is None:
         raise NoWorker
@@ -103,6 +103,12 @@ def begin(ids: Collection[int], *, now: datetime) -> BulkResult[Monitor]:
             left["paused"] += len(wanted) - len(done)
         transaction.on_commit(partial(hand_out, claims, now=now))
     return BulkResult(done, left)
+
+
+def faults(ids: Collection[int]) -> dict[int, str]:
+    """Return the faults of ours that prevented the last checks of the monitors with these keys, by monitor."""
+    prevented = MonitorState.objects.filter(monitor__in=list(ids)).exclude(fault=None)
+    return {key: fault or "" for key, fault in prevented.values_list("monitor_id", "fault")}
 
 
 def results(claims: Mapping[int, int], *, now: datetime) -> dict[int, CheckResult]:

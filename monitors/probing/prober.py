@@ -12,7 +12,7 @@ import queue
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +22,8 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from redis.exceptions import RedisError
 
 from checks.probes.engine import ProbeEngine
+from checks.probes.ping.rights import may_ping
+from checks.probes.rate_limit import RateLimiter
 from checks.probes.resolver import Resolver
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode
 from core.clock import utc_now
@@ -29,20 +31,23 @@ from core.db import release_connection
 from core.outbound import guard, trust_store
 from monitors import metrics
 from monitors.probing.jobs import CheckJob
+from monitors.probing.rate_limit import SharedSeconds
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
-from monitors.scheduling import return_claims
+from monitors.scheduling import note_faults, postpone, return_claims
 
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 4_000  # bounds descriptors and memory of a worker
-LINGER_SEC = 0.05  # results this close together are recorded together
+LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU of its own
+LINGER_ASKED_SEC = 0.05  # with one that a caller waits for
 MOST_AT_ONCE = 500
 _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
 _BROKEN = 70  # EX_SOFTWARE
 
 Then = Callable[[CheckOutcome | None], object]
+_Key = tuple[int, int]  # (monitor, claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class Prober:
         self._prober.start()
         self._recorder.start()
         metrics.IN_FLIGHT.follow(lambda: self.in_flight)
+        metrics.WITHOUT_PINGS.follow(lambda: not may_ping())
 
     @property
     def in_flight(self) -> int:
@@ -157,6 +163,8 @@ class Prober:
         group = [first]
         deadline = time.monotonic() + LINGER_SEC
         while len(group) < MOST_AT_ONCE:
+            if group[-1][1] is not None:
+                deadline = min(deadline, time.monotonic() + LINGER_ASKED_SEC)
             try:
                 item = self._done.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
@@ -170,7 +178,7 @@ class Prober:
     def _take(self, group: Sequence[_Done]) -> None:
         metrics.PROBE_SECONDS.observe([seconds for *_, seconds in group])
         for job, _, outcome, _ in group:
-            if outcome.reason_code is ReasonCode.WORKER_LOST:
+            if outcome.reason_code is ReasonCode.WORKER_LOST and not outcome.postponed:
                 # Own faults say nothing about the target. The lease expires, and another worker retries.
                 logger.error("a check was not made: %s", outcome.detail, extra=_naming(job, outcome))
         records = [
@@ -179,7 +187,13 @@ class Prober:
             if outcome.reason_code is not ReasonCode.WORKER_LOST
         ]
         stored = self._store(records) if records else set()
-        metrics.CHECKS_DROPPED.add(len(group) - len(records), "not_made")
+        faulty = [(job.key, outcome) for job, _, outcome, _ in group if outcome.reason_code is ReasonCode.WORKER_LOST]
+        postponed = {key: outcome.detail or "" for key, outcome in faulty if outcome.postponed}
+        not_made = {key: outcome.detail or "" for key, outcome in faulty if not outcome.postponed}
+        if faulty:
+            self._note_faults(postponed, not_made)
+        metrics.CHECKS_DROPPED.add(len(postponed), "postponed")
+        metrics.CHECKS_DROPPED.add(len(not_made), "not_made")
         metrics.CHECKS_DROPPED.add(len(records) - len(stored), "not_stored")
         with self._lock:
             self._open.difference_update(job.key for job, *_ in group)
@@ -188,6 +202,19 @@ class Prober:
                 logger.debug("checked", extra=_naming(job, outcome))
         for job, then, outcome, _ in group:
             self._answer(then, outcome if job.key in stored else None)
+
+    def _note_faults(self, postponed: Mapping[_Key, str], not_made: Mapping[_Key, str]) -> None:
+        if postponed:
+            logger.info("%d udp checks are postponed: no second of their addresses was free", len(postponed))
+        try:
+            postpone(postponed, now=utc_now())
+            note_faults(not_made)
+        except (DatabaseError, InterfaceError) as error:
+            waiting = len(postponed) + len(not_made)
+            logger.warning("%d checks that were not made wait for their leases to expire: %s", waiting, error)
+            connection.close()
+        finally:
+            release_connection()
 
     def _answer(self, then: Then | None, outcome: CheckOutcome | None) -> None:
         if then is not None:
@@ -266,7 +293,9 @@ def _call(then: Then, outcome: CheckOutcome | None) -> None:
 @cache
 def probe_engine() -> ProbeEngine:
     """Return this process's engine: it keeps its DNS cache and its handles between batches."""
-    return ProbeEngine(guard(), trust_store(), resolver=Resolver(settings.DNS_SERVERS))
+    # Only `manage.py probe` runs without a broker.
+    limiter = RateLimiter(SharedSeconds(settings.REDIS_URL) if settings.REDIS_URL else None)
+    return ProbeEngine(guard(), trust_store(), resolver=Resolver(settings.DNS_SERVERS), rate_limiter=limiter)
 
 
 _making = threading.Lock()

@@ -12,7 +12,6 @@ from checks.results.store import stored_claims
 from monitors.models import MonitorState
 from monitors.recording import fast_path
 from monitors.recording.batch import CheckRecord, lock_batch
-from monitors.state import next_slot
 
 
 def record(records: Sequence[CheckRecord], *, now: datetime) -> None:
@@ -48,7 +47,7 @@ def _move(records: Sequence[CheckRecord], *, now: datetime) -> None:
             batch.apply(each)
         if _is_open(state, each) and state.slot_at is not None:
             # Close the claim even if its configuration is outdated.
-            state.next_due_at = next_slot(state.slot_at, interval_sec=monitor.interval_sec, now=now)
+            state.next_due_at = monitor.next_slot(state.slot_at, now=now)
             state.claimed_at = None
             batch.move(state)
     batch.write()

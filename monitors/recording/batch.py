@@ -9,12 +9,16 @@ from checks.results.store import NewResult, store_results
 from checks.spec import CheckOutcome, Verdict
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.recording.answers import FoundAnswer, note_answers
+from monitors.slots import refill_slots
+from monitors.stale import stale_since, unobserved
 from monitors.state import Policy, Status, advance
 
 _WRITTEN = (
-    *("claim", "claimed_at", "next_due_at", "applied_claim", "armed_at"),
+    *("claim", "claimed_at", "next_due_at", "applied_claim", "armed_at", "fault", "fault_since"),
     *("status", "status_since", "fresh", "failures", "passes", "failing_since"),
-    *("last_ping_at", "last_checked_at", "last_latency_ms", "last_connect_ms", "last_ttfb_ms", "cert_expires_at"),
+    *("last_ping_at", "runs", "run_started_at", "last_duration_ms", "bodies_since", "body_bytes"),
+    *("last_checked_at", "last_latency_ms", "last_connect_ms", "last_ttfb_ms", "cert_expires_at"),
 )
 
 
@@ -31,6 +35,11 @@ class CheckRecord:
     def key(self) -> tuple[int, int]:
         return self.monitor_id, self.claim
 
+    @property
+    def answer(self) -> FoundAnswer | None:
+        outcome = self.outcome
+        return None if outcome.answer is None else FoundAnswer(self.monitor_id, outcome.checked_at, outcome.answer)
+
 
 @dataclass(slots=True)
 class StateBatch:
@@ -40,6 +49,7 @@ class StateBatch:
     _results: list[NewResult] = field(default_factory=list)
     _moved: dict[int, MonitorState] = field(default_factory=dict)
     _changes: list[StatusChange] = field(default_factory=list)
+    _answers: list[FoundAnswer] = field(default_factory=list)
 
     def keep(self, record: CheckRecord) -> None:
         """Store the result, whether or not it is applied to the state."""
@@ -53,6 +63,9 @@ class StateBatch:
         """Apply the outcome to the state, and add the status change, if any."""
         monitor, outcome = self.monitors[record.monitor_id], record.outcome
         state = monitor.state
+        if (since := stale_since(monitor, now=outcome.checked_at)) is not None:
+            self._changes += unobserved(monitor, since=since, until=outcome.checked_at)
+        state.fault = state.fault_since = None
         # A missed deadline is down at once, because its grace period has already passed.
         threshold = 1 if monitor.kind.waits else monitor.fail_threshold
         before = Status(
@@ -72,6 +85,8 @@ class StateBatch:
         state.last_connect_ms, state.last_ttfb_ms = outcome.connect_ms, outcome.ttfb_ms
         state.cert_expires_at = outcome.cert_expires_at or state.cert_expires_at
         self.move(state)
+        if record.answer is not None:
+            self._answers.append(record.answer)
         if change is not None:
             self._changes.append(
                 StatusChange(
@@ -89,9 +104,12 @@ class StateBatch:
     def write(self) -> None:
         store_results(self._results)
         write_columns(list(self._moved.values()), _WRITTEN)
+        refill_slots([self.monitors[key] for key in self._moved])
         StatusChange.objects.bulk_create(self._changes)
+        note_answers(self._answers)
 
 
-def lock_batch(monitor_ids: Collection[int]) -> StateBatch:
-    columns = ("type", "enabled", "config_version", "interval_sec", "config", "fail_threshold", "recover_threshold")
-    return StateBatch(lock_monitors(monitor_ids, Monitor.objects.only(*columns, "muted_until")))
+def lock_batch(monitor_ids: Collection[int], *, skip_locked: bool = False) -> StateBatch:
+    columns = ("type", "enabled", "config_version", "interval_sec", "timeout_ms", "config")
+    monitors = Monitor.objects.only(*columns, "fail_threshold", "recover_threshold", "muted_until")
+    return StateBatch(lock_monitors(monitor_ids, monitors, skip_locked=skip_locked))

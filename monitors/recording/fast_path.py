@@ -13,7 +13,11 @@ from django.db import connection
 
 from checks.results.store import store_results
 from core.bulk import array
+from monitors.cron import TZDATA_VERSION
+from monitors.recording.answers import note_answers
 from monitors.recording.batch import CheckRecord
+from monitors.slots import next_slot_sql
+from monitors.stale import PATIENCE_SQL
 
 _LOCK = """
     SELECT count(*)
@@ -26,11 +30,16 @@ _LOCK = """
            ) AS held
 """
 # Matches where `state.advance` would change nothing: the same verdict again, with an open claim and the current
-# configuration. `next_due_at` equals `state.next_slot`. A test compares both with this statement.
-_CONFIRM = """
+# configuration, and no fault before. A stale monitor is left to the slow path, which notes the unobserved period.
+# `next_due_at` equals `Monitor.next_slot`, and a schedule without stored times is left to the slow path.
+# A test compares both with this statement.
+_NEXT_SLOT = next_slot_sql("greatest(state.slot_at, %(now)s)", tzdata="%(tzdata)s")
+_CONFIRM = f"""
     UPDATE monitors_monitorstate AS state
-       SET next_due_at = state.slot_at + monitor.interval_sec * interval '1 second'
-               * greatest(1, floor(extract(epoch FROM %s - state.slot_at) / monitor.interval_sec) + 1),
+       SET next_due_at = CASE WHEN monitor.config->>'schedule' IS NULL
+               THEN state.slot_at + monitor.interval_sec * interval '1 second'
+                    * greatest(1, floor(extract(epoch FROM %(now)s - state.slot_at) / monitor.interval_sec) + 1)
+               ELSE {_NEXT_SLOT} END,
            claimed_at = NULL,
            applied_claim = state.claim,
            last_checked_at = new.checked_at,
@@ -39,19 +48,22 @@ _CONFIRM = """
            last_ttfb_ms = new.ttfb_ms,
            cert_expires_at = coalesce(new.cert_expires_at, state.cert_expires_at)
       FROM monitors_monitor AS monitor,
-           unnest(%s::bigint[], %s::bigint[], %s::int[], %s::text[], %s::timestamptz[], %s::int[], %s::int[],
-                  %s::int[], %s::timestamptz[])
+           unnest(%(monitor_ids)s::bigint[], %(claims)s::bigint[], %(config_versions)s::int[], %(verdicts)s::text[],
+                  %(times)s::timestamptz[], %(latencies)s::int[], %(connects)s::int[], %(ttfbs)s::int[],
+                  %(certificates)s::timestamptz[])
                AS new (monitor_id, claim, config_version, verdict, checked_at, latency_ms, connect_ms, ttfb_ms,
                        cert_expires_at)
      WHERE state.monitor_id = new.monitor_id
        AND state.claim = new.claim AND state.claimed_at IS NOT NULL AND state.slot_at IS NOT NULL
        AND state.applied_claim < new.claim
        AND state.status = new.verdict
+       AND state.fault_since IS NULL AND state.slot_at + {PATIENCE_SQL} >= %(now)s
        AND NOT state.fresh AND state.failures = 0 AND state.passes = 0
        AND CASE new.verdict WHEN 'down' THEN state.failing_since <= new.checked_at ELSE state.failing_since IS NULL END
        AND monitor.id = new.monitor_id AND monitor.enabled AND monitor.config_version = new.config_version
+       AND (monitor.config->>'schedule' IS NULL OR {_NEXT_SLOT} IS NOT NULL)
     RETURNING state.monitor_id
-"""
+"""  # noqa: S608
 
 
 def lock_states(monitor_ids: Sequence[int]) -> None:
@@ -70,20 +82,23 @@ def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[C
     with connection.cursor() as cursor:
         cursor.execute(
             _CONFIRM,
-            [
-                now,
-                array(record.monitor_id for record in records),
-                array(record.claim for record in records),
-                array(record.config_version for record in records),
-                array(record.outcome.verdict for record in records),
-                array(record.outcome.checked_at for record in records),
-                array(record.outcome.latency_ms for record in records),
-                array(record.outcome.connect_ms for record in records),
-                array(record.outcome.ttfb_ms for record in records),
-                array(record.outcome.cert_expires_at for record in records),
-            ],
+            {
+                "now": now,
+                "tzdata": TZDATA_VERSION,
+                "monitor_ids": array(record.monitor_id for record in records),
+                "claims": array(record.claim for record in records),
+                "config_versions": array(record.config_version for record in records),
+                "verdicts": array(record.outcome.verdict for record in records),
+                "times": array(record.outcome.checked_at for record in records),
+                "latencies": array(record.outcome.latency_ms for record in records),
+                "connects": array(record.outcome.connect_ms for record in records),
+                "ttfbs": array(record.outcome.ttfb_ms for record in records),
+                "certificates": array(record.outcome.cert_expires_at for record in records),
+            },
         )
         confirmed = {monitor_id for (monitor_id,) in cursor.fetchall()}
     # An open claim has no result yet, so these can be stored without reading the existing results.
-    store_results([(*each.key, each.outcome) for each in records if each.monitor_id in confirmed])
+    applied = [each for each in records if each.monitor_id in confirmed]
+    store_results([(*each.key, each.outcome) for each in applied])
+    note_answers([each.answer for each in applied if each.answer is not None])
     return [record for record in records if record.monitor_id not in confirmed]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import F
 
 from core.bulk import array
 from monitors import types
+from monitors.heartbeats import gaps
+from monitors.locking import lock_monitors, write_columns
 from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap, SchedulerTick
 from monitors.recording import fast_path
+from monitors.stale import LOST
 
 STOPPED_AFTER = timedelta(seconds=30)
+POSTPONED_SEC = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,17 @@ _CLAIM = """
        SET claim = state.claim + 1,
            slot_at = CASE WHEN state.claimed_at IS NULL THEN state.next_due_at ELSE state.slot_at END,
            claimed_at = %(now)s,
-           next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond'
+           next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond',
+           fault = CASE WHEN due.again THEN coalesce(state.fault, %(lost)s) ELSE state.fault END,
+           fault_since = CASE WHEN due.again THEN coalesce(state.fault_since, state.slot_at) ELSE state.fault_since END
       FROM monitors_monitor AS monitor, (
             SELECT monitor_id,
                    coalesce(claimed_at IS NOT NULL AND started_slot = slot_at, false) AS lost,
                    claimed_at IS NOT NULL AS again
               FROM monitors_monitorstate
              WHERE next_due_at <= %(now)s
+               AND (%(types)s::text[] IS NULL OR EXISTS (
+                   SELECT FROM monitors_monitor WHERE id = monitor_id AND type = ANY(%(types)s)))
              ORDER BY next_due_at
              LIMIT %(limit)s
                FOR UPDATE SKIP LOCKED
@@ -75,10 +83,14 @@ _CLAIM_NOW = """
 """
 
 
-def claim_due(now: datetime, *, limit: int) -> list[Claim]:
-    """Claim at most `limit` due monitors, the most overdue first. Committed when this returns."""
+def claim_due(now: datetime, *, limit: int, only: list[str] | None = None) -> list[Claim]:
+    """Claim at most `limit` due monitors, of all types or `only` these, the most overdue first.
+
+    Committed when this returns.
+    """
+    values: dict[str, Any] = {"now": now, "margin_end": now + LEASE_MARGIN, "limit": limit, "lost": LOST, "types": only}
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, {"now": now, "margin_end": now + LEASE_MARGIN, "limit": limit})
+        cursor.execute(_CLAIM, values)
         return [Claim(*row) for row in cursor.fetchall()]
 
 
@@ -140,6 +152,51 @@ def return_claims(claims: Collection[tuple[int, int]], *, now: datetime) -> None
         )
 
 
+def postpone(faults: Mapping[tuple[int, int], str], *, now: datetime) -> None:
+    """Give back (monitor, claim) pairs whose checks a rate limit prevented. They are due at a random time soon.
+
+    Their slots move with it: monitors of one address that were due together get through one after the other, and from
+    then on they are due at different times. `faults` has the reason of each.
+    """
+    _note_faults(
+        faults,
+        ", claimed_at = NULL,"
+        " next_due_at = %(now)s + random() * make_interval(secs => least(monitor.interval_sec, %(within)s))",
+        {"now": now, "within": POSTPONED_SEC},
+    )
+
+
+def note_faults(faults: Mapping[tuple[int, int], str]) -> None:
+    """Store why the checks of these (monitor, claim) pairs were not made. They are due when their leases expire."""
+    _note_faults(faults, "", {})
+
+
+def _note_faults(faults: Mapping[tuple[int, int], str], also: str, given: Mapping[str, Any]) -> None:
+    if not faults:
+        return
+    with transaction.atomic():
+        fast_path.lock_states([monitor_id for monitor_id, _ in faults])
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"""
+                UPDATE monitors_monitorstate AS state
+                   SET fault = given.fault, fault_since = coalesce(state.fault_since, state.slot_at) {also}
+                  FROM unnest(%(ids)s::bigint[], %(claims)s::bigint[], %(faults)s::text[])
+                           AS given (monitor_id, claim, fault), monitors_monitor AS monitor
+                 WHERE state.monitor_id = given.monitor_id
+                   AND state.claim = given.claim
+                   AND state.claimed_at IS NOT NULL
+                   AND monitor.id = state.monitor_id
+                """,  # noqa: S608
+                {
+                    **given,
+                    "ids": array(monitor_id for monitor_id, _ in faults),
+                    "claims": array(claim for _, claim in faults),
+                    "faults": array(faults.values()),
+                },
+            )
+
+
 def tick(now: datetime) -> None:
     """Record a run of the scheduler. A long time since the last run is stored as a gap in the observed time."""
     with transaction.atomic():
@@ -155,12 +212,20 @@ def tick(now: datetime) -> None:
 def _get_over(start: datetime, end: datetime) -> None:
     """Adjust due times after Pulsekeeper was stopped.
 
-    Deadlines of heartbeats move by the length of the stop, and missed slots of schedulers are skipped. Missed polls are
-    made once, at once, like any overdue check.
+    Deadlines of heartbeats move as after a gap in their pings. Missed slots of schedulers are skipped, or made once, at
+    once, as `missed` says. Missed polls are made once, at once, like any overdue check.
     """
     due = MonitorState.objects.filter(next_due_at__gte=start, next_due_at__lte=end, claimed_at=None)
-    moved = F("next_due_at") + (end - start)
-    due.filter(monitor__type__in=types.waiting()).update(next_due_at=moved, armed_at=moved)
+    skipped = due.filter(monitor__type__in=types.firing()).exclude(monitor__config__missed="once")
+    # Bulk operations lock monitors of all types in one key order.
+    fast_path.lock_states([*gaps.affected(start, end), *skipped.values_list("pk", flat=True)])
+    gaps.move_deadlines(start, end)
+    with_schedule = skipped.exclude(monitor__config__schedule=None)
+    locked = lock_monitors(with_schedule.values_list("pk", flat=True)).values()
+    scheduled = [monitor for monitor in locked if monitor.state.claimed_at is None]
+    for monitor in scheduled:
+        monitor.state.next_due_at = monitor.next_slot(end, now=end)
+    write_columns([monitor.state for monitor in scheduled], ["next_due_at"])
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -170,6 +235,8 @@ def _get_over(start: datetime, end: datetime) -> None:
               FROM monitors_monitor AS monitor
              WHERE monitor.id = state.monitor_id
                AND monitor.type = ANY(%(types)s)
+               AND monitor.config->>'schedule' IS NULL
+               AND monitor.config->>'missed' IS DISTINCT FROM 'once'
                AND state.claimed_at IS NULL
                AND state.next_due_at BETWEEN %(start)s AND %(end)s
             """,

@@ -24,20 +24,25 @@ def queued(queue: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Due monitors that are not claimed. `oldest_due_at`: None without any. `last_tick_at`: None before the first."""
+    """Due monitors that are not claimed. `oldest_due_at`: None without any. `last_tick_at`: None before the first.
+
+    `pings_missing_since` is the start of the open gap in which most pings are missing, if any.
+    """
 
     oldest_due_at: datetime | None
     due: int
     last_tick_at: datetime | None
+    pings_missing_since: datetime | None
 
 
-# Both read only the start of the partial index, so the cost depends on the due rows and not on all rows.
+# The first two read only the start of the partial index, so the cost depends on the due rows and not on all rows.
 _BACKLOG = """
     SELECT (SELECT min(next_due_at) FROM monitors_monitorstate WHERE next_due_at <= %(now)s),
            (SELECT count(*) FROM (
                SELECT FROM monitors_monitorstate WHERE next_due_at <= %(now)s LIMIT %(most)s
            ) AS due),
-           (SELECT at FROM monitors_schedulertick)
+           (SELECT at FROM monitors_schedulertick),
+           (SELECT min(started_at) FROM monitors_pinggap WHERE ended_at IS NULL)
 """
 
 

@@ -8,15 +8,17 @@ from typing import Any
 
 from monitors.types.api import JsonApi
 from monitors.types.base import MonitorType
+from monitors.types.dns import Dns
 from monitors.types.heartbeat import Heartbeat
 from monitors.types.http import Http
 from monitors.types.keyword import Keyword
+from monitors.types.ping import Ping
+from monitors.types.port import Port
 from monitors.types.scheduler import Scheduler
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
+from monitors.types.udp import Udp
 
 REGISTRY: dict[str, MonitorType] = {}
-PLANNED = ("dns", "port", "ping", "udp")
-"""Types of the contract that cannot be created yet."""
 DEFAULT = Http.name
 
 
@@ -35,12 +37,7 @@ def get(name: str) -> MonitorType:
 
 
 def names() -> list[str]:
-    """Return the types that can be created."""
     return list(REGISTRY)
-
-
-def all_names() -> list[str]:
-    return [*REGISTRY, *(name for name in PLANNED if name not in REGISTRY)]
 
 
 def polling() -> list[str]:
@@ -53,6 +50,16 @@ def waiting() -> list[str]:
 
 def firing() -> list[str]:
     return [name for name, kind in REGISTRY.items() if kind.fires]
+
+
+def of_scheme(scheme: str) -> MonitorType | None:
+    """Return the first type that checks addresses of this scheme."""
+    return next((kind for kind in REGISTRY.values() if kind.polls and scheme in kind.schemes), None)
+
+
+def schemes() -> list[str]:
+    """Return the schemes of all addresses that are checked."""
+    return list(dict.fromkeys(scheme for kind in REGISTRY.values() if kind.polls for scheme in kind.schemes))
 
 
 def with_secret_ids() -> list[str]:
@@ -83,7 +90,7 @@ def settings() -> Mapping[str, Setting]:
 def option_defaults() -> Mapping[str, Any]:
     """Return the defaults of the settings that types own, in their stored form."""
     return {
-        name: [] if setting.item is not None and not setting.default else setting.default
+        name: list(setting.default) if isinstance(setting.default, tuple) else setting.default
         for name, setting in settings().items()
         if name not in MonitorConfig.columns
     }
@@ -94,5 +101,5 @@ def _forget() -> None:
         cached.cache_clear()
 
 
-for _type in (Http, Keyword, JsonApi, Heartbeat, Scheduler):
+for _type in (Http, Keyword, JsonApi, Port, Udp, Ping, Dns, Heartbeat, Scheduler):
     register(_type())

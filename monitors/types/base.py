@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
-from checks.probes.http.target import BadAddressError, BadRequestError, host_of, parse_target
-from checks.spec import CheckSpec
+from checks.probes.http.target import host_of, parse_target
+from checks.probes.target import BadAddressError
+from checks.spec import CheckSpec, RuleType
 from core.errors import ValidationFailed
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 
@@ -30,22 +32,37 @@ class Execution(StrEnum):
 class MonitorType:
     """A monitor type. `settings` are its own settings, `unasked` the common settings that it does not use.
 
+    `schemes` are those of its addresses, and `example` is one of these. `helps` are help texts of the form in place of
+    those of the settings.
+
     Types of one `family` have the same settings, and a monitor may change between them. `has_secret_id`: the id is
-    enough to send the monitor's signals, so no log or report shows it.
+    enough to send the monitor's signals, so no log or report shows it. `notes_changes`: its checks note what changed in
+    the answer. `rule_types`, `body_encodings` and `max_body_bytes` (None: only the common limit) are what it accepts of
+    content rules and body. A monitor needs a rule of one of the `required_rules`, if any.
     """
 
     name: ClassVar[str]
     label: ClassVar[str]
     icon: ClassVar[str]
     description: ClassVar[str]
+    schemes: ClassVar[tuple[str, ...]] = ("http", "https")
+    example: ClassVar[str] = "https://shop.example/health"
+    helps: ClassVar[Mapping[str, str]] = {}
     execution: ClassVar[Execution] = Execution.POLLS
     settings: ClassVar[type[Settings]]
     defaults: ClassVar[Mapping[str, Any]] = {}
     unasked: ClassVar[frozenset[str]] = frozenset()
     has_secret_id: ClassVar[bool] = False
+    notes_changes: ClassVar[bool] = False
     interval_label: ClassVar[str] = "Check every"
     result_noun: ClassVar[str] = "check"
     panel: ClassVar[str] = "dashboard/monitors/latency.html"
+    rule_types: ClassVar[frozenset[RuleType]] = frozenset(RuleType)
+    required_rules: ClassVar[frozenset[RuleType]] = frozenset()
+    rules_help: ClassVar[str] = "Optional: what the response must contain, besides its status."
+    first_rule: ClassVar[RuleType] = RuleType.TEXT_CONTAINS
+    body_encodings: ClassVar[tuple[str, ...]] = ("text", "hex", "base64")
+    max_body_bytes: ClassVar[int | None] = None
 
     @property
     def polls(self) -> bool:
@@ -63,6 +80,11 @@ class MonitorType:
     def family(self) -> str:
         return self.name
 
+    @property
+    def opens_in_browser(self) -> bool:
+        """Return whether addresses of this type are pages that a browser opens."""
+        return "https" in self.schemes
+
     @cached_property
     def asked(self) -> Mapping[str, Setting]:
         """Return the settings that monitors of this type use, in the order of their positions."""
@@ -70,12 +92,24 @@ class MonitorType:
         own = {name: one for name, one in settings_of(self.settings).items() if name not in self.unasked}
         return dict(sorted((common | own).items(), key=lambda item: item[1].position))
 
-    def check_target(self, url: str, permits_host: Permits) -> None:
+    def parse(self, url: str) -> Origin:
+        """Return the server that an address names. Raises BadAddressError for one that this type cannot use."""
+        host_of(url, instead="use a request header")
+        return parse_target(url).origin
+
+    def title(self, url: str) -> str | None:
+        """Return a name for a monitor of this address, or None if it is no valid address."""
+        try:
+            return urlsplit(url).hostname
+        except ValueError:
+            return None
+
+    def check_target(self, config: MonitorConfig, permits_host: Permits) -> None:
         """Raise ValidationFailed for an address that this type cannot use."""
-        if not url:
+        if not config.url:
             raise ValidationFailed(f"is required for a monitor of type {self.name}.", field="url")
         try:
-            host = host_of(url, instead="use a request header")
+            _, host, _ = self.parse(config.url)
         except BadAddressError as error:
             raise ValidationFailed(str(error), field="url") from None
         if not permits_host(host):
@@ -84,8 +118,8 @@ class MonitorType:
     def origin(self, config: MonitorConfig) -> Origin | None:
         """Return scheme, host and port of the probed address, or None."""
         try:
-            return parse_target(config.url).origin
-        except BadRequestError:  # stored under older validation rules
+            return self.parse(config.url)
+        except BadAddressError:  # none that was checked
             return None
 
     def destination(self, config: MonitorConfig) -> tuple[object, ...]:

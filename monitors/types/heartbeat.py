@@ -1,12 +1,20 @@
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
+import msgspec
+
+from core.errors import ValidationFailed
 from monitors.types.base import Execution, MonitorType, Origin, Permits
+from monitors.types.schedule import UTC, Expression, TimeZone
 from monitors.types.settings import MonitorConfig, Setting, Settings
+
+MAX_DURATION_SEC = 30 * 86_400
 
 
 class HeartbeatSettings(Settings, frozen=True, kw_only=True):
+    schedule: Expression = None
+    timezone: TimeZone = UTC
     grace_sec: Annotated[
         int,
         Setting(
@@ -20,6 +28,53 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
             probed=False,
         ),
     ] = 60
+    min_duration_sec: Annotated[
+        int | None,
+        Setting(
+            description="A run that is shorter brings the heartbeat down, if its start is signalled; null or 0: any.",
+            label="Shortest run",
+            help="A run that ends sooner is a failure. Left empty: any.",
+            placeholder="any",
+            position=35,
+            minimum=0,
+            maximum=MAX_DURATION_SEC,
+            unit="s",
+            probed=False,
+        ),
+    ] = None
+    max_duration_sec: Annotated[
+        int | None,
+        Setting(
+            description="A run that is longer brings the heartbeat down, if its start is signalled; null or 0: any.",
+            label="Longest run",
+            help="A run that takes longer is a failure. Left empty: any.",
+            placeholder="any",
+            position=36,
+            minimum=0,
+            maximum=MAX_DURATION_SEC,
+            unit="s",
+            probed=False,
+        ),
+    ] = None
+    max_pings_per_hour: Annotated[
+        int | None,
+        Setting(
+            description="More successes and failures within an hour are noted; null: any number.",
+            label="Most pings per hour",
+            help="More of them are noted, and alerted about where a channel wants it. Left empty: any number.",
+            placeholder="any number",
+            position=37,
+            minimum=1,
+            maximum=100_000,
+            probed=False,
+        ),
+    ] = None
+
+    def settle(self, kind: MonitorType) -> Self:
+        shortest, longest = self.min_duration_sec or None, self.max_duration_sec or None
+        if kind.settings is HeartbeatSettings and shortest is not None and longest is not None and shortest > longest:
+            raise ValidationFailed(f"must be at most max_duration_sec, which is {longest}.", field="min_duration_sec")
+        return msgspec.structs.replace(self, min_duration_sec=shortest, max_duration_sec=longest)
 
 
 class Heartbeat(MonitorType):
@@ -37,9 +92,9 @@ class Heartbeat(MonitorType):
     result_noun = "ping"
     panel = "dashboard/monitors/ping.html"
 
-    def check_target(self, url: str, permits_host: Permits) -> None:
-        if url:  # it is stored and never called
-            super().check_target(url, lambda _: True)
+    def check_target(self, config: MonitorConfig, permits_host: Permits) -> None:
+        if config.url:  # it is stored and never called
+            super().check_target(config, lambda _: True)
 
     def origin(self, config: MonitorConfig) -> Origin | None:
         return None

@@ -9,15 +9,19 @@ from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 
-from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.probes.http.spec import HttpSpec
 from core.errors import ValidationFailed
 from monitors.types.base import MonitorType
-from monitors.types.settings import MonitorConfig, Setting, Settings
+from monitors.types.content import ContentSettings
+from monitors.types.schedule import UTC, Expression, TimeZone
+from monitors.types.settings import MonitorConfig, Setting
 
 METHODS = ("HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+MISSED = ("skip", "once")
 HEADER_TYPES = ("bearer", "apikey", "custom")
-MAX_BODY, MAX_RULES, MAX_HEADERS = 8_192, 4, 4
+MAX_HEADERS = 4
+MAX_HEADER_NAME, MAX_HEADER_VALUE = 256, 4096
 RUN_ID_HEADER = "Pulsekeeper-Run-Id"
 
 # RFC 9110 5.6.2. The forbidden headers belong to the connection or the framing, which the prober controls.
@@ -42,15 +46,6 @@ FORBIDDEN_HEADERS = frozenset(
 )
 
 
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An assertion on the body."""
-
-    type: RuleType
-    value: str | None = None
-    path: str | None = None
-    equals: str | None = None
-
-
 class Header(msgspec.Struct, frozen=True, omit_defaults=True, rename={"dropped": "value_dropped"}):
     """A request header; `value` is plaintext. `type` is a display hint.
 
@@ -66,7 +61,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True, rename={"dropped":
         return f"Header({self.name!r})"
 
 
-class HttpSettings(Settings, frozen=True, kw_only=True):
+class HttpSettings(ContentSettings, frozen=True, kw_only=True):
     method: Annotated[
         str,
         Setting(
@@ -96,35 +91,36 @@ class HttpSettings(Settings, frozen=True, kw_only=True):
             position=70,
         ),
     ] = False
-    content_rules: Annotated[tuple[Rule, ...], Setting(position=100, section="rules", max_length=MAX_RULES)] = ()
     request_headers: Annotated[tuple[Header, ...], Setting(position=110, max_length=MAX_HEADERS)] = ()
-    request_body: Annotated[
-        str | None,
+    schedule: Expression = None
+    timezone: TimeZone = UTC
+    missed: Annotated[
+        str,
         Setting(
-            description="Only with POST, PUT, PATCH and DELETE.",
-            label="Body",
-            help="With POST, PUT, PATCH and DELETE. JSON, unless a Content-Type header says otherwise.",
-            position=120,
-            max_length=MAX_BODY,
-            blank=True,
-            multiline=True,
+            description="scheduler: what follows the runs that were missed while Pulsekeeper itself was stopped: none, "
+            "or one at once.",
+            label="Missed runs",
+            help="When Pulsekeeper itself was stopped: skip them, or run once as soon as it is back.",
+            position=23,
+            section="when",
+            choices=MISSED,
+            probed=False,
         ),
-    ] = None
+    ] = "skip"
 
     def settle(self, kind: MonitorType) -> Self:
-        required = kind.required_rules if isinstance(kind, HttpType) else frozenset()
-        self._check_rules(required, kind)
+        settled = super().settle(kind)
         self._check_headers()
-        method = "GET" if self.content_rules and self.method == "HEAD" else self.method
+        expect_status = self.expect_status or None
+        if not isinstance(kind, HttpType):
+            return msgspec.structs.replace(settled, expect_status=expect_status)
         # Check the submitted method: rules would turn HEAD into GET and hide the error.
-        if isinstance(kind, HttpType) and self.method in kind.refused_methods:
+        if self.method in kind.refused_methods:
             raise ValidationFailed(f"a {kind.name} cannot trigger with {self.method}.", field="method")
-        if self.request_body is not None:
-            if len(self.request_body) > MAX_BODY:
-                raise ValidationFailed(f"must be at most {MAX_BODY} characters.", field="request_body")
-            if method not in BODY_METHODS:
-                raise ValidationFailed(f"cannot be sent with {method}.", field="request_body")
-        return msgspec.structs.replace(self, method=method, expect_status=self.expect_status or None)
+        method = "GET" if self.content_rules and self.method == "HEAD" else self.method
+        if self.request_body is not None and method not in BODY_METHODS:
+            raise ValidationFailed(f"cannot be sent with {method}.", field="request_body")
+        return msgspec.structs.replace(settled, method=method, expect_status=expect_status)
 
     def stored(self) -> tuple[dict[str, Any], list[str]]:
         found: dict[str, Any] = msgspec.to_builtins(self)
@@ -142,28 +138,10 @@ class HttpSettings(Settings, frozen=True, kw_only=True):
             msgspec.structs.replace(header, value="", dropped=header.dropped or header.value != "")
             for header in self.request_headers
         )
-        body = None if moved else self.request_body
-        return msgspec.structs.replace(self, request_headers=headers, request_body=body)
+        return msgspec.structs.replace(super().without_secrets(moved=moved), request_headers=headers)
 
     def dropped_secrets(self) -> list[str]:
         return [header.name for header in self.request_headers if header.dropped]
-
-    def _check_rules(self, required: frozenset[RuleType], kind: MonitorType) -> None:
-        if len(self.content_rules) > MAX_RULES:
-            raise ValidationFailed(f"at most {MAX_RULES} rules.", field="content_rules")
-        if required and not required & {rule.type for rule in self.content_rules}:
-            article = "an" if kind.name[0] in "aeiou" else "a"
-            names = " or ".join(rule.value for rule in RuleType if rule in required)
-            raise ValidationFailed(
-                f"{article} {kind.name} monitor needs at least one {names} rule.", field="content_rules"
-            )
-        for index, rule in enumerate(self.content_rules):
-            where = f"content_rules[{index}]"
-            if rule.type is RuleType.JSON_FIELD:
-                if not rule.path:
-                    raise ValidationFailed("is required for json_field.", field=f"{where}.path")
-            elif not rule.value:
-                raise ValidationFailed(f"is required for {rule.type}.", field=f"{where}.value")
 
     def _check_headers(self) -> None:
         if len(self.request_headers) > MAX_HEADERS:
@@ -184,13 +162,12 @@ class HttpSettings(Settings, frozen=True, kw_only=True):
 
 
 class HttpType(MonitorType):
-    """A type that sends an HTTP request. A monitor needs at least one rule of the types in `required_rules`, if any."""
+    """A type that sends an HTTP request."""
 
     settings = HttpSettings
-    required_rules: ClassVar[frozenset[RuleType]] = frozenset()
+    unasked = frozenset({"request_body_encoding", "schedule", "timezone", "missed"})
+    body_encodings = ("text",)
     refused_methods: ClassVar[frozenset[str]] = frozenset()
-    rules_help: ClassVar[str] = "Optional: what the response must contain, besides its status."
-    first_rule: ClassVar[RuleType] = RuleType.TEXT_CONTAINS
 
     @property
     def family(self) -> str:
@@ -217,9 +194,7 @@ class HttpType(MonitorType):
             expect_status=own.expect_status,
             follow_redirects=own.follow_redirects,
             check_ssl=config.check_ssl,
-            rules=tuple(
-                ContentRule(rule.type, rule.value or "", rule.path or "", rule.equals) for rule in own.content_rules
-            ),
+            rules=own.probe_rules(),
         )
 
     def reproduce(self, config: MonitorConfig) -> str:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from checks.probes.http.spec import RuleType
+from checks.spec import RuleType
 from monitors.types.http import HttpType
 
 

@@ -22,7 +22,8 @@ class Setting:
     """Metadata of a field, in addition to its type and default. `settings_of` fills in `name` to `nullable`.
 
     `description` is for readers of the API, `label` and `help` are for the form. A `clamped` value is moved into its
-    range, others are rejected. A change of a `probed` setting makes the results of running checks outdated.
+    range, others are rejected. `item_max_length` limits each text of a list. A change of a `probed` setting makes the
+    results of running checks outdated.
     """
 
     description: str = ""
@@ -34,6 +35,7 @@ class Setting:
     maximum: int | None = None
     clamped: bool = False
     max_length: int | None = None
+    item_max_length: int | None = None
     choices: tuple[str, ...] = ()
     blank: bool = False
     multiline: bool = False
@@ -96,10 +98,10 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     url: Annotated[
         str,
         Setting(
-            description="http:// or https://.",
+            description="The whole target. http types: http:// or https://; port: tcp:// or tls://; udp: udp://; ping: "
+            "icmp://; dns: dns:.",
             label="Address",
             help="http:// or https://. Put passwords into a request header.",
-            placeholder="https://shop.example/health",
             position=1,
             section="target",
             max_length=MAX_URL,
@@ -153,7 +155,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Setting(
             label="Report certificate errors separately",
-            help="An expired or wrong certificate is reported as such, not as a failed connection. https only.",
+            help="An expired or wrong certificate is reported as such, not as a failed connection. https:// only.",
             position=80,
         ),
     ] = False

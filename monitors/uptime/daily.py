@@ -19,7 +19,15 @@ from checks.results.series import daily_latency
 from core.bulk import array
 from core.db import try_advisory_lock
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
-from monitors.selectors import gaps_since, last_tick, left_out_since, status_interval_of, transitions_since
+from monitors.selectors import (
+    end_at_stale,
+    gaps_since,
+    last_tick,
+    left_out_since,
+    status_interval_of,
+    transitions_since,
+)
+from monitors.stale import STALE_COLUMNS
 from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, by_outage, percent, tally
 
 DAY = timedelta(days=1)
@@ -97,6 +105,7 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
     until = max(min(_written_until() or start, today), start)
     ids = [monitor.pk for monitor in monitors]
     until, transitions = _outages_since(until, ids, earliest=start)
+    end_at_stale(transitions, monitors, now=now)
     live = _spans(until, today + DAY, now)
     gaps, left_out = gaps_since(live[0].start), left_out_since(live[0].start, ids)
     known: dict[int, tuple[list[int], list[int], list[int]]] = {}
@@ -134,9 +143,10 @@ def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
     windows = _spans(today - timedelta(days=days - 1), today + DAY, now)
     start = windows[0].start
     latencies = daily_latency(monitor.pk, since=start)
-    transitions = by_outage(transitions_since(start, [monitor.pk])[monitor.pk])
+    transitions = {monitor.pk: by_outage(transitions_since(start, [monitor.pk])[monitor.pk])}
+    end_at_stale(transitions, [monitor], now=now)
     left_out = left_out_since(start, [monitor.pk])[monitor.pk]
-    tallies = tally(windows, transitions, status_interval_of(monitor), [*gaps_since(start), *left_out])
+    tallies = tally(windows, transitions[monitor.pk], status_interval_of(monitor), [*gaps_since(start), *left_out])
     return [
         Day(
             date=window.start.date(),
@@ -193,10 +203,10 @@ def write_days(now: datetime) -> int:
             monitors = list(
                 Monitor.objects.filter(pk__gt=last_id)
                 .select_related("state")
-                .only("enabled", "created_at", "state__status")
+                .only("created_at", *STALE_COLUMNS, "state__status")
                 .order_by("pk")[:MONITORS_AT_ONCE]
             )
-            _write(monitors, spans)
+            _write(monitors, spans, now=now)
         if len(monitors) < MONITORS_AT_ONCE:
             break
         last_id = monitors[-1].pk
@@ -244,10 +254,11 @@ def forget_old_days(now: datetime) -> int:
     return deleted
 
 
-def _write(monitors: Sequence[Monitor], days: Sequence[Span]) -> None:
+def _write(monitors: Sequence[Monitor], days: Sequence[Span], *, now: datetime) -> None:
     ids, start = [monitor.pk for monitor in monitors], _day_of(days[0].start)
     backfill = _day_of(days[-1].end) - timedelta(days=BACKFILL)
     first, transitions = _outages_since(start, ids, earliest=min(start, backfill))
+    end_at_stale(transitions, monitors, now=now)
     spans = [*_spans(first, start, days[0].start), *days]
     gaps, left_out = gaps_since(spans[0].start), left_out_since(spans[0].start, ids)
     rows: list[tuple[Any, ...]] = []

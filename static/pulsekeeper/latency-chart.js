@@ -1,8 +1,10 @@
 // The latency chart of a monitor: ranges, selectable lines, shaded outages, zoom by dragging, and a table.
+// Below it are bars of the packets that pings lost.
 import { ask } from "./live.js";
 import { full, shortDay, shortTime } from "./times.js";
 
 const HEIGHT = 260;
+const LOSS_HEIGHT = 72;
 const KINDS = {
   mean: { title: "Mean", colour: "--chart-1", width: 2, shown: true },
   p50: { title: "p50", long: "Median", colour: "--chart-2", dash: [8, 4] },
@@ -21,10 +23,13 @@ const place = section.querySelector("[data-chart]");
 const legend = section.querySelector("[data-legend]");
 const reset = section.querySelector("[data-reset]");
 const numbers = section.querySelector("[data-numbers]");
+const loss = section.querySelector("[data-loss]");
+const lossPlace = section.querySelector("[data-loss-chart]");
 const hidden = new Map(); // lines that the user hid or showed, by name
 
 let data = null;
 let chart = null;
+let lossChart = null;
 let asked = 0;
 
 function colour(name, alpha = 1) {
@@ -42,6 +47,11 @@ function milliseconds(value) {
   return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
 }
 
+function percent(value) {
+  if (value === null || value === undefined) return "–";
+  return `${value < 10 && value % 1 ? value.toFixed(1) : Math.round(value)} %`;
+}
+
 function moments(u, splits) {
   return splits.map((at) => {
     const date = new Date(at * 1000);
@@ -52,6 +62,7 @@ function moments(u, splits) {
 function linesOf(given) {
   return Object.keys(given.lines)
     .filter((name) => given.range !== "1h" || name in OF_AN_HOUR)
+    .filter((name) => given.lines[name].some((value) => value !== null)) // not each type has a connection or a first byte
     .map((name) => ({ name, ...KINDS[name], ...(given.range === "1h" ? OF_AN_HOUR[name] : {}) }));
 }
 
@@ -94,6 +105,7 @@ function tooltip() {
         if (box.hidden) return;
         const rows = linesOf(data).filter(isShown).map((line) => `${line.title}: ${milliseconds(data.lines[line.name][index])}`);
         const at = data.x[index];
+        if (data.loss) rows.push(`Loss: ${percent(data.loss[index])}`);
         if (data.outages.some((outage) => outage.from <= at && at <= (outage.until ?? data.until))) rows.unshift("Outage");
         box.replaceChildren(
           ...[full(at * 1000), ...rows].map((text, row) => {
@@ -116,10 +128,46 @@ function between(lines, upper, lower) {
   return places.every(Boolean) ? [{ series: places, fill: colour("--chart-1", 0.1) }] : [];
 }
 
+// One chart with its own scale, and the same time as the one above it.
+function drawLoss(axis) {
+  loss.hidden = !data.loss;
+  if (!data.loss) return;
+  lossPlace.replaceChildren();
+  lossChart = new window.uPlot(
+    {
+      width: lossPlace.clientWidth,
+      height: LOSS_HEIGHT,
+      padding: [8, 8, 8, 0],
+      legend: { show: false },
+      cursor: { show: false },
+      scales: { x: { range: (u, min, max) => (chart.zoomed ? [min, max] : [data.from, data.until]) }, y: { range: [0, 100] } },
+      axes: [
+        { ...axis, size: 0, values: () => [], ticks: { show: false } },
+        { ...axis, size: 64, splits: () => [0, 50, 100], values: (u, values) => values.map((value) => (value === 50 ? "" : `${value} %`)) },
+      ],
+      series: [
+        {},
+        {
+          label: "Loss",
+          stroke: colour("--down-fill"),
+          fill: colour("--down-fill"),
+          width: 0,
+          paths: window.uPlot.paths.bars({ size: [0.8, 14], align: 1 }),
+          points: { show: false },
+        },
+      ],
+    },
+    [data.x, data.loss],
+    lossPlace,
+  );
+}
+
 function draw() {
   if (!data) return;
   chart?.destroy();
-  chart = null;
+  lossChart?.destroy();
+  chart = lossChart = null;
+  loss.hidden = true;
   const lines = linesOf(data);
   if (!data.x.length) {
     place.replaceChildren(note(`No measurements in the last ${data.title}.`));
@@ -158,12 +206,14 @@ function draw() {
             reset.hidden = false;
           },
         ],
+        setScale: [(u, key) => key === "x" && u.zoomed && lossChart?.setScale("x", { min: u.scales.x.min, max: u.scales.x.max })],
       },
       plugins: [tooltip()],
     },
     [data.x, ...lines.map((line) => data.lines[line.name])],
     place,
   );
+  drawLoss(axis);
 }
 
 function note(text) {
@@ -202,11 +252,21 @@ function drawLegend() {
 }
 
 function describe() {
-  const summary = linesOf(data).map((line) => `${line.title} ${milliseconds(data.whole[line.name])}`);
+  const summary = linesOf(data).map((line) => `${line.title} ${milliseconds(data.whole[line.name])}`).join(", ") || "no latencies";
   const outages = data.outages.length === 1 ? "1 outage" : `${data.outages.length} outages`;
-  place.setAttribute("aria-label", `Latency of the last ${data.title}. ${summary.join(", ")}. ${outages}.`);
+  place.setAttribute("aria-label", `Latency of the last ${data.title}. ${summary}. ${outages}.`);
   numbers.hidden = !data.x.length;
+  if (data.loss) describeLoss();
   if (numbers.open) fillTable();
+}
+
+function describeLoss() {
+  const mean = percent(data.whole.loss);
+  const most = Math.max(...data.loss.filter((value) => value !== null));
+  const worst = data.x[data.loss.indexOf(most)];
+  section.querySelector("[data-loss-mean]").textContent = mean;
+  const text = most ? `${mean} on average, at most ${percent(most)}, at ${full(worst * 1000)}.` : "none.";
+  lossPlace.setAttribute("aria-label", `Packet loss of the last ${data.title}: ${text}`);
 }
 
 function fillTable() {
@@ -224,9 +284,13 @@ function fillTable() {
     );
     return tr;
   };
-  numbers.querySelector("thead").replaceChildren(row("th", ["Time", ...lines.map((line) => line.title)]));
+  numbers.querySelector("thead").replaceChildren(row("th", ["Time", ...lines.map((line) => line.title), ...(data.loss ? ["Loss"] : [])]));
   const rows = data.x
-    .map((at, index) => [full(at * 1000), ...lines.map((line) => milliseconds(data.lines[line.name][index]))])
+    .map((at, index) => [
+      full(at * 1000),
+      ...lines.map((line) => milliseconds(data.lines[line.name][index])),
+      ...(data.loss ? [percent(data.loss[index])] : []),
+    ])
     .filter((texts) => texts.slice(1).some((text) => text !== "–"));
   numbers.querySelector("tbody").replaceChildren(...rows.reverse().map((texts) => row("td", texts)));
 }
@@ -281,6 +345,7 @@ new ResizeObserver(() => {
   if (Math.abs(place.clientWidth - width) < 2) return;
   width = place.clientWidth;
   chart?.setSize({ width, height: HEIGHT });
+  lossChart?.setSize({ width, height: LOSS_HEIGHT });
 }).observe(place);
 document.addEventListener("themechange", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

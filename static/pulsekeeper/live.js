@@ -67,12 +67,17 @@ export async function ask(address, options = {}) {
 export function keepFresh(refresh, every) {
   let timer;
   let running = false;
+  let again = false; // asked for during a refresh, whose answer may lack the latest change
   async function run() {
+    again = true;
     if (running) return;
     clearTimeout(timer);
     running = true;
     try {
-      if (!document.hidden) await refresh();
+      while (again) {
+        again = false;
+        if (!document.hidden) await refresh();
+      }
     } finally {
       running = false;
       plan();

@@ -47,12 +47,14 @@ document.addEventListener("click", (event) => {
   input?.focus({ preventScroll: true });
 });
 
-// The type sets the kind of the first rule, unless the user has filled it in.
+// The type sets the example of an address, and the kind of the rules that the user has not filled in.
 document.addEventListener("change", (event) => {
-  if (event.target.name !== "type" || !event.target.dataset.firstRule) return;
-  const row = document.querySelector(".rule");
-  if ([...row.querySelectorAll("input")].some((input) => input.value)) return;
-  row.querySelector("select").value = event.target.dataset.firstRule;
+  if (event.target.name !== "type") return;
+  const { example, firstRule } = event.target.dataset;
+  document.getElementById("id_url").placeholder = example;
+  for (const row of document.querySelectorAll(".rule")) {
+    if ([...row.querySelectorAll("input")].every((input) => !input.value)) row.querySelector("select").value = firstRule;
+  }
 });
 
 document.addEventListener("htmx:load", prepare);

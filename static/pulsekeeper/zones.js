@@ -2,9 +2,16 @@
 // (data-unless-zone).
 const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-for (const select of document.querySelectorAll("select[data-own-zone]")) {
-  if ([...select.options].some((option) => option.value === own)) select.value = own;
+for (const field of document.querySelectorAll("[data-own-zone]")) {
+  const { options } = field.list ?? field;
+  if ([...options].some((option) => option.value === own)) field.value = own;
 }
-for (const element of document.querySelectorAll("[data-unless-zone]")) {
-  element.hidden = element.dataset.unlessZone === own;
+
+function hide() {
+  for (const element of document.querySelectorAll("[data-unless-zone]")) {
+    element.hidden = element.dataset.unlessZone === own;
+  }
 }
+
+document.addEventListener("htmx:load", hide);
+hide();

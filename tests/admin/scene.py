@@ -19,7 +19,7 @@ from checks.results.models import CheckResult
 from connectors.models import Connector, Import
 from core.crypto import encrypt
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
-from monitors.models import DomainRegistration, ExpiryWarning, Monitor
+from monitors.models import DnsChange, DomainRegistration, ExpiryWarning, Monitor
 from projects.access import Caller
 from projects.models import Membership, Project
 from statuspages.models import Badge, NoteUpdate, PageEvent, PageMail, PageNote, StatusPage, Subscriber
@@ -30,6 +30,7 @@ from tests.factories import (
     DeliveryFactory,
     IncidentFactory,
     MonitorFactory,
+    PingGapFactory,
     ProjectFactory,
     SchedulerGapFactory,
     StatusChangeFactory,
@@ -90,8 +91,10 @@ def _around(owner: User, project: Project, monitor: Monitor, incident: Incident,
     ExpiryWarning.objects.create(
         monitor=monitor, subject="domain", expires_at=NOON, threshold_days=7, at=NOON, processed_at=NOON
     )
+    DnsChange.objects.create(monitor=monitor, at=NOON, added=["192.0.2.1"], removed=[], added_count=1, removed_count=0)
     DomainRegistration.objects.create(name=f"shop{number}.example.com", next_lookup_at=NOON)
     SchedulerGapFactory()
+    PingGapFactory()
     FlappingSpell.objects.create(monitor=monitor, started_at=NOON, last_change_at=NOON, ended_at=NOON)
     window = MaintenanceWindow.objects.create(
         owner=owner, project=project, created_at=NOON, name="Update", starts_at=NOON, ends_at=NOON,

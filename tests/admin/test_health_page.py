@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 
@@ -66,8 +67,8 @@ def test_what_there_is_to_look_at(staff: Client) -> None:
         "Dead deliveries 1 View",
         "Alerts were given up",
         "Subscriber mails waiting 1",
-        "Workers none",
-        "No worker answers that takes from queue probes, interactive, dispatch, alerts.",
+        "Processes: dispatcher 0",
+        "No process reports as web, worker, interactive, dispatcher, beat.",
         "Messages in queue probes 0",
         "Partitions ahead of checks_checkresult",
         "checks_hourlyrollup",
@@ -88,7 +89,7 @@ def test_without_the_broker(staff: Client, settings: Settings) -> None:
     settings.REDIS_URL = f"redis://:secret@127.0.0.1:{free_port()}/0"
     shown = words(staff)
     assert "Broker: does not answer." in shown
-    assert "queues and workers are unknown" in shown
+    assert "queues and processes are unknown" in shown
     assert "Due monitors 0" in shown
     assert "secret" not in shown
 
@@ -107,8 +108,19 @@ def test_values_below_their_thresholds_are_no_problem() -> None:
     assert status.database is not None
     assert status.broker is not None
     problems = list(system_status.find_problems(status, now=now))
-    assert [line for line in problems if not line.startswith("No worker answers")] == []
+    assert [line for line in problems if not line.startswith("No process reports")] == []
     assert not Monitor.objects.exists()
+
+
+def test_workers_that_may_not_send_pings() -> None:
+    now = utc_now()
+    status = system_status.system_status(now=now)
+    assert status.broker is not None
+    status = replace(status, broker=replace(status.broker, without_pings=2))
+    (problem,) = [line for line in system_status.find_problems(status, now=now) if "pings" in line]
+    assert problem.startswith("2 workers may not send pings")
+    assert "net.ipv4.ping_group_range" in problem
+    assert "CAP_NET_RAW" in problem
 
 
 def test_a_mail_server_that_is_missing_or_unreachable(staff: Client, settings: Settings) -> None:

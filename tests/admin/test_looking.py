@@ -1,9 +1,10 @@
-"""What stands on pages of incidents, deliveries and new accounts."""
+"""What stands on pages of incidents, deliveries, new accounts and monitors."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -86,3 +87,27 @@ def test_an_account_made_in_the_admin_has_its_channel_too(staff: Client) -> None
     edited = {"email": user.email, "plan": user.plan_id, "is_active": "on"}
     assert staff.post(reverse("admin:accounts_user_change", args=[user.pk]), edited).status_code == 302
     assert AlertChannel.objects.filter(owner=user).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"type": "port", "url": "tls://mail.example:25?starttls=smtp"}, "request_body_encoding: text"),
+        ({"type": "udp", "url": "udp://sip.example:5060", "request_body": "a secret"}, "request_body_encoding: text"),
+        ({"type": "ping", "url": "icmp://router.example", "packets": 7}, "packets: 7"),
+        (
+            {"type": "dns", "url": "dns:shop.example?type=MX", "records": ["10 mail.shop.example"]},
+            "10 mail.shop.example",
+        ),
+    ],
+    ids=lambda value: value["type"] if isinstance(value, dict) else None,
+)
+def test_monitors_of_each_type(staff: Client, given: dict[str, Any], shown: str) -> None:
+    monitor = MonitorFactory(**given)
+    page = staff.get(f"/admin/monitors/monitor/{monitor.pk}/change/").content.decode()
+    assert shown in page
+    assert monitor.url in page
+    assert f'href="{monitor.url}"' not in page
+    assert "a secret" not in page
+    listed = staff.get(f"/admin/monitors/monitor/?type__exact={monitor.type}").content.decode()
+    assert monitor.url in listed

@@ -110,6 +110,8 @@ class Drive:
         consuming.close_deleted(moment)
         notify.notify_incidents(moment)
         notify.notify_expiries(moment)
+        notify.notify_dns_changes(moment)
+        notify.notify_too_often(moment)
         return self.deliver(moment)
 
     def remind(self, moment: datetime) -> list[Message]:

@@ -27,8 +27,10 @@ from tests.processes.waiting import until  # noqa: E402
 
 # In the order of the way: what dies right after it has done its work, `…ing` inside its transaction.
 STEPS: dict[str, tuple[Any, str]] = {
+    "locked": (consuming, "lock_in_turn"),
     "consuming": (consuming._Batch, "write"),
     "consumed": (consuming, "consume"),
+    "pending": (notify, "lock_in_turn"),
     "put": (batch, "put"),
     "announced": (notify, "notify_incidents"),
     "claimed": (outbox.OUTBOX, "claim"),

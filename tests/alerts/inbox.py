@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import email
 import email.policy
 import socket
-from asyncio import AbstractServer
-from collections.abc import Coroutine
 from email.message import EmailMessage
 from types import TracebackType
 from typing import Any, Self
 
-from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-
-class _BoundController(Controller):
-    """Listens on a socket that is bound from the beginning, so that nobody else takes its port."""
-
-    def __init__(self, handler: Inbox, address: str) -> None:
-        self._listening = socket.create_server((address, 0))
-        super().__init__(handler, hostname=address, port=self._listening.getsockname()[1], ready_timeout=60)
-
-    def _create_server(self) -> Coroutine[Any, Any, AbstractServer]:
-        return self.loop.create_server(self._factory_invoker, sock=self._listening)
+from tests.targets.loop import ServerLoop
 
 
 class Inbox:
@@ -34,17 +23,24 @@ class Inbox:
         self.refuse_data: str | None = None
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
-        self._controller = _BoundController(self, address)
-        self.port: int = self._controller.port
+        self._listening = socket.create_server((address, 0))  # nobody else takes the port before the start
+        self._loop = ServerLoop("inbox")
+        self.port: int = self._listening.getsockname()[1]
 
     def __enter__(self) -> Self:
-        self._controller.start()
+        self._loop.__enter__().run(self._start())
         return self
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop.servers.append(
+            await loop.create_server(lambda: SMTP(self, enable_SMTPUTF8=True), sock=self._listening)
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._controller.stop()
+        self._loop.__exit__(kind, error, trace)
 
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]

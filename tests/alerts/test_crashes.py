@@ -25,7 +25,10 @@ from tests.factories import UserFactory
 
 ROOT = Path(__file__).parents[2]
 # As tests.alerts.dying_worker has them, which is no module to import: it loads the settings for a process of its own.
-STEPS = ("consuming", "consumed", "put", "announced", "claimed", "loaded", "sent", "finishing", "finished")
+STEPS = (
+    *("locked", "consuming", "consumed", "pending", "put", "announced"),
+    *("claimed", "loaded", "sent", "finishing", "finished"),
+)
 
 
 @contextmanager

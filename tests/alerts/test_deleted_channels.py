@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 
 import pytest
@@ -16,7 +17,8 @@ from core.clock import to_ms
 from projects.access import Caller
 from tests.alerts.drivers import claim, finish
 from tests.factories import ChannelFactory, DeliveryFactory, UserFactory
-from tests.helpers import NOON, run_concurrently
+from tests.helpers import NOON, is_awaited, run_concurrently
+from tests.processes.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -45,6 +47,26 @@ def test_deleted_while_news_comes_and_messages_are_sent() -> None:
         assert not Delivery.objects.exclude(channel=staying).exists()
         assert Delivery.objects.filter(channel=staying).count() >= 2
         delete_channel(Caller(user), staying.public_id)
+
+
+def test_the_log_is_deleted_before_alerts_wait_for_the_channel() -> None:
+    user = UserFactory()
+    channel = ChannelFactory(owner=user)
+    DeliveryFactory(channel=channel)
+    claimed = claim(NOON)
+    assert claimed is not None
+    finish(claimed, delivered=True, detail="200", now=NOON)
+    queued = DeliveryFactory(channel=channel)
+    deletion = threading.Thread(
+        target=run_concurrently, args=[partial(delete_channel, Caller(user), channel.public_id)]
+    )
+    with transaction.atomic():
+        AlertChannel.objects.select_for_update().get(pk=channel.pk)
+        deletion.start()
+        until(lambda: not deletion.is_alive() or is_awaited(), 30, "the deletion waits for the channel")
+        assert list(Delivery.objects.filter(channel=channel)) == [queued]
+    deletion.join()
+    assert not Delivery.objects.filter(channel=channel).exists()
 
 
 def test_what_is_not_confirmed_is_not_sent_to() -> None:

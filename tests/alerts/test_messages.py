@@ -85,6 +85,18 @@ SINGLE = [
         Level.WARNING,
     ),
     (
+        replace(DOWN, event_type=EventType.DNS_CHANGE),
+        "[DNS CHANGED] Shop checkout",
+        "The DNS records of Shop checkout have changed.",
+        Level.WARNING,
+    ),
+    (
+        replace(DOWN, event_type=EventType.TOO_OFTEN),
+        "[TOO OFTEN] Shop checkout",
+        "Shop checkout is pinged more often than expected.",
+        Level.WARNING,
+    ),
+    (
         Payload(EventType.TEST, at(3, 16, 47)),
         "[TEST] Pulsekeeper",
         "This is a test. Alerts to this channel arrive.",
@@ -208,6 +220,15 @@ def test_messages_of_one_incident_are_a_thread() -> None:
     assert message(expiry).thread == message(expiry, now=NOW + timedelta(days=7)).thread != DOWN.monitor_id
 
 
+def test_each_dns_change_is_a_thread() -> None:
+    """On-call services drop an alert while one of the same thread is open, and nothing closes that of a change."""
+    slow = replace(DOWN, event_type=EventType.SLOW, incident_id=None)
+    change = replace(slow, event_type=EventType.DNS_CHANGE)
+    threads = [message(payload).thread for payload in (slow, change, replace(change, at=change.at + 1))]
+    assert len({*threads, DOWN.monitor_id}) == 4
+    assert message(change).thread == threads[1]
+
+
 def test_the_payload() -> None:
     payload = message(DOWN).webhook_body
     assert json.loads(json.dumps(payload)) == payload
@@ -282,9 +303,11 @@ HOSTILE = {
 @pytest.mark.parametrize("grouped", [False, True])
 def test_hostile_names_and_details(hostile: str, grouped: bool) -> None:
     evidence = {"status_line": hostile, "address": hostile, "tls_issuer": hostile, "body": hostile}
-    payload = replace(DOWN, monitor=hostile, detail=hostile, evidence=evidence, reason_code=hostile)
+    payload = replace(DOWN, monitor=hostile, detail=hostile, reason_code=hostile)
+    payload = replace(payload, evidence=evidence | {"facts": [["reply", hostile]]})
     x = "x" if hostile != HOSTILE["empty"] else ""
-    harmless = replace(DOWN, monitor="Shop", detail=x, evidence=dict.fromkeys(evidence, x), reason_code=x)
+    harmless = replace(DOWN, monitor="Shop", detail=x, reason_code=x)
+    harmless = replace(harmless, evidence=dict.fromkeys(evidence, x) | {"facts": [["reply", x]]})
     others = [replace(harmless, monitor_id="mon_2", incident_id="inc_2")] if grouped else []
     made = message(payload, *others)
     plain = message(harmless, *others)
@@ -335,3 +358,23 @@ def test_nothing_else_is_among_the_samples() -> None:
 def test_facts_survive_being_stored() -> None:
     assert Payload.from_json(json.loads(json.dumps(DOWN.as_json()))) == DOWN
     assert datetime.fromtimestamp(DOWN.at / 1000, UTC) < NOW
+
+
+def test_other_protocols_have_facts_and_no_link() -> None:
+    evidence = {
+        "address": "192.0.2.53:53",
+        "facts": [["response code", "NOERROR"], ["size", "92 bytes"]],
+        "body": "shop.example. 300 IN MX 10 parking.example.",
+    }
+    url = "dns://192.0.2.53/shop.example?type=MX"
+    down = replace(DOWN, type="dns", url=url, monitor=url, reason_code="content_failure", evidence=evidence)
+    made = message(down)
+    lines = made.text.replace("\u200b", "").splitlines()
+    assert "From:          192.0.2.53:53" in lines
+    assert "Response code: NOERROR" in lines
+    assert f"Address:       {url}" in lines, "its query is no secret"
+    assert url not in made.text, "no program makes it a link"
+    assert url not in made.html
+    assert "Received:" in lines
+    assert "Response body" not in made.text + made.html
+    assert url not in made.short

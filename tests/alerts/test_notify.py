@@ -14,7 +14,7 @@ from alerts import notify
 from alerts.models import AlertChannel, Delivery
 from alerts.outbox import MAX_WAIT, QUIET
 from checks.spec import Verdict
-from incidents import consuming
+from incidents import consuming, windows
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.services import acknowledge
 from monitors.expiry.warnings import warn_of_expiries
@@ -62,6 +62,34 @@ def window(owner: User, start: float, end: float, *monitors: Monitor, **columns:
     )
     made.monitors.set(monitors)
     return made
+
+
+def test_a_recovery_in_a_window_is_sent_before_the_next_outage(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    """Each is looked at every 15 seconds while the window suppresses it, and the recovery not at the same second."""
+    monitor = drive.monitor(owner)
+    drive.check(monitor, DOWN, at(60))
+    drive.tick(at(61))
+    window(owner, 100, 4000)
+    drive.check(monitor, UP, at(3912))
+    drive.tick(at(3912))
+    drive.check(monitor, DOWN, at(3926))
+    drive.ticks(at(3926), at(4030), every=1)
+    assert events(drive.sent) == ["down", "recovered", "still_down"]
+    assert len({message.at for message in drive.sent[1:]}) == 1, "nobody reads for a while that it is up"
+
+
+def test_a_slow_tick_sees_the_window_that_another_process_has_moved(
+    owner: User, channel: AlertChannel, drive: Drive
+) -> None:
+    monitor = drive.monitor(owner)
+    window(owner, 50, 4000)
+    window(owner, 4000, 8000)
+    drive.check(monitor, DOWN, at(3990))
+    windows.roll_forward(at(4001))
+    assert drive.tick(at(3999)) == []
+    assert drive.ticks(at(4001), at(4100), every=5) == []
 
 
 def test_down_and_recovered(owner: User, channel: AlertChannel, drive: Drive) -> None:
@@ -491,6 +519,20 @@ def test_no_reminder_under_a_silence(owner: User, channel: AlertChannel, drive: 
     drive.tick(at(60))
     mute_monitor(Caller(owner), monitor.public_id, minutes=10_000, now=at(70))
     assert drive.remind(at(30 * HOUR)) == []
+
+
+def test_one_tick_notifies_of_more_outages_than_fit_into_a_batch(
+    owner: User, channel: AlertChannel, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "BATCH", 2)
+    muted, *monitors = drive.monitors(owner, [f"m{number}" for number in range(6)])
+    mute_monitor(Caller(owner), muted.public_id, minutes=10, now=at(50))
+    drive.checks([muted, *monitors], DOWN, at(60))
+    consuming.consume(at(61), slow=lambda _: None)
+    notify.notify_incidents(at(61))
+    assert set(Incident.objects.exclude(announced_at=None).values_list("monitor", flat=True)) == {
+        monitor.pk for monitor in monitors
+    }
 
 
 @pytest.mark.django_db(transaction=True)

@@ -48,6 +48,8 @@ def _validator(document: Document, method: str, template: str, status: int) -> D
     answers = operation["responses"]
     assert str(status) in answers or status >= 400, f"{method} {template}: {status} is not documented"
     answer = answers.get(str(status)) or answers["default"]
+    if "application/json" not in answer["content"]:
+        return None
     schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
     return Draft202012Validator(schema | {"components": document()["components"]})
 

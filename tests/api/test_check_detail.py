@@ -54,6 +54,7 @@ def test_a_failure_with_its_evidence(api: Api, monitor: Monitor) -> None:
         "connect_ms": None,
         "ttfb_ms": None,
         "http_status": None,
+        "loss": None,
         "reason_code": "http_failure",
         "detail": "Answered 500.",
         "evidence": {
@@ -64,6 +65,7 @@ def test_a_failure_with_its_evidence(api: Api, monitor: Monitor) -> None:
             "headers": [{"name": "server", "value": "nginx"}],
             "body": "Sorry",
             "redirects": [{"status": 301, "url": "https://shop.example/"}],
+            "facts": [],
         },
     }
 
@@ -78,6 +80,7 @@ def test_a_failure_that_saw_nothing(api: Api, monitor: Monitor) -> None:
         "headers": [],
         "body": None,
         "redirects": [],
+        "facts": [],
     }
 
 

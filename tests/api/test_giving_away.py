@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from accounts import export
+from accounts.models import User
 from audit.models import Entry
 from core.clock import utc_now
 from core.errors import ApiError, Forbidden, NotFound
+from monitors import account_export
+from monitors.heartbeats import signals
 from monitors.models import Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
@@ -19,7 +24,7 @@ from projects.members import change_role, remove_member
 from projects.models import Project, Role
 from tests.api.client import Api
 from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
-from tests.helpers import run_concurrently
+from tests.helpers import run_concurrently, signal
 from tests.manifests.helpers import apply_text, refusal
 
 SECRETS: dict[str, Any] = {
@@ -188,6 +193,79 @@ def test_the_log_does_not_hold_the_id_of_a_heartbeat() -> None:
     entries = Entry.objects.filter(action__startswith="monitor.")
     assert len(entries) == 2
     assert scene.monitor.public_id not in str(list(entries.values()))
+
+
+def heartbeat_scene() -> Scene:
+    scene = Scene(role="admin")
+    scene.monitor = MonitorFactory(owner=scene.owner, heartbeat=True, project=scene.shop)
+    return scene
+
+
+def fail(monitor: Monitor, text: str) -> None:
+    given = {"remote_addr": "192.0.2.7", "user_agent": f"{text} agent", "body": f"{text} body"}
+    assert signals.record(signal(monitor.public_id, "3", now=utc_now(), **given))
+
+
+def apply_move(scene: Scene) -> None:
+    apply_text(scene.mover, f"version: 1\nmonitors: [{{id: {scene.monitor.public_id}, name: Job, type: heartbeat}}]")
+
+
+def exported(user: User) -> Any:
+    return json.loads("".join(export.export(user, now=utc_now())))["pings"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("move", [Scene.move, apply_move])
+def test_the_new_owner_sees_neither_senders_nor_bodies_of_earlier_signals(move: Callable[[Scene], object]) -> None:
+    scene = heartbeat_scene()
+    fail(scene.monitor, "earlier")
+    move(scene)
+    assert Monitor.objects.get(pk=scene.monitor.pk).owner == scene.mover
+    fail(scene.monitor, "later")
+
+    pings = Api.signed_in(scene.mover).get(f"/v1/monitors/{scene.monitor.public_id}/pings").json
+    names = ("kind", "exit_status", "remote_addr", "user_agent", "body")
+    assert [[ping[name] for name in names] for ping in pings] == [
+        ["fail", 3, "192.0.2.7", "later agent", "later body"],
+        ["fail", 3, None, "", None],
+    ]
+    assert exported(scene.mover) == [{"monitor_id": scene.monitor.public_id, **ping} for ping in pings]
+    assert exported(scene.owner) == []
+
+    web = Client()
+    web.force_login(scene.mover)
+    path = f"/monitors/{scene.monitor.public_id}"
+    for page in (web.get(path), web.get(f"{path}/signals")):
+        text = page.content.decode()
+        assert "later body" in text
+        assert "earlier body" not in text
+        assert text.count("received before the monitor moved to its present owner") == 1
+    assert "later body" in web.get(f"{path}/signals", {"text": "LATER"}).content.decode()
+    assert "No matching signals" in web.get(f"{path}/signals", {"text": "EARLIER"}).content.decode()
+
+
+@pytest.mark.django_db
+def test_a_signal_that_arrives_while_the_move_waits_for_its_lock_is_an_earlier_one() -> None:
+    scene = heartbeat_scene()
+    begun = utc_now()
+    fail(scene.monitor, "earlier")
+    update_monitor(Caller(scene.mover), scene.monitor.public_id, {"project_id": scene.mine.public_id}, now=begun)
+    assert [ping["body"] for ping in exported(scene.mover)] == [None]
+    fail(scene.monitor, "later")
+    assert [ping["body"] for ping in exported(scene.mover)] == ["later body", None]
+
+
+@pytest.mark.django_db
+def test_an_export_that_a_move_overtakes_has_no_later_signal() -> None:
+    scene = heartbeat_scene()
+    kept, scene.monitor = scene.monitor, MonitorFactory(owner=scene.owner, heartbeat=True, project=scene.shop)
+    for monitor in (kept, scene.monitor):
+        fail(monitor, "earlier")
+    rows = iter(account_export.sections(scene.owner, now=utc_now())["pings"]())
+    first = next(rows)
+    scene.move()
+    fail(scene.monitor, "later")
+    assert [row["body"] for row in (first, *rows)] == ["earlier body"] * 2
 
 
 @pytest.mark.django_db(transaction=True)

@@ -89,7 +89,7 @@ class TestChecks:
         add_result(monitor, 2, NOON + minutes(1), DOWN, **why)
         down, up = api.get(checks).json
         assert up.pop("id") != down.pop("id")
-        nothing = {"latency_ms": None, "connect_ms": None, "ttfb_ms": None}
+        nothing = {"latency_ms": None, "connect_ms": None, "ttfb_ms": None, "loss": None}
         assert down == {"checked_at": to_ms(NOON) + 60_000, "status": "down"} | nothing | why
         assert up == {
             "checked_at": to_ms(NOON),
@@ -98,9 +98,14 @@ class TestChecks:
             "connect_ms": 10,
             "ttfb_ms": 20,
             "http_status": 204,
+            "loss": None,
             "reason_code": None,
             "detail": None,
         }
+
+    def test_a_ping_shows_its_loss(self, api: Api, monitor: Monitor, checks: str) -> None:
+        add_result(monitor, 1, NOON, latency_ms=30, loss=33)
+        assert [row["loss"] for row in api.get(checks).json] == [33]
 
     def test_an_id_stays_and_is_its_monitors_own(self, api: Api, user: User, monitor: Monitor) -> None:
         other = MonitorFactory(owner=user)

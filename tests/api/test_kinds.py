@@ -73,13 +73,6 @@ def test_api_and_keyword_are_returned_as_given(worker: None, site: Site) -> None
     assert (made.json["type"], made.json["status"]) == ("keyword", "down")
 
 
-@pytest.mark.parametrize("kind", ["dns", "port", "ping", "udp"])
-def test_planned_types_are_named_as_planned(api: Api, kind: str) -> None:
-    answer = api.post("/v1/monitors", {"type": kind, "url": "http://shop.example/"})
-    assert answer.status == 422
-    assert "planned" in answer.error
-
-
 @pytest.mark.parametrize(("minutes", "lasts"), [(1, 1), (10_080, 10_080), (10_081, 10_080), (10**30, 10_080)], ids=str)
 def test_mute(api: Api, user: User, minutes: int, lasts: int) -> None:
     monitor = MonitorFactory(owner=user, up=True)

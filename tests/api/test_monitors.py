@@ -24,8 +24,12 @@ FIELDS = [
     *("id", "name", "type", "url", "method", "interval_sec", "slow_ms", "timeout_ms", "expect_status"),
     *("follow_redirects", "check_ssl", "check_domain", "domain_expires_at", "cert_expires_at"),
     *("content_rules", "request_headers", "request_body", "fail_threshold", "recover_threshold"),
+    *("request_body_encoding", "packets", "min_replies", "records"),
+    *("schedule", "timezone", "missed"),
     *("grace_sec", "last_ping_at", "muted_until", "enabled", "project_id", "status", "status_since"),
     *("last_latency_ms", "last_connect_ms", "last_ttfb_ms", "uptime_24h", "avg_latency_24h", "last_checked_at"),
+    *("stale_since", "stale_reason"),
+    *("last_duration_ms", "min_duration_sec", "max_duration_sec", "max_pings_per_hour"),
 ]
 
 
@@ -144,7 +148,7 @@ BAD_BODIES = [
     ({"name": 5}, "name"),
     ({"name": "a\x00b"}, "name"),
     ({"name": "a" * 201}, "name"),
-    ({"type": "dns"}, "type"),
+    ({"type": "snmp"}, "type"),
     ({"type": ["http"]}, "type"),
     ({"method": "TRACE"}, "method"),
     ({"method": "get"}, "method"),

@@ -21,6 +21,7 @@ from incidents.windows import create_window
 from monitors.check_ids import CheckIds
 from monitors.services import FIRST_CLAIM
 from projects.access import Caller
+from projects.models import Project
 from statuspages.badges import create_badge
 from statuspages.services import create_note
 from tests.api.client import Api
@@ -61,9 +62,15 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/monitors/{monitor_id}/checks"):        (200, 200, 200, 404, 200, 404),
     ("POST",   "/v1/monitors/{monitor_id}/checks"):        (503, 503, 503, 404, 503, 404),  # allowed; no worker here
     ("GET",    "/v1/monitors/{monitor_id}/checks/{check_id}"): (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/dns-changes"):   (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/schedule-preview"):                    (422, 422, 422, 422, 422, 422),  # allowed; no schedule
+    ("GET",    "/v1/monitors/{monitor_id}/pings"):         (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
     ("POST",   "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
+    ("GET",    "/v1/heartbeats/{monitor_id}/ping/{signal}"): (ANYBODY, 200),
+    ("POST",   "/v1/heartbeats/{monitor_id}/ping/{signal}"): (ANYBODY, 200),
+    ("GET",    "/v1/metrics"):                             (200, 200, 200, 200, 200, 200),
     ("GET",    "/v1/alert-channels"):                      (200, 200, 200, 200, 200, 200),
     ("POST",   "/v1/alert-channels"):                      (201, 201, 201, 422, 201, 422),
     ("GET",    "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 404, 200, 404),
@@ -100,6 +107,9 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
     ("PUT",    "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
     ("DELETE", "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/manifest"):                            (200, 200, 200, 200, 200, 200),
+    ("PUT",    "/v1/manifest"):                            (200, 200, 200, 422, 200, 422),  # into the project
+    ("POST",   "/v1/imports"):                             (200, 200, 200, 422, 200, 422),
     ("GET",    "/v1/connectors"):                          (200, 200, 200, 200, 403, 403),
     ("DELETE", "/v1/connectors/{provider}"):               (200, 404, 404, 404, 403, 403),
     ("POST",   "/v1/connectors/{provider}/oauth/start"):   (503, 503, 503, 503, 403, 403),  # allowed; no keys here
@@ -151,6 +161,11 @@ class World:
         ids = self.ids | ({"monitor_id": self.heartbeat_id} if "heartbeats" in template else {})
         return template.format(**ids)
 
+    def manifest(self, project_id: str) -> dict[str, Any]:
+        project = {"id": project_id, "name": Project.objects.get(public_id=project_id).name}
+        monitor = {"name": "New", "url": "http://127.0.0.1:9/", "project": project_id}
+        return {"version": 1, "projects": [project], "monitors": [monitor]}
+
     def body(self, method: str, template: str) -> Any:
         project_id = self.ids["project_id"]
         return {
@@ -169,6 +184,11 @@ class World:
             ("PUT", "/v1/status-pages/{page_id}/logo"): {"image": b64encode(picture()).decode()},
             ("POST", "/v1/status-pages/{page_id}/notes"): NOTE,
             ("POST", "/v1/status-pages/{page_id}/notes/{note_id}/updates"): UPDATE,
+            ("PUT", "/v1/manifest"): {"manifest": self.manifest(project_id)},
+            ("POST", "/v1/imports"): {
+                "monitors": [{"name": "New", "body": {"url": "http://127.0.0.1:9/"}}],
+                "project_id": project_id,
+            },
             ("POST", "/v1/connectors/{provider}/import"): {"external_refs": ["prj_1"]},
             ("POST", "/v1/projects"): {"name": "New"},
             ("PATCH", "/v1/projects/{project_id}"): {"name": "New"},
@@ -221,6 +241,7 @@ def world(module_db: None) -> World:
         "incident_id": incident.public_id,
         "window_id": window.public_id,
         "monitor_id": monitor.public_id,
+        "signal": "log",
         "check_id": CheckIds(monitor.public_id).encode(FIRST_CLAIM, NOON),
         "project_id": project.public_id,
         "token_id": token.public_id,

@@ -15,7 +15,7 @@ from checks.results.models import CheckResult
 from core.clock import utc_now
 from incidents.models import Incident
 from incidents.windows import create_window
-from monitors.models import Monitor, MonitorState
+from monitors.models import DnsChange, Monitor, MonitorState
 from projects.access import Caller
 from projects.models import Project
 from projects.services import rename_project
@@ -35,6 +35,7 @@ from tests.factories import (
     StatusChangeFactory,
     UserFactory,
 )
+from tests.helpers import record_ping
 from tests.statuspages.making import make_page, make_subscriber
 
 Fill = Callable[[User, Project, int], None]
@@ -53,6 +54,20 @@ def add_checks(user: User, project: Project, count: int) -> None:
         CheckResultFactory(monitor=monitor, claim=claim, checked_at=utc_now(), verdict="up")
         StatusChangeFactory(monitor=monitor, at=utc_now(), before="up", after="down")
         SchedulerGapFactory(started_at=utc_now() - timedelta(seconds=1), ended_at=utc_now())
+
+
+def add_dns_changes(user: User, project: Project, count: int) -> None:
+    monitor = Monitor.objects.filter(name="first").first() or MonitorFactory(owner=user, name="first")
+    counts = {"added_count": 1, "removed_count": 0}
+    for _ in range(count):
+        DnsChange.objects.create(monitor=monitor, at=utc_now(), added=["192.0.2.1"], removed=[], **counts)
+
+
+def add_pings(user: User, project: Project, count: int) -> None:
+    found = Monitor.objects.filter(name="first").first()
+    monitor = found or MonitorFactory(owner=user, name="first", heartbeat=True)
+    for _ in range(count):
+        assert record_ping(monitor.public_id, now=utc_now())
 
 
 def add_projects(user: User, project: Project, count: int) -> None:
@@ -143,6 +158,8 @@ def add_sessions(user: User, project: Project, count: int) -> None:
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
     "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 5, add_checks),
+    "list_monitor_dns_changes": ("/v1/monitors/{monitor}/dns-changes", 5, add_dns_changes),
+    "list_monitor_pings": ("/v1/monitors/{monitor}/pings", 3, add_pings),
     "list_monitor_uptime": ("/v1/monitors/{monitor}/uptime?days=90", 7, add_checks),
     "list_alert_channels": ("/v1/alert-channels", 3, add_channels),
     "list_alert_channel_deliveries": ("/v1/alert-channels/{channel}/deliveries", 5, add_deliveries),
@@ -166,6 +183,7 @@ def test_every_list_is_counted() -> None:
         name
         for name, operation in OPERATIONS.items()
         if operation["method"] == "get"
+        and operation["operationId"] != "get_metrics"
         and operation["responses"]["200"]["content"]["application/json"]["schema"].get("type") == "array"
     }
     assert lists == set(LISTS)

@@ -189,6 +189,14 @@ def test_too_many_pings_are_told_when_to_come_again(settings: Settings, user: Us
     assert state_of(monitor).last_ping_at == last_ping_at
 
 
+def test_all_signals_of_an_address_are_counted_together_refused_ones_too(settings: Settings, user: User) -> None:
+    ends = ["", "/start", "/log", "/fail", "/0", "/7", "/start?rid=none"]
+    limit(settings, "pings", len(ends), 100)
+    ping = f"/v1/heartbeats/{MonitorFactory(owner=user, heartbeat=True).public_id}/ping"
+    assert [Api().post(ping + end).status for end in ends] == [200] * 6 + [422]
+    assert [Api().post(ping + end).status for end in ends] == [429] * 7
+
+
 def test_a_tally_starts_anew_with_its_window_and_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.throttles.MAX_COUNTERS", 2)
 

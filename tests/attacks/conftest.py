@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 import psycopg
@@ -13,7 +14,7 @@ import pytest
 
 from devserver.session import Servers, embedded_servers
 from tests.processes.client import PASSWORD, Client, manage
-from tests.processes.up import Up
+from tests.processes.up import Up, copy_cluster
 from tests.targets.server import Hang, Site, TargetServer, answer
 
 
@@ -49,11 +50,13 @@ class Stage:
 
 
 @pytest.fixture(scope="package")
-def stage(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Stage]:
+def stage(
+    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], migrated_cluster: Path
+) -> Iterator[Stage]:
     with TargetServer() as targets, ExitStack() as stack:
         up = Up(
             [sys.executable, "manage.py", "up"],
-            tmp_path_factory.mktemp("attacks") / "data",
+            copy_cluster(migrated_cluster, tmp_path_factory.mktemp("attacks") / "data"),
             clean_environment,
             ADMIN_PASSWORD=PASSWORD,
         )

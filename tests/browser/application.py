@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +30,7 @@ from accounts.services import create_account
 from devserver.session import Servers
 from tests.alerts.inbox import Inbox, part
 from tests.processes.client import PASSWORD, Client
-from tests.processes.tree import ROOT, Tree
+from tests.processes.tree import Tree
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 
@@ -168,7 +166,7 @@ def application(
     counts: Mapping[str, int] | None = None,
     unblock: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Application]:
-    """Runs until it is left. Migrates `servers`, and logs into `folder`; `counts` as the tree has it."""
+    """Runs until it is left, on a migrated database, and logs into `folder`; `counts` as the tree has it."""
     tree_counts = counts or {}
     with ExitStack() as stack:
         inbox = stack.enter_context(Inbox())
@@ -188,8 +186,6 @@ def application(
             **dict.fromkeys(("GITHUB_CLIENT_ID", "GITHUB_CLIENT_SECRET"), "none"),
             **dict.fromkeys(("GOOGLE_CLIENT_ID", "GOOGLE_CLIENT_SECRET"), "none"),
         }
-        migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-        subprocess.run(migrate, cwd=ROOT, env=environment, check=True)
         tree = Tree(environment, folder, counts=tree_counts)
         app = Application(port, inbox, servers, tree, unblock)
         with app.database():

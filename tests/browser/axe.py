@@ -10,12 +10,14 @@ from playwright.sync_api import Page
 
 BAD = ("serious", "critical")
 # What moves, or fades into other colours, is looked at where it ends.
-_RUN = """([only, without]) => {
+_RUN = """([only, without, rules]) => {
     for (let round = 0; round < 10 && document.getAnimations().length; round++)
         for (const each of document.getAnimations())
             try { each.finish() } catch { each.cancel() }
-    return axe.run({include: only, exclude: without}, {resultTypes: ["violations"]});
+    return axe.run({include: only, exclude: without}, {resultTypes: ["violations"], ...(rules && {runOnly: rules})});
 }"""
+COLOR_RULES = ("color-contrast", "link-in-text-block")
+"""All rules of axe-core that read colours: those with the tag cat.color that are enabled."""
 
 
 @cache
@@ -23,26 +25,31 @@ def _source() -> str:
     return (files("axe_playwright_python") / "axe.min.js").read_text() + "\n;null"
 
 
-def violations(page: Page, *, only: str = "html", without: tuple[str, ...] = ()) -> list[str]:
+def violations(
+    page: Page, *, only: str = "html", without: tuple[str, ...] = (), rules: tuple[str, ...] | None = None
+) -> list[str]:
     """One text for each serious or critical one: the rule, what it says, and the elements. In the present colours.
 
-    By the debugger's way into the page, which no Content-Security-Policy stops.
+    By the debugger's way into the page, which no Content-Security-Policy stops. `rules` are those to run, or None: all.
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(_source())
-    found: dict[str, Any] = page.evaluate(_RUN, [[only], [[selector] for selector in without]])
+    found: dict[str, Any] = page.evaluate(_RUN, [[only], [[selector] for selector in without], rules])
     return [_told(one) for one in found["violations"] if one["impact"] in BAD]
 
 
 def axe(page: Page, *, only: str = "html", without: tuple[str, ...] = ()) -> None:
     """Fail on any serious or critical violation of this page, in light colours and in dark ones.
 
-    `only` and `without` are CSS selectors, for pages that are not ours through and through.
+    `only` and `without` are CSS selectors, for pages that are not ours through and through. All rules run in dark
+    colours, and in light ones those that read colours: a scheme changes nothing else of our pages.
     """
+    page.wait_for_load_state()
     found = []
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        found += [f"{scheme}: {each}" for each in violations(page, only=only, without=without)]
+        rules = COLOR_RULES if scheme == "light" else None
+        found += [f"{scheme}: {each}" for each in violations(page, only=only, without=without, rules=rules)]
     assert not found, f"axe-core on {page.url}:\n" + "\n".join(found)
 
 

@@ -9,17 +9,23 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
-MISSING = "browser tests need Chromium: apt install chromium fonts-dejavu-core, or name the program in CHROMIUM"
+MISSING = "browser tests need Chromium: apt install chromium-headless-shell fonts-dejavu-core, or name one in CHROMIUM"
 ARGUMENTS = (
     "--no-sandbox",  # which root cannot have, as in CI
     # Not even a look-up leaves the machine, whatever a page or Chromium itself asks for.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    # No process that draws in place of a graphics card.
+    "--disable-gpu",
+    "--disable-software-rasterizer",
 )
 
 
 def find_chromium() -> str | None:
-    """Its path, or None where there is none. CHROMIUM names another one."""
-    return os.environ.get("CHROMIUM") or shutil.which("chromium")
+    """Its path, or None where there is none. CHROMIUM names another one.
+
+    The headless shell is preferred: it is Chromium without its own user interface, and takes a third less CPU.
+    """
+    return os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 @contextmanager

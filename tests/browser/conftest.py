@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from django.db import connection
 from playwright.sync_api import Browser, Page, expect
 from pytest_django import DjangoDbBlocker
 
@@ -21,23 +22,29 @@ DATABASES_OF_OTHERS = 32
 _failed = pytest.StashKey[bool]()
 
 
-@pytest.fixture(scope="session")
-def app(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker) -> Iterator[Application]:
-    """One for all browser tests of this process, which each bring people of their own."""
+@pytest.fixture(scope="package")
+def app(
+    tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker, migrated_database: str
+) -> Iterator[Application]:
+    """One for all browser tests of this process, which each create their own accounts. No other test waits for it."""
     if find_chromium() is None:
         _refuse()
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
     number = DATABASES_OF_OTHERS + int(re.sub(r"\D", "", worker))
-    with embedded_servers(Path(os.environ["DATA_DIR"]), database=f"browser_{worker}") as found:
+    database = f"browser_{worker}"
+    with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:
+        cursor.execute(f'DROP DATABASE IF EXISTS "{database}"')
+        cursor.execute(f'CREATE DATABASE "{database}" TEMPLATE "{migrated_database}"')
+    with embedded_servers(Path(os.environ["DATA_DIR"]), database=database) as found:
         servers = Servers(found.database_url, re.sub(r"/\d+$", f"/{number}", found.redis_url))
         folder = tmp_path_factory.mktemp("browser")
         with application(folder, servers, unblock=django_db_blocker.unblock) as app:
             yield app
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Not longer than a file: Playwright's event loop is in the way of other tests."""
+    """One for all browser tests, and for no others: Playwright's event loop would disturb them."""
     executable = find_chromium() or _refuse()
     expect.set_options(timeout=PATIENCE_MS)
     with chromium(executable) as browser:

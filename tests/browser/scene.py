@@ -9,6 +9,7 @@ import io
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F
@@ -20,14 +21,20 @@ from alerts.models import Delivery
 from alerts.services import create_channel
 from audit.actions import Action
 from audit.models import Entry
+from checks.evidence import Evidence
 from checks.probes.http.evidence import HttpEvidence
+from checks.results.models import CheckResult
+from checks.results.store import store_results
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from incidents import consuming
 from incidents.models import Incident
 from incidents.services import acknowledge, comment
 from incidents.windows import create_window
-from monitors.models import Monitor, MonitorState, StatusChange
+from monitors import configuration, types
+from monitors.heartbeats import signals
+from monitors.heartbeats.signals import sweep
+from monitors.models import DnsChange, Monitor, MonitorState, StatusChange
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.seeding import seed_history
@@ -38,7 +45,7 @@ from projects.models import Project
 from projects.services import create_project
 from statuspages.services import add_update, create_note, create_page, set_logo
 from tests.factories import ConnectorFactory, DeliveryFactory
-from tests.helpers import PASSWORD
+from tests.helpers import PASSWORD, signal
 from tests.processes.waiting import until
 from tokens.services import create_token
 
@@ -64,6 +71,10 @@ MONITORS = (
     ("Internal tools", "Build server", "https://build.larkandpine.example/login"),
     ("Internal tools", "Mail gateway", "https://mail.larkandpine.example/"),
     ("Internal tools", "Warehouse printer service", "http://192.0.2.17:8631/status"),
+    ("Internal tools", "Database", "tls://db.larkandpine.example:5432?starttls=postgres"),
+    ("Internal tools", "Telephone exchange", "udp://sip.larkandpine.example:5060"),
+    ("Internal tools", "Warehouse router", "icmp://198.51.100.1"),
+    ("Internal tools", "Mail servers", "dns:larkandpine.example?type=MX"),
     (None, "Company blog", "https://blog.larkandpine.example/"),
     (None, "Landing page", "https://larkandpine.example/"),
     (None, "Newsletter", "https://news.larkandpine.example/health"),
@@ -72,7 +83,38 @@ DOWN = {
     "Payments API": (ReasonCode.HTTP_FAILURE, "Answered 503, and 200 was expected."),
     "Wiki": (ReasonCode.TIMEOUT, "No answer within 10 s."),
 }
+# What the checks of the other types that failed saw.
+EVIDENCE = {
+    "Database": (
+        ReasonCode.TLS_FAILURE,
+        "The server's certificate expired on 2026-11-19 11:58 UTC; renew it.",
+        Evidence("198.51.100.7:5432", tls_version="TLSv1.3", tls_issuer="Lark & Pine internal CA"),
+    ),
+    "Warehouse router": (
+        ReasonCode.TIMEOUT,
+        "No result within 10000 ms: 1 of 5 packets returned, and 3 are needed; check the routes to it.",
+        Evidence(
+            "198.51.100.1",
+            facts=(
+                ("packets", "5 sent, 1 returned, 80 % lost"),
+                ("round trips", "lost, lost, 31.02 ms, lost, lost"),
+                ("minimum, mean, maximum", "31.02 ms, 31.02 ms, 31.02 ms"),
+            ),
+        ),
+    ),
+    "Mail servers": (
+        ReasonCode.CONTENT_FAILURE,
+        "The records differ: missing 10 mail.larkandpine.example; extra 10 mail.parking.example.",
+        Evidence(
+            "192.0.2.53:53",
+            facts=(("protocol", "UDP"), ("response code", "NOERROR"), ("flags", "qr rd ra"), ("size", "92 bytes")),
+            body="larkandpine.example. 300 IN MX 10 mail.parking.example.\n"
+            "larkandpine.example. 300 IN MX 20 mail2.larkandpine.example.",
+        ),
+    ),
+}
 SLOW, PAUSED, MUTED, FAILING = "Search", "Newsletter", "Build server", "Mail gateway"
+STALE = "Product images"
 
 
 @dataclass(frozen=True)
@@ -95,6 +137,7 @@ def build() -> Scene:
         recent = StatusChange.objects.filter(monitor__owner=owner, at__gt=now - OUTAGES)
         recent.exclude(before=None).update(processed_at=None)
     incident = _incidents(anna, monitors, now=now)
+    _dns_changes(monitors["Mail servers"], now=now)
     shop = projects["Web shop"]
     _people(anna, shop, now=now)
     _entries(owner, shop, now=now)
@@ -105,7 +148,14 @@ def build() -> Scene:
             "down": monitors["Payments API"].public_id,
             "failing": monitors[FAILING].public_id,
             "muted": monitors[MUTED].public_id,
+            "stale": monitors[STALE].public_id,
+            "port": monitors["Database"].public_id,
+            "udp": monitors["Telephone exchange"].public_id,
+            "ping_down": monitors["Warehouse router"].public_id,
+            "dns": monitors["Mail servers"].public_id,
+            "job": _job(anna, shop, now=now).public_id,
             "heartbeat": _heartbeat(anna, shop, now=now).public_id,
+            "ping": _ping(anna, shop, now=now).public_id,
             "incident": incident.public_id,
             "project": shop.public_id,
             "channel": _alerting(anna, monitors, now=now),
@@ -114,6 +164,20 @@ def build() -> Scene:
             **_status_pages(anna, monitors, incident, now=now),
         },
     )
+
+
+def _dns_changes(monitor: Monitor, *, now: datetime) -> None:
+    removed = [f"10 mx{number}.larkandpine.example" for number in range(3)]
+    key = f"v=DKIM1; k=rsa; p={'MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDwIRP' * 6}"
+    for hours, added in ((300, ["10 mail.larkandpine.example"]), (2, ["10 mail.example.net", key])):
+        DnsChange.objects.create(
+            monitor=monitor,
+            at=now - timedelta(hours=hours),
+            added=added,
+            removed=removed,
+            added_count=len(added),
+            removed_count=7,
+        )
 
 
 def _entries(owner: User, shop: Project, *, now: datetime) -> None:
@@ -143,12 +207,21 @@ def _with_a_past(owner: User, projects: dict[str, Project], *, now: datetime) ->
     found = list(Monitor.objects.filter(owner=owner).order_by("pk"))
     for monitor, (project, name, url) in zip(found, MONITORS, strict=True):
         monitor.project = projects[project] if project else None
-        monitor.name, monitor.url, monitor.check_ssl = name, url, url.startswith("https:")
+        monitor.name, monitor.url, monitor.check_ssl = name, url, url.startswith(("https:", "tls:"))
+        kind = types.of_scheme(url.partition(":")[0])
+        assert kind is not None
+        if kind.name != monitor.type:
+            own = {"packets": 5, "min_replies": 3, "records": ("10 mail.larkandpine.example",)}
+            built = configuration.build({"type": kind.name, "url": url, **own})
+            monitor.type, monitor.config = kind.name, configuration.config_columns(built)["config"]
+            CheckResult.objects.filter(monitor_id=monitor.pk).update(http_status=None, ttfb_ms=None, connect_ms=None)
+            StatusChange.objects.filter(monitor=monitor, after="down").update(reason_code=ReasonCode.TIMEOUT)
         monitor.check_domain = name in ("Shop home page", "Landing page")
-    Monitor.objects.bulk_update(found, ["project", "name", "url", "check_ssl", "check_domain"])
+    Monitor.objects.bulk_update(found, ["project", "name", "url", "type", "config", "check_ssl", "check_domain"])
     secured = MonitorState.objects.filter(monitor__owner=owner, monitor__check_ssl=True)
     secured.update(cert_expires_at=now + timedelta(days=61))
     secured.filter(monitor__name="Checkout").update(cert_expires_at=now + timedelta(days=6))
+    secured.filter(monitor__name="Database").update(cert_expires_at=now - timedelta(days=3))
     secured.filter(monitor__check_domain=True).update(domain_expires_at=now + timedelta(days=203))
     return {monitor.name: monitor for monitor in found}
 
@@ -159,7 +232,8 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
         at = now - timedelta(minutes=minutes)
         for name, (reason, detail) in DOWN.items():
             evidence = HttpEvidence(
-                address="192.0.2.80",
+                address="192.0.2.80:443",
+                status_line="HTTP/1.1 503 Service Unavailable",
                 headers=(("content-type", "text/plain"), ("retry-after", "120")),
                 body="upstream connect error or disconnect/reset before headers",
             )
@@ -175,6 +249,11 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
                     evidence=evidence if failed else None,
                 ),
             )
+        for name, (reason, detail, seen) in EVIDENCE.items():
+            outcome = CheckOutcome(
+                verdict=Verdict.DOWN, checked_at=at, reason_code=reason, detail=detail, evidence=seen
+            )
+            _check(monitors[name], outcome)
     _check(
         monitors[SLOW],
         CheckOutcome(
@@ -185,6 +264,11 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
             ttfb_ms=2_402,
             http_status=200,
         ),
+    )
+    MonitorState.objects.filter(pk=monitors[STALE].pk).update(
+        fault="Pulsekeeper could not run this check: no name server could be reached.",
+        fault_since=now - timedelta(minutes=40),
+        last_checked_at=now - timedelta(minutes=45),
     )
     update_monitor(anna, monitors[PAUSED].public_id, {"enabled": False}, now=now)
     mute_monitor(anna, monitors[MUTED].public_id, minutes=240, now=now - timedelta(minutes=30))
@@ -231,6 +315,25 @@ def _incidents(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> 
     return open_one
 
 
+def _ping(anna: Caller, project: Project, *, now: datetime) -> Monitor:
+    """A router that loses packets for two hours of the day, and all of them for a moment."""
+    given = {"type": "ping", "name": "Office router", "url": "icmp://gateway.larkandpine.example", "packets": 10}
+    monitor = create_monitor(anna, {**given, "interval_sec": INTERVAL_SEC, "project_id": project.public_id}, now=now)
+    results = []
+    for number in range(288, 0, -1):
+        lost = 100 if number == 100 else number * 37 % 50 // 10 * 10 if 90 < number < 115 else 10 * (number % 60 == 0)
+        at = now - timedelta(seconds=number * INTERVAL_SEC)
+        outcome = CheckOutcome(Verdict.UP, at, latency_ms=18 + number * 7919 % 9 + lost // 4, loss=lost)
+        if lost == 100:
+            detail = "No result within 10000 ms: 0 of 10 packets returned (100 % lost)."
+            outcome = CheckOutcome(Verdict.DOWN, at, loss=100, reason_code=ReasonCode.TIMEOUT, detail=detail)
+        results.append((monitor.pk, number + 10, outcome))
+    with transaction.atomic():
+        store_results(results)
+    _check(monitor, CheckOutcome(Verdict.UP, now, latency_ms=19, loss=0))
+    return monitor
+
+
 def _heartbeat(anna: Caller, project: Project, *, now: datetime) -> Monitor:
     return create_monitor(
         anna,
@@ -243,6 +346,34 @@ def _heartbeat(anna: Caller, project: Project, *, now: datetime) -> Monitor:
         },
         now=now,
     )
+
+
+def _job(anna: Caller, project: Project, *, now: datetime) -> Monitor:
+    """With 500 runs, of which some failed or did not end, and bodies that no page is made for."""
+    settings = {"schedule": "*/15 * * * *", "timezone": "Europe/Berlin", "grace_sec": 480, "max_duration_sec": 540}
+    begin = now - timedelta(minutes=15 * 500)
+    monitor = create_monitor(
+        anna, {"type": "heartbeat", "name": "Import of orders", "project_id": project.public_id, **settings}, now=begin
+    )
+    odd = {
+        497: "<script>alert('x')</script>\nTraceback (most recent call last):\n  " + "0123456789" * 990,
+        498: "Imported \u202eredro\u202c 7 \U0001f4e6\U0001f4a5 \u05e9\u05dc\u05d5\u05dd 3 orders",
+    }
+    for number in range(500):
+        at, rid = begin + timedelta(minutes=15 * number + 1), UUID(int=number)
+        if number % 97 == 60:
+            MonitorState.objects.filter(pk=monitor.pk).update(claimed_at=at)
+            sweep([monitor.pk], now=at + timedelta(minutes=14))
+            continue
+        common: dict[str, Any] = {"rid": rid, "user_agent": "curl/8.14.1", "remote_addr": "192.0.2.7"}
+        signals.record(signal(monitor.public_id, "start", now=at, **common))
+        lasted = timedelta(seconds=60 + number * 7919 % 241 + (number % 50 == 49) * 200)
+        failed = number % 31 == 30 or number == 497
+        body = odd.get(number, f"Imported {number * 37 % 100} orders")
+        end = signal(monitor.public_id, "1" if failed else "", now=at + lasted, body=body, **common)
+        signals.record(end)
+    signals.record(signal(monitor.public_id, "start", now=now - timedelta(seconds=70), rid=UUID(int=500)))
+    return monitor
 
 
 def _alerting(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> str:

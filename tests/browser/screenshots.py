@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 import django
+from django.core.management import call_command
 from django.test.utils import override_settings
 from playwright.sync_api import Page as Tab
 
@@ -63,9 +64,33 @@ def _send_a_wrong_key(tab: Tab) -> None:
     tab.locator(".errorlist").first.wait_for()
 
 
+def _open_advanced(tab: Tab) -> None:
+    tab.locator("#advanced > summary").click()
+
+
+def _type_a_schedule(tab: Tab) -> None:
+    tab.get_by_label("On a schedule").check()
+    tab.get_by_label("Schedule", exact=True).fill("30 2 * * MON-FRI")
+    tab.get_by_label("Time zone").fill("America/New_York")
+    tab.locator("#schedule-preview", has_text="America/New_York").get_by_role("table").wait_for()
+
+
+def _open_check(tab: Tab) -> None:
+    tab.locator("#checks summary").first.click()
+
+
+def _open_signal(tab: Tab) -> None:
+    tab.locator("#signals summary", has_text="exit status 1").first.click()
+
+
 PAGES = (
     Page("monitor-new", "/monitors/new"),
     Page("monitor-new-scheduler", "/monitors/new?type=scheduler"),
+    Page("monitor-new-schedule", "/monitors/new?type=scheduler", act=_type_a_schedule),
+    Page("monitor-new-port", "/monitors/new?type=port", act=_open_advanced),
+    Page("monitor-new-udp", "/monitors/new?type=udp", act=_open_advanced),
+    Page("monitor-new-ping", "/monitors/new?type=ping"),
+    Page("monitor-new-dns", "/monitors/new?type=dns"),
     Page("monitor-new-wrong", "/monitors/new?type=api", act=_send_nothing),
     Page("monitor-badges", "/monitors/{monitor}/badges"),
     Page("monitor-edit", "/monitors/{monitor}/edit"),
@@ -81,10 +106,19 @@ PAGES = (
     Page("monitors-grouped", "/monitors?grouped=1&sort=uptime"),
     Page("monitors-chosen", "/monitors", act=lambda tab: tab.get_by_label("Checkout").check()),
     Page("monitor", "/monitors/{monitor}", act=lambda tab: tab.locator(".u-over").wait_for()),
-    Page("monitor-down", "/monitors/{down}", act=lambda tab: tab.locator("#checks summary").first.click()),
+    Page("monitor-down", "/monitors/{down}", act=_open_check),
     Page("monitor-failing", "/monitors/{failing}"),
     Page("monitor-muted", "/monitors/{muted}"),
+    Page("monitor-stale", "/monitors/{stale}"),
+    Page("monitor-port", "/monitors/{port}", act=_open_check),
+    Page("monitor-udp", "/monitors/{udp}"),
+    Page("monitor-ping", "/monitors/{ping}"),
+    Page("monitor-ping-down", "/monitors/{ping_down}", act=_open_check),
+    Page("monitor-dns", "/monitors/{dns}", act=_open_check),
     Page("monitor-heartbeat", "/monitors/{heartbeat}"),
+    Page("monitor-job", "/monitors/{job}", act=_open_signal),
+    Page("monitor-signals", "/monitors/{job}/signals", act=lambda tab: tab.locator(".checks summary").nth(2).click()),
+    Page("monitor-signals-found", "/monitors/{job}/signals?kind=fail&text=traceback"),
     Page("incidents", "/incidents"),
     Page("incident", "/incidents/{incident}", act=lambda tab: tab.locator("summary", has_text="Response body").click()),
     Page("incident-declare", "/incidents/declare"),
@@ -153,6 +187,7 @@ def _photograph(stack: ExitStack, folder: Path, executable: str, pages: list[Pag
         DJANGO_SETTINGS_MODULE="config.settings",
     )
     django.setup()
+    call_command("migrate", verbosity=0)
     # They import models.
     from tests.browser import scene
     from tests.browser.application import Person, application

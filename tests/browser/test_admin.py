@@ -29,11 +29,10 @@ def test_staff_finds_a_monitor_and_mutes_it(app: Application, browse: Browse) ->
     expect(page.get_by_text("1 monitor was muted for a day.")).to_be_visible()
 
 
-def test_the_health_page_names_the_workers(app: Application, browse: Browse) -> None:
+def test_the_health_page_counts_the_processes(app: Application, browse: Browse) -> None:
     page = browse(app.person("staff", staff=True))
     page.goto("/admin/")
     page.get_by_role("link", name="System health").click()
-    row = page.get_by_role("row", name="Workers")
-    for queue in ("(dispatch)", "(probes)", "interactive, alerts"):
-        expect(row).to_contain_text(queue)
-    expect(page.get_by_text("No worker answers")).to_have_count(0)
+    for kind in ("web", "worker", "interactive", "dispatcher", "beat"):
+        expect(page.get_by_role("row", name=f"Processes: {kind} 1")).to_be_visible()
+    expect(page.get_by_text("No process reports")).to_have_count(0)

@@ -57,7 +57,8 @@ def test_a_page_without_network_says_so_at_once(browse: Browse, app: Application
     page.goto(_live_paths(app, somebody)[0])
     page.context.set_offline(True)
     expect(page.get_by_text(LOST)).to_be_visible()
-    page.evaluate(LOOK_AGAIN)
+    with page.expect_event("requestfailed"):
+        page.evaluate(LOOK_AGAIN)
     page.context.set_offline(False)
     expect(page.get_by_text(LOST)).to_be_hidden()
 

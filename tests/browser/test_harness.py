@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.application import Application
-from tests.browser.axe import axe, violations
+from tests.browser.axe import COLOR_RULES, axe, violations
 from tests.browser.browsing import Browse
 from tests.browser.keyboard import Keyboard
 from tests.browser.watching import Watch, without
@@ -96,6 +96,18 @@ def test_violations_are_seen(bad: Page) -> None:
     assert "critical button-name" in found
     assert "#nameless" in found
     with pytest.raises(AssertionError, match="dark: critical button-name"):
+        axe(bad)
+
+
+def test_all_enabled_rules_of_colors_run_in_both_schemes(bad: Page) -> None:
+    bad.goto("/bad")
+    violations(bad)
+    found = bad.evaluate("axe.getRules(['cat.color']).map(rule => rule.ruleId)")
+    assert {*found} == {*COLOR_RULES, "color-contrast-enhanced"}  # which is disabled by default
+    bad.evaluate("document.documentElement.style.colorScheme = 'light dark'")
+    bad.evaluate("document.body.style.cssText = 'background: light-dark(#fff, #000); color: light-dark(#eee, #fff)'")
+    bad.locator("main").evaluate("main => main.append('Hard to read')")
+    with pytest.raises(AssertionError, match="light: serious color-contrast"):
         axe(bad)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import urlsplit
+
 from playwright.sync_api import Page, expect
 
 from tests.browser.application import Application
@@ -87,6 +90,99 @@ def test_a_heartbeat_is_made_without_scripts(app: Application, browse: Browse) -
     page.get_by_label("Grace").fill("15m")
     page.get_by_role("button", name="Create monitor").click()
     expect(page.get_by_role("heading", name="Nightly backup", level=1)).to_be_visible()
+
+
+def test_a_schedule_is_explained_while_it_is_typed(app: Application, browse: Browse) -> None:
+    page = browse(app.person(), timezone_id="Europe/Berlin")
+    page.goto("/monitors/new?type=heartbeat")
+    interval, schedule = page.get_by_label("A ping comes every"), page.get_by_label("Schedule", exact=True)
+    zone, preview = page.get_by_label("Time zone"), page.locator("#schedule-preview")
+    expect(schedule).to_be_hidden()
+    page.get_by_label("On a schedule").check()
+    expect(interval).to_be_hidden()
+    expect(zone).to_have_value("Europe/Berlin")
+    page.get_by_role("button", name="weekdays at 9:00").click()
+    expect(schedule).to_have_value("0 9 * * MON-FRI")
+    expect(preview.get_by_role("row")).to_have_count(6)
+    expect(preview.get_by_role("columnheader", name="Your time")).to_be_hidden()
+    axe(page)
+    zone.fill("America/New_York")
+    expect(preview.get_by_role("columnheader", name="Your time")).to_be_visible()
+    expect(preview.get_by_role("row").nth(1)).to_contain_text(re.compile(r", 09:00.*, 1[45]:00"))
+    axe(page)
+    schedule.fill("0 9 * *")
+    expect(preview).to_contain_text("Has 4 fields. Write five fields")
+    axe(page)
+    schedule.fill("0 9 * * 1")
+    expect(preview).to_contain_text("At 09:00")
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    assert fits(page)
+    page.get_by_role("radio", name="Website").check()
+    expect(schedule).to_be_hidden()
+    expect(page.get_by_label("Check every")).to_be_visible()
+    page.get_by_role("radio", name="Heartbeat").check()
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.locator("dl.facts")).to_contain_text("America/New_York")
+
+
+def test_the_form_fits_each_type(app: Application, browse: Browse, site: Site) -> None:
+    page = browse(app.person())
+    page.goto("/monitors/new?type=api")
+    address, rule = page.get_by_label("Address"), page.get_by_label("Rule", exact=True).first
+    page.locator("#advanced > summary").click()
+    labels = ("Method", "Text", "Body", "Encoding of the body", "Packets", "Expected records", "Expected status")
+    shown = {
+        "Port": ["Text", "Body", "Encoding of the body"],
+        "UDP": ["Text", "Body", "Encoding of the body"],
+        "Ping": ["Packets"],
+        "DNS": ["Text", "Expected records"],
+        "Website": ["Method", "Text", "Body", "Expected status"],
+    }
+    for name, scheme in (("Port", "tcp:"), ("UDP", "udp:"), ("Ping", "icmp:"), ("DNS", "dns:"), ("Website", "https")):
+        page.get_by_role("radio", name=name, exact=True).check()
+        expect(address).to_have_attribute("placeholder", re.compile(f"^{scheme}"))
+        expect(page.locator("#id_url_helptext")).to_have_text(re.compile(scheme), use_inner_text=True)
+        visible = [label for label in labels if page.get_by_label(label, exact=True).first.is_visible()]
+        assert visible == shown[name], name
+        if name != "Ping":
+            expect(rule).to_have_value("contains")
+            options = [
+                option
+                for option in rule.locator("option").all()
+                if option.evaluate("o => getComputedStyle(o).display !== 'none'")
+            ]
+            assert len(options) == (4 if name == "Website" else 2), name
+        axe(page)
+        page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+        assert fits(page)
+        page.set_viewport_size({"width": 1280, "height": 800})
+
+    page.get_by_role("radio", name="Port", exact=True).check()
+    address.fill(site.url("/ok"))
+    page.get_by_role("button", name="Test run").click()
+    problem = page.get_by_role("alert").get_by_role("link", name="Address")
+    expect(problem).to_be_visible()
+    address.fill(f"tcp://{urlsplit(site.url('/')).netloc}")
+    page.get_by_role("button", name="Test run").click()
+    expect(page.locator("#test-run")).to_contain_text(re.compile(r"Up\s+Connected after"))
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("heading", name="127.0.0.1", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Reproduce with nc")).to_be_visible()
+    axe(page)
+
+
+def test_a_dns_monitor_is_made_without_scripts(app: Application, browse: Browse) -> None:
+    page = browse(app.person(), java_script_enabled=False)
+    page.goto("/monitors/new")
+    page.get_by_role("radio", name="DNS").check()
+    expect(page.locator("#id_url_helptext")).to_have_text(re.compile("^dns:"), use_inner_text=True)
+    page.get_by_label("Address").fill("dns:shop.example?type=MX")
+    page.get_by_label("Expected records").fill("10 mail.shop.example\nnonsense")
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("alert")).to_contain_text("Line 2")
+    page.get_by_label("Expected records").fill("10 mail.shop.example")
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("heading", name="shop.example MX", level=1)).to_be_visible()
 
 
 def test_a_project_with_somebody_invited_and_a_token(app: Application, browse: Browse) -> None:

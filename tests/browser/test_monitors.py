@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
-from playwright.sync_api import expect
+import requests
+from playwright.sync_api import Route, expect
 
 from core.clock import utc_now
 from monitors.services import update_monitor
@@ -13,6 +15,7 @@ from tests.browser.application import Application
 from tests.browser.axe import axe
 from tests.browser.browsing import Browse
 from tests.browser.keyboard import Keyboard
+from tests.browser.test_making import PHONE, fits
 from tests.site import Site
 
 LOOKED_AT_AGAIN = "document.dispatchEvent(new Event('visibilitychange'))"
@@ -64,8 +67,70 @@ def test_the_page_of_a_monitor_follows_its_state(browse: Browse, app: Applicatio
         client.post(f"/heartbeats/{monitor['id']}/ping")
         page.evaluate(LOOKED_AT_AGAIN)
         expect(page.locator("#state")).to_contain_text("Up")
-        expect(page.locator("#checks")).to_contain_text("Up")
+        expect(page.locator("#signals")).to_contain_text("Success")
         axe(page)
+
+
+def test_a_countdown_is_right_though_the_viewers_clock_is_not(browse: Browse, app: Application) -> None:
+    somebody = app.person("late")
+    page = browse(somebody)
+    page.clock.install(time=utc_now() - timedelta(hours=5))
+    with somebody.client() as client:
+        monitor = client.post("/monitors", HEARTBEAT | {"name": "Backup"})
+        page.goto(f"/monitors/{monitor['id']}")
+        expect(page.locator("#state")).to_contain_text("waiting for the first ping")
+        client.post(f"/heartbeats/{monitor['id']}/ping")
+        page.evaluate(LOOKED_AT_AGAIN)
+        timer = page.get_by_role("timer")
+        expect(timer).to_have_text(re.compile("^in (1 h|60 min|59 min)"))
+        held: list[Route] = []
+        page.route("**/live?*", lambda route: route.continue_() if held else held.append(route))
+        with page.expect_request("**/live?*"):
+            page.clock.pause_at(utc_now() - timedelta(hours=3))
+        expect(timer).to_have_text("overdue")
+        with app.database():
+            update_monitor(Caller(somebody.user), monitor["id"], {"enabled": False}, now=utc_now())
+        page.evaluate(LOOKED_AT_AGAIN)
+        held[0].fulfill(status=204)  # the page asks again: this answer is older than the change
+        expect(page.locator("#state")).to_contain_text(re.compile(r"Next deadline\s*paused"))
+
+
+def test_the_signals_of_a_job(browse: Browse, app: Application) -> None:
+    somebody = app.person("operator")
+    page = browse(somebody)
+    hostile = "<script>document.title = 'hacked'</script> \u202eelif evil\U0001f4a5 " + "x" * 9_900
+    with somebody.client() as client:
+        monitor = client.post("/monitors", HEARTBEAT | {"name": "Backup"})
+        page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+        page.goto(f"/monitors/{monitor['id']}")
+        expect(page.locator("#state")).to_contain_text("waiting for the first ping")
+        assert fits(page)
+        page.set_viewport_size({"width": 1280, "height": 800})
+        for word, body in (("start", ""), ("7", hostile), ("start", ""), ("", "backup of 3 tables"), ("start", "")):
+            address = f"{app.address}/v1/heartbeats/{monitor['id']}/ping/{word}".rstrip("/")
+            requests.post(address, data=body.encode(), timeout=30).raise_for_status()
+        page.goto(f"/monitors/{monitor['id']}")
+        expect(page.get_by_role("img", name="1 succeeded, 1 failed, 1 still running")).to_be_visible()
+        page.locator("#signals summary", has_text="Fail").click()
+        expect(page.get_by_role("region", name="Body")).to_contain_text("<script>document.title = 'hacked'</script>")
+        axe(page)
+        page.get_by_role("link", name="Search all of them").click()
+        page.get_by_role("searchbox").fill("TABLES")
+        page.keyboard.press("Enter")
+        expect(page.locator(".checks > li")).to_have_count(1)
+        expect(page).to_have_title(re.compile("^Signals of Backup"))
+        page.locator(".checks summary").click()
+        axe(page)
+        page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+        assert fits(page)
+        page.goto(f"/monitors/{monitor['id']}")
+        page.locator("#signals summary", has_text="Fail").click()
+        assert fits(page)
+        axe(page)
+        client.post(f"/heartbeats/{monitor['id']}/ping/fail")
+        page.reload()
+        expect(page.locator("#state")).to_contain_text("down since")
+        assert fits(page)
 
 
 def test_check_now_shows_its_result_on_the_page(browse: Browse, app: Application) -> None:

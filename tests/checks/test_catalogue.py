@@ -21,7 +21,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from checks.probes.engine import ProbeEngine
-from checks.probes.resolver import Resolver
+from checks.probes.resolver import SILENT, Resolver
 from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, CheckSpec
 from config.celery import app
@@ -84,9 +84,9 @@ def _forget_probers() -> None:
     probe_engine.cache_clear()
 
 
-def compare(found: Mapping[str, Found], *, with_reason: bool = True) -> None:
+def compare(cases: Sequence[Case], found: Mapping[str, Found], *, with_reason: bool = True) -> None:
     """Fails with a line for each case that came out otherwise than the catalogue says."""
-    lines = [f"{case.id}: {fault}" for case in CASES for fault in _faults(case, found.get(case.id), with_reason)]
+    lines = [f"{case.id}: {fault}" for case in cases for fault in _faults(case, found.get(case.id), with_reason)]
     assert not lines, "\n".join(lines)
 
 
@@ -112,7 +112,10 @@ def _timed(case: Case, outcome: CheckOutcome) -> bool:
     if case.settings.get("follow_redirects"):
         return split == [None, None] and (outcome.latency_ms is not None or not outcome.passed)
     reached = [time for time in (*split, outcome.latency_ms) if time is not None]
-    return reached == sorted(reached) and (len(reached) == 3 or not outcome.passed)
+    if case.settings.get("type") in ("udp", "dns"):  # without connections
+        return outcome.connect_ms is None and (len(reached) == 2 or not outcome.passed)
+    whole = 2 if case.settings.get("type") == "port" else 3  # without rules nothing is read from a port
+    return reached == sorted(reached) and (len(reached) >= whole or not outcome.passed)
 
 
 def spec_for(case: Case, stage: Stage) -> CheckSpec:
@@ -190,12 +193,22 @@ def _by_the_engine(stage: Stage, cases: Sequence[Case]) -> tuple[dict[str, list[
 
 
 def test_by_the_api(stage: Stage, worker: None) -> None:
-    user = UserFactory()
-    token = Api.signed_in(user).token
+    compare(CASES, by_the_api(CASES, stage.inputs), with_reason=False)
+
+
+def test_as_scheduled_checks(stage: Stage, worker: None) -> None:
+    compare(CASES, as_scheduled_checks(CASES, stage.inputs))
+
+
+def by_the_api(cases: Sequence[Case], inputs: Mapping[str, dict[str, Any]]) -> dict[str, Found]:
+    """Return what the API's test endpoint answers, by case. `inputs` are MonitorInputs."""
+    token = Api.signed_in(UserFactory()).token
 
     def ask(case: Case) -> Found:
         try:
-            answer = Api(token).post("/v1/monitors/test", stage.inputs[case.id])
+            answer = Api(token).post("/v1/monitors/test", inputs[case.id])
+            if answer.status == 503 and SILENT in answer.json["reason"]:  # see below
+                answer = Api(token).post("/v1/monitors/test", inputs[case.id])
             assert answer.status == 200, f"{case.id}: {answer.text}"
             result = answer.json
             return Found(result["status"], result["http_status"], result["detail"])
@@ -203,22 +216,29 @@ def test_by_the_api(stage: Stage, worker: None) -> None:
             connection.close()
 
     with ThreadPoolExecutor(CALLERS) as callers:
-        found = dict(zip((case.id for case in CASES), callers.map(ask, CASES), strict=True))
-    compare(found, with_reason=False)
+        return dict(zip((case.id for case in cases), callers.map(ask, cases), strict=True))
 
 
-def test_as_scheduled_checks(stage: Stage, worker: None) -> None:
+def as_scheduled_checks(cases: Sequence[Case], inputs: Mapping[str, dict[str, Any]]) -> dict[str, Found]:
+    """Return what a worker records, by case."""
     user = UserFactory()
-    cases = {MonitorFactory(owner=user, **stage.inputs[case.id]).pk: case for case in CASES}
+    monitors = {MonitorFactory(owner=user, **inputs[case.id]).pk: case for case in cases}
     # As though the first checks had been made long ago.
     MonitorState.objects.update(claimed_at=None, next_due_at=utc_now())
     dispatch_due()
-    until(lambda: CheckResult.objects.count() == len(CASES), 60, "a result for every monitor")
-    found = {
-        cases[result.monitor_id].id: Found(result.verdict, result.http_status, result.detail, result.reason_code)
+
+    def are_recorded() -> bool:
+        # On a busy machine the stage's name server, a thread of this process, may be silent for too long.
+        prevented = MonitorState.objects.filter(fault__contains=SILENT)
+        if prevented.update(claimed_at=None, next_due_at=utc_now(), fault=None, fault_since=None):
+            dispatch_due()
+        return CheckResult.objects.count() == len(cases)
+
+    until(are_recorded, 60, "a result for every monitor")
+    return {
+        monitors[result.monitor_id].id: Found(result.verdict, result.http_status, result.detail, result.reason_code)
         for result in CheckResult.objects.all()
     }
-    compare(found)
 
 
 def test_the_catalogue_is_sound() -> None:

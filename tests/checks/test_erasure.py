@@ -15,7 +15,9 @@ from checks.results.partitions import SERIES, make
 from checks.results.rollups import roll_up
 from checks.results.store import store_results
 from checks.spec import Verdict
-from monitors.models import Monitor
+from monitors.heartbeats import log
+from monitors.heartbeats.incoming import Signal, Target
+from monitors.models import Monitor, Ping
 from monitors.services import delete_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
@@ -25,8 +27,10 @@ DAY = timedelta(days=1)
 
 
 def left() -> tuple[set[int], set[int]]:
+    """The monitors that have results or signals, which are the same, and those that have roll-ups."""
     results = CheckResult.objects.values_list("monitor_id", flat=True)
     rolled = HourlyRollup.objects.values_list("monitor_id", flat=True)
+    assert set(Ping.objects.values_list("monitor_id", flat=True)) == set(results)
     return set(results), set(rolled)
 
 
@@ -35,6 +39,8 @@ def fill(*monitors: Monitor) -> None:
     days = [NOON - 9 * DAY, NOON - 2 * DAY, NOON - DAY, NOON]
     for monitor in monitors:
         store_results([(monitor.pk, n, outcome(Verdict.UP, at=at)) for n, at in enumerate(days, start=2)])
+        target = Target(monitor.public_id, Ping.Kind.LOG)
+        log.add([log.Entry(monitor.pk, Signal(target, at), at, None) for at in days])
     while roll_up(NOON + DAY):
         pass
     LateHour.objects.bulk_create(LateHour(monitor_id=monitor.pk, hour=NOON) for monitor in monitors)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from checks.evidence import BODY_CHARS, Mask, shown_body, shown_url
 from checks.probes.engine import ProbeEngine
 from checks.probes.http.evidence import HttpEvidence, shown_headers
-from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
-from checks.spec import ReasonCode, Verdict
+from checks.probes.http.spec import HttpSpec
+from checks.spec import ContentRule, ReasonCode, RuleType, Verdict
 from tests.targets.certificates import Certificates
 from tests.targets.server import Hang, TargetServer, answer, redirect
 
@@ -193,7 +193,13 @@ def test_headers_are_shown_by_an_allow_list_and_cookies_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("url", "shown"),
-    [("http://a/?b=c&d", "http://a/?b=***&d"), ("http://a/?b", "http://a/?b"), ("http://a/x=y", "http://a/x=y")],
+    [
+        ("http://a/?b=c&d", "http://a/?b=***&d"),
+        ("http://a/?b", "http://a/?b"),
+        ("http://a/x=y", "http://a/x=y"),
+        ("dns:a?type=MX", "dns:a?type=MX"),
+        ("tls://a:25?starttls=smtp", "tls://a:25?starttls=smtp"),
+    ],
 )
 def test_urls_are_shown_without_values(url: str, shown: str) -> None:
     assert shown_url(url, Mask(())) == shown

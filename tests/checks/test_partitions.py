@@ -21,6 +21,12 @@ from checks.results.retention import keep_partitions
 from checks.results.rollups import roll_up
 from checks.results.store import store_results, stored_claims
 from checks.spec import Verdict
+from monitors.heartbeats import log
+from monitors.heartbeats.incoming import Signal, Target
+from monitors.heartbeats.log import PINGS
+from monitors.models import Ping
+from tests.api.client import Api
+from tests.factories import MonitorFactory
 from tests.helpers import NOON, outcome, run_concurrently
 from tests.processes.waiting import until
 
@@ -177,6 +183,22 @@ class TestPartitions:
         keep_partitions(NOON)
         assert parts(RESULTS) == there
 
+    def test_signals_are_kept_as_long_as_results(self, settings: object) -> None:
+        settings.RESULTS_KEPT_DAYS = 3  # type: ignore[attr-defined]
+        make(PINGS, [day(NOON + back * DAY) for back in range(-6, 1)])
+        times = [NOON + back * DAY for back in range(-8, 1)]
+        signals = [Signal(Target("mon_a", Ping.Kind.LOG), at) for at in times]
+        monitor = MonitorFactory(heartbeat=True)
+        log.add([log.Entry(monitor.pk, signal, signal.at, None) for signal in signals])
+        api, path = Api.signed_in(monitor.owner), f"/v1/monitors/{monitor.public_id}/pings"
+        dropped = api.get(f"{path}?limit=4").headers["Link"].partition(">")[0].removeprefix("<")
+        keep_partitions(NOON)
+        assert len(api.get(path).json) == 4
+        gone = api.get(dropped)
+        assert (gone.status, gone.json, gone.headers.get("Link")) == (200, [], None)
+        assert sorted(Ping.objects.values_list("at", flat=True)) == times[-4:]
+        assert set(PINGS.wanted(now=NOON)) <= set(parts(PINGS))
+
     def test_it_steps_back_from_a_lock_and_comes_again(self, caplog: pytest.LogCaptureFixture) -> None:
         """A long transaction that has read old results must not make recording wait behind us."""
         make(RESULTS, [day(NOON)])
@@ -221,4 +243,4 @@ class TestPartitions:
             make(series, series.wanted(now=NOON))
         assert found(NOON) == []
         assert found(NOON + 5 * DAY) == []
-        assert found(NOON + 6 * DAY) == ["checks.W001"]
+        assert found(NOON + 6 * DAY) == ["checks.W001"] * 2, "results and pings; roll-ups have months"

@@ -20,9 +20,9 @@ import pytest
 
 from checks.probes import reactor
 from checks.probes.engine import ProbeEngine
-from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Resolver
-from checks.spec import CheckOutcome, ReasonCode
+from checks.spec import CheckOutcome, ContentRule, ReasonCode, RuleType
 from tests.checks.conftest import LOOPBACK
 from tests.targets.certificates import Certificates
 from tests.targets.names import Name

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from checks.probes.ping.rights import may_ping
 from monitors.management.commands.probe import Command
+from tests.targets.datagrams import Datagrams
+from tests.targets.resolvers import saying
 from tests.targets.server import Hang, Pause, Seen, TargetServer, answer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,11 +24,13 @@ FIELDS = {
     "ttfb_ms",
     "detail",
     "http_status",
+    "loss",
     "reason_code",
     "cert_expires_at",
     "evidence",
 }
 NOWHERE = "http://127.0.0.1:1/"
+PORT = "tcp://127.0.0.1:1"
 
 
 def probe(*arguments: str, networks: str = "127.0.0.0/8") -> subprocess.CompletedProcess[str]:
@@ -80,19 +85,78 @@ def test_failing_and_hanging(targets: TargetServer) -> None:
     assert (found["reason_code"], found["evidence"]["address"]) == ("timeout", f"127.0.0.1:{site.port}")
 
 
+def test_http_with_a_body(targets: TargetServer) -> None:
+    site = targets.serve([answer(200, b"thanks")])
+    ran = probe(site.url(), "--method", "POST", "--body", '{"a": 1}', "--text-contains", "thanks")
+    assert ran.returncode == 0, ran.stdout
+    assert site.seen[0].body == b'{"a": 1}'
+
+
+def test_tcp_and_tls(targets: TargetServer) -> None:
+    site = targets.serve([answer(200, b"hello")])
+    url = f"tcp://127.0.0.1:{site.port}"
+    question = ("--body", b"GET / HTTP/1.0\r\n\r\n".hex(), "--body-encoding", "hex")
+    passing = probe(url, *question, "--text-contains", b"hello".hex(), "--json")
+    assert passing.returncode == 0, passing.stdout
+    found = json.loads(passing.stdout)
+    assert (found["status"], found["http_status"], found["connect_ms"] is None) == ("up", None, False)
+    failing = probe(f"tls://127.0.0.1:{site.port}", "--check-ssl", "--timeout-ms", "2000", "--json")
+    assert failing.returncode == 2
+    found = json.loads(failing.stdout)
+    assert found["evidence"]["address"] == f"127.0.0.1:{site.port}"
+    refused = probe(PORT)
+    assert refused.returncode == 2
+    assert refused.stdout.startswith(f"DOWN {PORT}\n")
+
+
+def test_udp(targets: TargetServer) -> None:
+    service = targets.serve_datagrams(Datagrams([[b"\xca\xfe!"]]))
+    url = f"udp://127.0.0.1:{service.port}"
+    arguments = (url, "--body", "00ff", "--body-encoding", "hex")
+    passing = probe(*arguments, "--text-contains", "cafe21", "--json")
+    assert passing.returncode == 0, passing.stderr
+    assert (json.loads(passing.stdout)["status"], service.seen[0][2]) == ("up", b"\x00\xff")
+    failing = probe(*arguments, "--text-contains", "beef")
+    assert failing.returncode == 2
+    assert failing.stdout.startswith(f"DOWN {url} (latency ")
+    assert f"\n  address: 127.0.0.1:{service.port}\n  datagrams sent: 1\n" in failing.stdout
+    assert "\n  reply in hex: cafe21\n" in failing.stdout
+
+
+def test_dns(targets: TargetServer) -> None:
+    server = targets.serve_resolver(saying(("shop.example.", "MX", "10 mail.shop.example.")))
+    url = f"dns://127.0.0.1:{server.port}/shop.example?type=MX"
+    passing = probe(url, "--record", "10 MAIL.shop.example")
+    assert passing.returncode == 0, passing.stdout
+    failing = probe(url, "--record", "10 mail.shop.example", "--record", "20 other.shop.example", "--json")
+    assert failing.returncode == 2
+    found = json.loads(failing.stdout)
+    assert found["reason_code"] == "content_failure"
+    assert "20 other.shop.example" in found["detail"]
+    assert "mail.shop.example" in found["evidence"]["body"]
+
+
+def test_ping() -> None:
+    if not may_ping():
+        pytest.skip("no right to send pings")
+    ran = probe("icmp://127.0.0.1", "--packets", "2", "--min-replies", "2")
+    assert ran.returncode == 0, ran.stdout
+    assert ran.stdout.startswith("UP icmp://127.0.0.1 (latency ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ((), "URL"),
-        (("nonsense",), "only http and https"),
-        (("ftp://127.0.0.1/",), "only http and https"),
+        (("nonsense",), "must begin with one of http:, https:, tcp:, tls:, udp:, icmp:, dns:"),
+        (("ftp://127.0.0.1/",), "must begin with one of http:"),
         (("http://user:secret@127.0.0.1/",), "user name or password"),
         (("http://10.0.0.1/",), "10.0.0.1 is a private or reserved address"),
         (("http://0xa.1/",), "10.0.0.1 is a private or reserved address"),
         (("http://[fd00::1]/",), "fd00::1 is a private or reserved address"),
         ((NOWHERE, "--method", "BREW"), "--method"),
         ((NOWHERE, "--header", "no colon"), "--header takes 'Name: value'"),
-        ((NOWHERE, "--header", "X Y: secret"), "header cannot be sent"),
+        ((NOWHERE, "--header", "X Y: secret"), "--header: is not a valid header name"),
         ((NOWHERE, "--header", "Content-Length: 5"), "Content-Length"),
         ((NOWHERE, *("--header", "X: y") * 5), "at most 4 headers"),
         ((NOWHERE, *("--text-contains", "x") * 5), "at most 4 rules"),
@@ -103,6 +167,32 @@ def test_failing_and_hanging(targets: TargetServer) -> None:
         ((NOWHERE, "--slow-ms", "-1"), "--slow-ms"),
         ((NOWHERE, "--expect-status", "99"), "--expect-status"),
         ((NOWHERE, "--unknown"), "--unknown"),
+        ((NOWHERE, "--text-absent", "x", "--text-contains", "x" * 257), "--text-contains: "),
+        ((NOWHERE, "--body", "x"), "--body: cannot be sent with HEAD"),
+        ((NOWHERE, "--body-encoding", "hex"), "--body-encoding does not apply to http: addresses"),
+        ((NOWHERE, "--packets", "3"), "--packets does not apply to http: addresses"),
+        ((NOWHERE, "--record", "192.0.2.1"), "--record does not apply to http: addresses"),
+        (("tcp://127.0.0.1",), "the URL: must name a port"),
+        (("tcp://10.0.0.1:22",), "10.0.0.1 is a private or reserved address"),
+        (("tls://127.0.0.1:25?starttls=gopher",), "the URL: must hold no query but starttls=smtp"),
+        ((PORT, "--json-field", "a=b"), "--json-field does not apply to tcp: addresses"),
+        ((PORT, "--method", "GET"), "--method does not apply to tcp: addresses"),
+        ((PORT, "--header", "X: y"), "--header does not apply to tcp: addresses"),
+        ((PORT, "--body", "abc", "--body-encoding", "hex"), "--body: is not hex, for example 0d0a"),
+        ((PORT, "--body", "abc", "--body-encoding", "rot13"), "--body-encoding"),
+        (("udp://127.0.0.1:9", "--body", "x" * 513), "--body: must be at most 512 bytes"),
+        (("udp://127.0.0.1:9", "--check-ssl"), "--check-ssl does not apply to udp: addresses"),
+        (("icmp://127.0.0.1:7",), "the URL: must hold no port"),
+        (("icmp://127.0.0.1", "--text-contains", "x"), "--text-contains does not apply to icmp: addresses"),
+        (("icmp://127.0.0.1", "--packets", "11"), "--packets: "),
+        (("icmp://127.0.0.1", "--packets", "three"), "--packets"),
+        (("icmp://127.0.0.1", "--packets", "2", "--min-replies", "3"), "--min-replies: must be at most packets"),
+        (("icmp://127.0.0.1", "--body", "x"), "--body does not apply to icmp: addresses"),
+        (("dns:x.example?type=ANY",), "the URL: must ask for one of these types"),
+        (("dns://10.0.0.1/x.example",), "10.0.0.1 is a private or reserved address"),
+        (("dns:x.example", "--record", "nonsense"), "--record: "),
+        (("dns:x.example", *("--record", "192.0.2.1") * 17), "at most 16 records"),
+        (("dns:x.example", "--body", "x"), "--body does not apply to dns: addresses"),
     ],
     ids=str,
 )

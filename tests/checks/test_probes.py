@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from checks.probes.engine import ProbeEngine
-from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Resolver
-from checks.spec import CheckOutcome, ReasonCode, Verdict
+from checks.spec import CheckOutcome, ContentRule, ReasonCode, RuleType, Verdict
 from core.egress import EgressGuard, parse_networks
 from tests.checks.conftest import LOOPBACK
 from tests.targets.names import Fault, Name

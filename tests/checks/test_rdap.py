@@ -64,6 +64,8 @@ def client(registry: Registry) -> RdapClient:
         ("https://com/", None),
         ("https://localhost/", None),
         ("https://printer.internal/", None),
+        ("https://4.3.2.1.in-addr.arpa/", None),
+        ("https://8.b.d.0.1.0.0.2.ip6.arpa/", None),
         ("https://example.unknowntld/", None),
         ("https://127.0.0.1/", None),
         ("https://0x7f.1/", None),

@@ -42,6 +42,7 @@ class Found:
     at: datetime
     verdict: Verdict = UP
     latency_ms: int | None = 20
+    loss: int | None = None
 
 
 def store(found: Iterable[Found], *, now: datetime) -> None:
@@ -54,7 +55,7 @@ def store_quietly(found: Iterable[Found]) -> None:
     with transaction.atomic():
         store_results(
             [
-                (one.monitor_id, claim, CheckOutcome(one.verdict, one.at, latency_ms=one.latency_ms))
+                (one.monitor_id, claim, CheckOutcome(one.verdict, one.at, latency_ms=one.latency_ms, loss=one.loss))
                 for claim, one in enumerate(found)
             ]
         )
@@ -71,12 +72,14 @@ def counted(found: Iterable[Found], *, until: datetime) -> dict[tuple[int, datet
         verdicts = [one.verdict for one in ones]
         passed = [one.latency_ms for one in ones if one.verdict is not DOWN and one.latency_ms is not None]
         span = (min(passed), max(passed)) if passed else (None, None)
-        rows[key] = (*(verdicts.count(v) for v in (UP, SLOW, DOWN)), sum(passed), len(passed), *span)
+        lost = [one.loss for one in ones if one.loss is not None]
+        loss = (sum(lost), len(lost)) if lost else (None, None)
+        rows[key] = (*(verdicts.count(v) for v in (UP, SLOW, DOWN)), sum(passed), len(passed), *span, *loss)
     return rows
 
 
 def stored(*, until: datetime) -> dict[tuple[int, datetime], tuple[Any, ...]]:
-    names = ("up", "slow", "down", "latency_sum", "timed", "latency_min", "latency_max")
+    names = ("up", "slow", "down", "latency_sum", "timed", "latency_min", "latency_max", "loss_sum", "measured")
     rows = HourlyRollup.objects.filter(hour__lt=until).values_list("monitor_id", "hour", *names)
     return {(monitor_id, hour): tuple(rest) for monitor_id, hour, *rest in rows}
 
@@ -105,11 +108,12 @@ def empty() -> None:
 
 
 results = st.builds(
-    lambda monitor_id, age, verdict, latency: (monitor_id, timedelta(seconds=age), verdict, latency),
+    lambda monitor_id, age, *seen: (monitor_id, timedelta(seconds=age), seen),
     st.sampled_from(MONITORS),
     st.one_of(st.integers(0, 60), st.integers(0, 5 * 3600)),
     st.sampled_from(Verdict),
     st.one_of(st.none(), st.integers(0, 60_000)),
+    st.one_of(st.none(), st.integers(0, 100)),
 )
 steps = st.tuples(
     st.integers(0, 9000),  # seconds that pass
@@ -122,7 +126,9 @@ steps = st.tuples(
 @hypothesis_settings(max_examples=examples(50), deadline=None)
 @given(story=st.lists(steps, min_size=1, max_size=12), since=st.integers(0, 40 * 3600), partitioned=st.booleans())
 def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
-    story: list[tuple[int, list[tuple[int, timedelta, Verdict, int | None]], int | None]], since: int, partitioned: bool
+    story: list[tuple[int, list[tuple[int, timedelta, tuple[Verdict, int | None, int | None]]], int | None]],
+    since: int,
+    partitioned: bool,
 ) -> None:
     empty()
     if partitioned:
@@ -131,7 +137,7 @@ def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
     now = NOON
     for passing, batch, hours in story:
         now += timedelta(seconds=passing)
-        came = [Found(monitor_id, now - age, verdict, latency) for monitor_id, age, verdict, latency in batch]
+        came = [Found(monitor_id, now - age, *seen) for monitor_id, age, seen in batch]
         store(came, now=now)
         found += came
         if hours is not None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.probes.http.rules import decode_body, find_broken_rule
-from checks.probes.http.spec import ContentRule, RuleType
+from checks.spec import ContentRule, RuleType
 
 NOT_JSON = "The body is not JSON"
 

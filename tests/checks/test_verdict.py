@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.probes.http.spec import HttpSpec
 from checks.probes.http.transfer import Response
 from checks.probes.http.verdict import find_failure
-from checks.spec import CheckOutcome, ReasonCode, Verdict
-from checks.verdict import Failure, judge
+from checks.spec import CheckOutcome, ContentRule, ReasonCode, RuleType, Verdict
+from checks.verdict import Failure, contains_bytes, judge
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SPEC = HttpSpec("https://target.example/", method="GET", slow_ms=1500)
@@ -86,3 +86,8 @@ def test_no_detail_from_a_hostile_body_breaks(body: bytes, content_type: str, va
     spec = replace(SPEC, rules=(ContentRule(RuleType.TEXT_ABSENT, value=value),))
     response = Response(status=200, body=bytearray(body), content_type=content_type)
     (judged(spec, response).detail or "").encode()
+
+
+@given(st.binary(max_size=6), st.binary(min_size=1, max_size=2))
+def test_bytes_in_hex_are_contained_as_they_are(received: bytes, value: bytes) -> None:
+    assert contains_bytes(received.hex(), value.hex()) == (value in received)

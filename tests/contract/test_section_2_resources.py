@@ -9,6 +9,7 @@ registration expiry from an RDAP lookup" in tests/api/test_domain_expiry.py.
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from monitors.models import Monitor
 from tests.api.client import Api
 from tests.contract.driving import check_now, shown
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import keep_checked
 from tests.site import Site
 from tests.targets.certificates import Certificates
 from tests.targets.server import Seen, TargetServer, answer, redirect
@@ -46,6 +48,15 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "content_rules": ((list,), False),
     "request_headers": ((list,), False),
     "request_body": ((str,), True),
+    # Decision 57.
+    "request_body_encoding": ((str,), False),
+    "packets": ((int,), False),
+    "min_replies": ((int,), False),
+    "records": ((list,), True),
+    # Decision 58.
+    "schedule": ((str,), True),
+    "timezone": ((str,), False),
+    "missed": ((str,), False),
     "fail_threshold": ((int,), False),
     "recover_threshold": ((int,), False),
     "grace_sec": ((int,), False),
@@ -61,11 +72,20 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "uptime_24h": (NUMBER, True),
     "avg_latency_24h": (NUMBER, True),
     "last_checked_at": (NUMBER, True),
+    "stale_since": (NUMBER, True),
+    "stale_reason": ((str,), True),
+    # Decision 61 and the limits on runs.
+    "last_duration_ms": (NUMBER, True),
+    "min_duration_sec": ((int,), True),
+    "max_duration_sec": ((int,), True),
+    "max_pings_per_hour": ((int,), True),
 }
 TOKEN = ["created_at", "expires_at", "id", "last_used_at", "name", "project_id"]
 INPUT = [
     *("url", "name", "type", "method", "interval_sec", "grace_sec", "slow_ms", "timeout_ms", "expect_status"),
     *("follow_redirects", "check_ssl", "check_domain", "content_rules", "request_headers", "request_body"),
+    *("request_body_encoding", "packets", "min_replies", "records"),
+    *("schedule", "timezone", "missed", "min_duration_sec", "max_duration_sec", "max_pings_per_hour"),
     *("fail_threshold", "recover_threshold", "project_id"),
 ]
 JSON_RULE = {"type": "json_field", "path": "a"}
@@ -122,10 +142,11 @@ def test_the_description_says_the_same_of_monitor(snapshot: Path) -> None:
 
 def test_nulls_before_the_first_check(api: Api, user: User) -> None:
     """null until looked up […] null until probed […] null until the first […] null if never set"""
-    monitor = shown(api, MonitorFactory(owner=user).public_id)
-    assert {name for name, value in monitor.items() if value is None} == {
-        name for name, (_, nullable) in MONITOR.items() if nullable
-    }
+    public_id = MonitorFactory(owner=user).public_id
+    keep_checked(utc_now() + timedelta(hours=1))
+    monitor = shown(api, public_id)
+    nullable = {name for name, (_, nullable) in MONITOR.items() if nullable}
+    assert {name for name, value in monitor.items() if value is None} == nullable
 
 
 def test_timestamps_are_epoch_milliseconds(live: Api, site: Site) -> None:
@@ -146,7 +167,7 @@ def test_all_id_values_are_strings(api: Api, user: User) -> None:
     assert len({*ids}) == 3
 
 
-def test_type_lists_the_planned_kinds_too(snapshot: Path) -> None:
+def test_type_lists_all_kinds(snapshot: Path) -> None:
     """one of http, keyword, api, heartbeat, scheduler, dns, port, ping, udp"""
     schemas = json.loads(snapshot.read_text())["components"]["schemas"]
     name = schemas["Monitor"]["properties"]["type"]["$ref"].rsplit("/", 1)[1]

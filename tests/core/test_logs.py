@@ -88,6 +88,25 @@ def test_text_is_for_people(logger: logging.Logger, as_text: Reader) -> None:
     assert line[19:] == " WARNING tests.logs: a name\\nof two lines  task=t task_id=1 count=2 password=[masked]"
 
 
+def test_a_message_is_passed_once_in_a_while_for_each_task(
+    logger: logging.Logger, as_json: Callable[[], list[dict[str, Any]]]
+) -> None:
+    rate = logs.RateFilter()
+    logger.addFilter(rate)
+    for number in range(3):
+        logger.warning("cannot connect to %d", number)
+        with logs.bound(task="t"):
+            logger.warning("cannot connect to %d", number)
+    rate.EVERY_SEC = 0
+    logger.warning("cannot connect to %d", 3)
+    logger.removeFilter(rate)
+    assert [(line["event"], line.get("task"), line["suppressed"]) for line in as_json()] == [
+        ("cannot connect to 0", None, 0),
+        ("cannot connect to 0", "t", 0),
+        ("cannot connect to 3", None, 2),
+    ]
+
+
 def test_bindings_end_with_their_block() -> None:
     logs.add(lost=1)  # nothing is bound here
     with logs.bound(a=1):

@@ -69,6 +69,15 @@ def test_a_burst_waits_for_its_turn_and_what_is_beyond_it_is_refused(monkeypatch
 
 
 @pytest.mark.usefixtures("impatient")
+def test_a_block_may_run_once_for_each_account() -> None:
+    with ExitStack() as held:
+        for account in ("attacker", "neighbour"):
+            held.enter_context(limit_waiting(account, most=1))
+        with pytest.raises(TooManyRequests), limit_waiting("attacker", most=1):
+            pass
+
+
+@pytest.mark.usefixtures("impatient")
 def test_an_error_gives_the_place_back() -> None:
     for _ in range(2 * MAX_ACTIVE):
         with pytest.raises(ValueError, match="broke"), limit_waiting("account"):

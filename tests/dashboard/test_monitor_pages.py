@@ -17,7 +17,7 @@ from accounts.models import User
 from config.celery import app
 from core import replies
 from core.clock import utc_now
-from monitors.models import Monitor
+from monitors.models import DnsChange, Monitor
 from monitors.probing import interactive
 from monitors.probing.prober import drain
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
@@ -141,7 +141,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"url": f"http://x.example/{SCRIPT}" + "x" * 2048}, "Address: "),
         ({"name": "n" * 201}, "Name: "),
         ({"name": "\x00"}, "Name: "),
-        ({"type": "dns"}, "Type: "),
+        ({"type": "snmp"}, "Type: "),
         ({"interval_sec": "often"}, "Interval: Say it as 90, 5m, 1h or 1h 30m"),
         ({"interval_sec": ""}, "Interval: This is needed."),
         ({"interval_sec": "0.5s"}, "Interval: Whole seconds only."),
@@ -408,7 +408,11 @@ def test_a_member_edits_and_others_find_nothing(web: Client, user: User) -> None
     alien = MonitorFactory(owner=owner)
     assert edited(web, monitor, name="Mended", project_id=ours.public_id).status_code == 302
     assert Monitor.objects.get(pk=monitor.pk).name == "Mended"
-    for path in (f"/monitors/{alien.public_id}/edit", f"/monitors/new?from={alien.public_id}"):
+    for path in (
+        f"/monitors/{alien.public_id}/edit",
+        f"/monitors/new?from={alien.public_id}",
+        "/monitors/new?from=%00",
+    ):
         assert web.get(path).status_code == 404
         assert web.post(path, typed()).status_code == 404
     assert web.get("/monitors/mon_nothing/edit").status_code == 404
@@ -515,7 +519,7 @@ def test_without_a_worker_a_test_run_says_so(client: Client, monkeypatch: pytest
     client.force_login(UserFactory())
     answer = tried(client, "/monitors/new", typed(timeout_ms="1s"))
     assert answer.status_code == 200
-    assert "No worker was free" in answer.content.decode()
+    assert "No worker ran the check in time; try again in a moment. This says nothing" in answer.content.decode()
 
 
 def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) -> None:
@@ -538,3 +542,20 @@ def test_tests_and_creations_are_throttled_with_those_of_the_api(web: Client, se
     for page in (web.post("/monitors/new", typed(form_key="b")), tried(web, "/monitors/new", typed())):
         assert errors_in(page.content.decode()) == ["Too many requests; wait before the next."]
     assert Monitor.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_changes_of_dns_records(client: Client) -> None:
+    user = UserFactory()
+    client.force_login(user)
+    monitor = MonitorFactory(owner=user, type="dns", url="dns:example.com")
+    page = client.get(f"/monitors/{monitor.public_id}").content.decode()
+    assert re.search(r'<section [^>]*id="dns-changes"[^>]* hidden>', page)
+    DnsChange.objects.create(
+        monitor=monitor, at=utc_now(), added=["<b>192.0.2.1</b>"], removed=["192.0.2.2"], added_count=1, removed_count=9
+    )
+    page = client.get(f"/monitors/{monitor.public_id}").content.decode()
+    assert "Added <code>&lt;b&gt;192.0.2.1&lt;/b&gt;</code>" in page
+    assert "Removed <code>192.0.2.2</code>" in page
+    assert "8 more removed" in page
+    assert not re.search(r'<section [^>]*id="dns-changes"[^>]* hidden>', page)

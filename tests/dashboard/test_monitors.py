@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from checks.results.models import CheckResult
+from checks.results.models import CheckResult, HourlyRollup
+from checks.results.rollups import roll_up
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
@@ -27,7 +29,7 @@ from monitors.scheduling import claim_now
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
 from tests.factories import ChannelFactory, CheckResultFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
-from tests.helpers import check_record, outcome, record_ping, state_of
+from tests.helpers import check_record, keep_checked, outcome, record_ping, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
 MOST_QUERIES = 20
@@ -70,6 +72,7 @@ def shown(user: User) -> dict[str, Monitor]:
     }
     update_monitor(Caller(user), made["Paused"].public_id, {"enabled": False}, now=utc_now())
     mute_monitor(Caller(user), made["Slow"].public_id, minutes=30, now=utc_now())
+    keep_checked(utc_now() + timedelta(hours=1))
     for name, latency in (("Up", 30), ("Slow", 900), ("Paused", 50)):
         MonitorState.objects.filter(pk=made[name].pk).update(last_latency_ms=latency)
     return made
@@ -141,6 +144,7 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
     changed = start + timedelta(minutes=100)
     update_monitor(Caller(user), made["Rescheduled"].public_id, {"interval_sec": 3000}, now=changed)
     update_monitor(Caller(user), made["Paused"].public_id, {"enabled": False}, now=utc_now())
+    keep_checked(utc_now() + timedelta(hours=1))
     window = {"name": "Rack", "starts_at": start, "ends_at": utc_now() + timedelta(hours=1), "monitors": "chosen"}
     create_window(Caller(user), window | {"monitor_ids": [made["Serviced"].public_id]}, now=utc_now())
 
@@ -414,6 +418,26 @@ def test_the_chart_has_bounded_points_and_the_outages(web: Client, user: User) -
     exact = web.get(f"/monitors/{monitor.public_id}/latency?range=24h").json()["whole"]
     assert (exact["p50"], exact["p95"], exact["p99"]) == (50, 95, 99)
     assert web.get(f"/monitors/{monitor.public_id}/latency?range=2y").status_code == 404
+
+
+def test_the_chart_of_a_ping_has_its_loss(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, type="ping", url="icmp://127.0.0.1", created_at=utc_now() - timedelta(days=90))
+    fill(monitor, 100)
+    path = f"/monitors/{monitor.public_id}/latency?range="
+    assert web.get(f"{path}24h").json()["loss"] is None
+    CheckResult.objects.filter(monitor_id=monitor.pk).update(loss=F("claim") % 4 * 25, http_status=None)
+    shown = page(web, f"/monitors/{monitor.public_id}")
+    assert shown.count("25 % lost") == 5
+    assert ">0 % lost" not in shown
+    # Failed checks count, with and without a latency.
+    CheckResult.objects.filter(monitor_id=monitor.pk, loss=75).update(verdict="down", latency_ms=None)
+    for name in ("24h", "90d"):
+        answer = web.get(f"{path}{name}").json()
+        assert len(answer["loss"]) == len(answer["x"])
+        assert answer["whole"]["loss"] == 37.5
+    roll_up(utc_now() + timedelta(hours=2))
+    assert HourlyRollup.objects.filter(monitor_id=monitor.pk, measured__gt=0).exists()
+    assert web.get(f"{path}90d").json()["whole"]["loss"] == 37.5
 
 
 def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:

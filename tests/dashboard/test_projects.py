@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from core.clock import utc_now
-from monitors.models import Monitor
+from monitors.models import Monitor, MonitorState
 from projects.access import Caller
 from projects.members import add_member
 from projects.models import Membership, Project, Role
@@ -57,10 +57,16 @@ def test_the_list_counts_states_and_names_the_role(web: Client, user: User) -> N
     MonitorFactory(owner=user, project=shop, up=True)
     MonitorFactory(owner=user, project=shop, down=True)
     MonitorFactory(owner=user, project=shop)
+    stale = MonitorFactory(owner=user, project=shop, up=True)
+    late = utc_now() - timedelta(days=1)
+    MonitorState.objects.filter(monitor__project=shop).exclude(pk=stale.pk).update(
+        next_due_at=utc_now(), claimed_at=None
+    )
+    MonitorState.objects.filter(pk=stale.pk).update(next_due_at=late, last_checked_at=late)
     ProjectFactory(name="Joined", admin=user)
     ProjectFactory(name="Alien")
     page = web.get("/projects")
-    assert "1 up 1 down 1 not checked yet owner" in text_of(page)
+    assert "1 down 1 not checked 1 waiting 1 up owner" in text_of(page)
     assert "Joined no monitors admin" in text_of(page)
     assert "Alien" not in text_of(page)
     assert ESCAPED in page.content.decode()

@@ -12,5 +12,6 @@ alert_audit     compares what the receiver got with what is stored
 command         reads the environment and prints the result
 
 rehearsal       `make rehearsal`: the same on two hosts with Debian's PostgreSQL and Redis
+upgrade         `make upgrade`: a previous version is replaced by this one, process by process
 reach           each process in a network that reaches only what the documentation lists
 """

@@ -22,7 +22,7 @@ from tests.alerts.receiver import Receiver
 from tests.faults.consumer import AlertConsumer
 from tests.faults.heartbeat_jobs import Job, Jobs
 from tests.faults.injector import RECOVERY_SECONDS, FaultInjector
-from tests.faults.script import DEADLINE_SEC, LEASE_SEC, STARTING_SEC, TIMEOUT_MS, WITHIN_SEC, Script, write_script
+from tests.faults.script import CRON_DEADLINE_SEC, LEASE_SEC, STARTING_SEC, TIMEOUT_MS, WITHIN_SEC, Script, write_script
 from tests.faults.system import System
 
 if TYPE_CHECKING:
@@ -52,7 +52,12 @@ def run(
         system = serve(stack, folder)
         django.setup()
         script = write_script(
-            seed, seconds=seconds, monitors=monitors, victims=system.victims(), starting_sec=starting_sec
+            seed,
+            seconds=seconds,
+            monitors=monitors,
+            victims=system.victims(),
+            starting_sec=starting_sec,
+            replaced=system.replaced,
         )
         target = stack.enter_context(_target(folder, script, system.address))
         run = FaultRun(script, system, target)
@@ -60,7 +65,8 @@ def run(
         for faults in audit.violations.values():
             for line in faults[:20]:
                 print(line, file=sys.stderr)  # noqa: T201
-        return {"monitors": monitors, "kills": run.injector.kills, **audit.counts(), **run.figures}
+        acted = {"kills": run.injector.kills, "replaced": run.injector.replaced}
+        return {"monitors": monitors, **acted, **audit.counts(), **run.figures}
 
 
 @dataclass
@@ -114,12 +120,13 @@ class FaultRun:
         from monitors.models import LEASE_MARGIN
         from tests.faults.alert_audit import audit_alerts
         from tests.faults.monitor_audit import Audit
+        from tests.faults.signal_audit import audit_signals
         from tests.faults.tenant import make_channels, make_monitors, schedule_checks
 
         assert LEASE_MARGIN.total_seconds() + TIMEOUT_MS / 1000 == LEASE_SEC, "LEASE_SEC of the script is out of date"
         fleet = make_monitors(self._script.parts, target=self._target.url)
         consumer = AlertConsumer(self._script.seed)
-        make_channels(fleet, receiver=stack.enter_context(Receiver(consumer, address=self._system.address)).url)
+        make_channels(fleet, receiver=stack.enter_context(Receiver(consumer, address=self._system.receivers)).url)
         jobs = Jobs(
             [
                 Job(watched.part, f"/v1/heartbeats/{watched.public_id}/ping", self._system.webs)
@@ -147,6 +154,7 @@ class FaultRun:
         jobs.stop()
         self._system.tree.stop()
         audit.take(fleet, {job.part.number: job.attempts for job in jobs.jobs}, self._target.requests())
+        self.figures["signals"] = audit_signals(audit, fleet, {job.part.number: job.attempts for job in jobs.jobs})
         alerts = audit_alerts(audit, fleet, consumer.received)
         self.figures |= {"alerts": alerts, "seed": self._script.seed, "seconds": round(end, 1)}
         return audit
@@ -170,7 +178,7 @@ class FaultRun:
     def _settle(self, fleet: list[MonitoredPart], start: float, recovered: float) -> None:
         """Wait until every status is right, or the time for it is over."""
         last = max(flip.at for watched in fleet for flip in watched.part.flips)
-        limit = max(recovered, last + DEADLINE_SEC) + WITHIN_SEC - (time.time() - start)
+        limit = max(recovered, last + CRON_DEADLINE_SEC) + WITHIN_SEC - (time.time() - start)
         settled = self.injector.tend(limit, enough=lambda: not _unsettled(fleet, start, recovered))
         self.injector.note("settled" if settled else "not settled in time")
 
@@ -207,5 +215,9 @@ def _unsettled(fleet: list[MonitoredPart], start: float, recovered: float) -> li
         for watched in fleet
         for state in [states[watched.monitor_id]]
         if (state.status != "down") is not watched.part.is_up(now)
-        or (watched.part.kind != "heartbeat" and (state.last_checked_at is None or state.last_checked_at < since))
+        or (
+            watched.part.kind != "heartbeat"
+            and not watched.part.cron
+            and (state.last_checked_at is None or state.last_checked_at < since)
+        )
     ]

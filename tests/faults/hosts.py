@@ -47,13 +47,15 @@ class Network:
         return f"net-{self.number}"
 
     def power_on(self) -> None:
-        _run("ip", "link", "add", self.bridge, "type", "bridge")
+        # With a MAC address of its own: else the bridge takes the lowest of its ports, which changes with hosts.
+        _run("ip", "link", "add", self.bridge, "address", hardware(self.number, 1), "type", "bridge")
         _run("ip", "address", "add", f"{self.address}/24", "dev", self.bridge)
         _run("ip", "link", "set", self.bridge, "up")
 
 
-HOSTS = Network("hosts", 0)
-SERVER_ADDRESS = HOSTS.address
+def hardware(network: int, host: int) -> str:
+    """Return the MAC address of a host in a network, by the last numbers of its IP address."""
+    return f"02:00:00:00:{network:02x}:{host:02x}"
 
 
 def isolated(module: str) -> None:
@@ -64,7 +66,6 @@ def isolated(module: str) -> None:
     if os.environ.get(INSIDE):
         _run("mount", "-t", "tmpfs", "none", "/run")
         _run("ip", "link", "set", "lo", "up")
-        HOSTS.power_on()
         return
     missing = [name for name in ("ip", "unshare", "setpriv") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
@@ -72,7 +73,7 @@ def isolated(module: str) -> None:
         raise SystemExit(f"error: network namespaces need {needs}")
     unshare = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
     os.environ[INSIDE] = "1"
-    os.execvp(unshare[0], [*unshare, sys.executable, "-m", module])
+    os.execvp(unshare[0], [*unshare, sys.executable, "-m", module, *sys.argv[1:]])
 
 
 @dataclass
@@ -84,7 +85,7 @@ class NamespaceHost:
 
     name: str
     number: int
-    networks: Sequence[Network] = (HOSTS,)
+    networks: Sequence[Network]
     up: bool = False
 
     @property
@@ -104,8 +105,8 @@ class NamespaceHost:
         _run("ip", "-n", self.name, "link", "set", "lo", "up")
         for network in self.networks:
             # Keep the MAC address, as neighbours have it in their ARP cache.
-            hardware, link = f"02:00:00:00:{network.number:02x}:{self.number:02x}", f"eth{network.number}"
-            peer = ("peer", "name", link, "address", hardware, "netns", self.name)
+            link = f"eth{network.number}"
+            peer = ("peer", "name", link, "address", hardware(network.number, self.number), "netns", self.name)
             _run("ip", "link", "add", self._cable(network), "type", "veth", *peer)
             _run("ip", "link", "set", self._cable(network), "master", network.bridge, "up")
             _run("ip", "-n", self.name, "link", "set", link, "up")
@@ -169,8 +170,8 @@ class Server:
             self.kill()
 
 
-def postgres(folder: Path) -> tuple[Server, str]:
-    """Start PostgreSQL with TLS and a password. Return it and the URL of its database."""
+def postgres(folder: Path, network: Network) -> tuple[Server, str]:
+    """Start PostgreSQL with TLS and a password on a network. Return it and the URL of its database."""
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=None)
     if programs is None:
         raise SystemExit("error: PostgreSQL is not installed: apt-get install postgresql")
@@ -179,7 +180,7 @@ def postgres(folder: Path) -> tuple[Server, str]:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     (folder / "ca.pem").chmod(0o644)
-    issued = authority.issue_cert(SERVER_ADDRESS)
+    issued = authority.issue_cert(network.address)
     key, certificate = home / "key.pem", home / "certificate.pem"
     issued.private_key_pem.write_to_path(str(key))
     for part in issued.cert_chain_pems:
@@ -190,10 +191,10 @@ def postgres(folder: Path) -> tuple[Server, str]:
     _run(*as_user("postgres"), str(programs / "initdb"), "--pgdata", str(data), "--encoding=UTF8", "--locale=C.UTF-8",
          "--auth-local=peer", "--auth-host=scram-sha-256")  # fmt: skip
     (data / "pg_hba.conf").write_text(
-        f"local all postgres peer\nhostssl pulsekeeper pulsekeeper {HOSTS.prefix}.0/24 scram-sha-256\n"
+        f"local all postgres peer\nhostssl pulsekeeper pulsekeeper {network.prefix}.0/24 scram-sha-256\n"
     )
     (data / "postgresql.auto.conf").write_text(
-        f"listen_addresses = '{SERVER_ADDRESS}'\nunix_socket_directories = '{home}'\nmax_connections = 300\n"
+        f"listen_addresses = '{network.address}'\nunix_socket_directories = '{home}'\nmax_connections = 300\n"
         f"ssl = on\nssl_cert_file = '{certificate}'\nssl_key_file = '{key}'\n"
     )
     server = Server("postgres", "postgres", (str(programs / "postgres"), "-D", str(data)), folder / "postgres.log")
@@ -204,11 +205,11 @@ def postgres(folder: Path) -> tuple[Server, str]:
     _run(*psql, f"--command=CREATE ROLE pulsekeeper LOGIN PASSWORD '{password}'")
     _run(*psql, "--command=CREATE DATABASE pulsekeeper OWNER pulsekeeper")
     tls = f"sslmode=verify-full&sslrootcert={folder / 'ca.pem'}"
-    return server, f"postgresql://pulsekeeper:{password}@{SERVER_ADDRESS}/pulsekeeper?{tls}"
+    return server, f"postgresql://pulsekeeper:{password}@{network.address}/pulsekeeper?{tls}"
 
 
-def redis(folder: Path) -> tuple[Server, str]:
-    """Start Redis with a password and without persistence. Return it and its URL."""
+def redis(folder: Path, network: Network) -> tuple[Server, str]:
+    """Start Redis with a password and without persistence on a network. Return it and its URL."""
     program = shutil.which("redis-server")
     if program is None:
         raise SystemExit("error: Redis is not installed: apt-get install redis-server")
@@ -216,12 +217,12 @@ def redis(folder: Path) -> tuple[Server, str]:
     password = secrets.token_urlsafe(24)
     settings = home / "redis.conf"
     settings.write_text(
-        f'bind {SERVER_ADDRESS}\nrequirepass {password}\ndir {home}\nsave ""\nappendonly no\ndaemonize no\n'
+        f'bind {network.address}\nrequirepass {password}\ndir {home}\nsave ""\nappendonly no\ndaemonize no\n'
     )
     shutil.chown(settings, "redis", _group("redis"))
     server = Server("valkey", "redis", (program, str(settings)), folder / "redis.log")
     server.start()
-    return server, f"redis://:{password}@{SERVER_ADDRESS}:6379/0"
+    return server, f"redis://:{password}@{network.address}:6379/0"
 
 
 def _home(path: Path, user: str) -> Path:

@@ -30,6 +30,7 @@ class FaultInjector:
         self._to_start: list[tuple[float, str]] = []
         self.events: list[Event] = []
         self.kills = 0
+        self.replaced = 0
 
     def note(self, text: str) -> None:
         self.events.append(Event(time.time(), text))
@@ -100,15 +101,22 @@ class FaultInjector:
             return  # an earlier fault stopped it
         if fault.action == "terminate":
             self._terminate(fault.victim)
+        elif fault.action == "replace":
+            if not self._terminate(fault.victim):
+                self.kills += 1
+            self._system.upgrade(fault.victim)
+            self.replaced += 1
         else:
             self._tree.kill(fault.victim)
             self.kills += 1
             self.note(f"killed {fault.victim}")
         heapq.heappush(self._to_start, (time.time() + fault.restart_after, fault.victim))
 
-    def _terminate(self, name: str) -> None:
+    def _terminate(self, name: str) -> bool:
+        """Return whether it ended in time."""
         in_time = self._tree.terminate(name)
         self.note(f"terminated {name}{'' if in_time else '; it did not end in time and was killed'}")
+        return in_time
 
     def _kill_host(self, fault: Fault) -> None:
         """Simulate a power failure: peers see no closed connections."""

@@ -10,12 +10,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import ceil
 
 from checks.results.models import CheckResult
 from monitors.models import MonitorState, SchedulerGap, StatusChange
 from tests.faults.heartbeat_jobs import Attempt
 from tests.faults.injector import Event
-from tests.faults.script import DEADLINE_SEC, INTERVAL_SEC, TIMEOUT_MS, WITHIN_SEC
+from tests.faults.script import (
+    DEADLINE_SEC,
+    GRACE_SEC,
+    HEARTBEAT_SEC,
+    INTERVAL_SEC,
+    MINUTE_SEC,
+    TIMEOUT_MS,
+    WITHIN_SEC,
+)
 from tests.faults.tenant import MonitoredPart
 
 VIOLATIONS = (
@@ -24,6 +33,10 @@ VIOLATIONS = (
     "false_downs",
     "double_triggers",
     "late_monitors",
+    "lost_slots",
+    "double_slots",
+    "lost_signals",
+    "wrong_durations",
     "lost_alerts",
     "double_alerts",
     "overtaken_alerts",
@@ -102,7 +115,10 @@ class Audit:
                 self._heartbeat(watched, moved, sorted(attempts[watched.part.number], key=lambda a: a.sent), gaps)
             else:
                 self._verdicts(watched, found)
-                self._none_late(watched, found)
+                if watched.part.cron:
+                    self._slots(watched, found, gaps)
+                else:
+                    self._none_late(watched, found)
             self._true_changes(watched, moved)
             expected = "up" if watched.part.is_up(self.end) else "down"
             if states[watched.monitor_id].status != expected:
@@ -123,8 +139,11 @@ class Audit:
 
     def _changes(self) -> dict[int, list[Change]]:
         found: dict[int, list[Change]] = defaultdict(list)
-        rows = StatusChange.objects.order_by("pk").values_list(
-            "monitor_id", "at", "before", "after", "claim", "reason_code"
+        # The others are periods in which no check ended, which leave the status as it was.
+        rows = (
+            StatusChange.objects.filter(kind=StatusChange.Kind.STATUS)
+            .order_by("pk")
+            .values_list("monitor_id", "at", "before", "after", "claim", "reason_code")
         )
         for monitor_id, at, before, after, claim, reason in rows:
             found[monitor_id].append(Change(self._since(at), before, after, claim, reason))
@@ -184,15 +203,33 @@ class Audit:
         if self.end - last > OLDEST_SEC:
             self.report("late_monitors", watched, self.end, f"last checked at {last:.1f} s")
 
+    def _slots(self, watched: MonitoredPart, results: Sequence[Result], gaps: Sequence[tuple[float, float]]) -> None:
+        """Check that each minute's slot has one result. A slot in a gap is made once, after it, with all others."""
+        minute = ceil(self.start / MINUTE_SEC) * MINUTE_SEC - self.start
+        while minute + WITHIN_SEC < self.end:
+            until = minute + MINUTE_SEC
+            made = [result for result in results if minute <= result.at < until]
+            touched = any(start - WITHIN_SEC <= minute <= end + WITHIN_SEC for start, end in gaps)
+            if not made and not touched:
+                self.report("lost_slots", watched, minute, "the slot of this minute has no result")
+            if len(made) > 1 and not touched:
+                text = f"the slot of this minute has {len(made)} results: {made}"
+                self.report("double_slots", watched, minute, text)
+            minute = until
+
     def _true_changes(self, watched: MonitoredPart, changes: Sequence[Change]) -> None:
-        """Check that each state of the script was recorded during its time, or by the check running at its end."""
+        """Check that each state of the script was recorded during its time, or by the check running at its end.
+
+        A heartbeat may be down already, if its pings did not arrive; `_heartbeat` checks that they did not.
+        """
         flips = watched.part.flips
         ends = [flip.at for flip in flips[1:]] + [self.end]
         blur = BLUR_SEC + TIMEOUT_MS / 1000
         for flip, end in zip(flips, ends, strict=True):
             begin = float("-inf") if flip is flips[0] else flip.at
             entered = [c for c in changes if (c.after != "down") is flip.up and begin <= c.at <= end + blur]
-            if not entered:
+            before = [c for c in changes if c.at < begin][-1:]
+            if not entered and not (before and (before[0].after != "down") is flip.up):
                 state = "up" if flip.up else "down"
                 text = f"{state} from {flip.at:.1f} to {end:.1f} s is not recorded; changes: {list(changes)}"
                 self.report("lost_changes", watched, flip.at, text)
@@ -204,24 +241,42 @@ class Audit:
         attempts: Sequence[Attempt],
         gaps: Sequence[tuple[float, float]],
     ) -> None:
-        """Check that the heartbeat went down only at a missed deadline and up only with a ping."""
-        pings = [(each.sent - self.start, each.done - self.start, each.ok) for each in attempts]
+        """Check that the heartbeat went down when a deadline was missed or a failure reported, and up with a ping."""
+        by_kind: dict[str, list[tuple[float, float, bool]]] = defaultdict(list)
+        for each in attempts:
+            by_kind[each.kind].append((each.sent - self.start, each.done - self.start, each.ok))
+        pings = by_kind["success"]
         for change in changes:
+            if change.reason == "heartbeat_failed":
+                if not any(_may_be(change.at, attempt) for attempt in by_kind["fail"]):
+                    self.report("false_downs", watched, change.at, f"failed without a signal: {change}")
+                continue
             if change.after != "down":
-                if not any(
-                    sent - BLUR_SEC <= change.at <= (done if ok else sent + UNCERTAIN_SEC) + BLUR_SEC
-                    for sent, done, ok in pings
-                ):
+                if not any(_may_be(change.at, ping) for ping in pings):
                     self.report("lost_changes", watched, change.at, f"up without a ping: {change}")
                 continue
             moved = [end - start for start, end in gaps if start <= change.at - (end - start) <= end]
-            for pinged in [change.at - DEADLINE_SEC - by for by in (0.0, *moved)]:
-                last = [
-                    p for p in pings if p[0] - BLUR_SEC <= pinged <= (p[1] if p[2] else p[0] + UNCERTAIN_SEC) + BLUR_SEC
-                ]
-                between = [p for p in pings if p[2] and p[0] > pinged + BLUR_SEC and p[1] < change.at]
-                if last and not between:
+            for by in (0.0, *moved):
+                deadline = change.at - by
+                # The times that the last ping, or the start of the run, must be within.
+                expected = deadline - GRACE_SEC
+                pinged = (expected - MINUTE_SEC, expected) if watched.part.cron else (expected - HEARTBEAT_SEC,) * 2
+                if any(
+                    any(_may_be_within(*times, attempt) for attempt in by_kind[kind])
+                    and not any(p[2] and p[0] > times[1] + BLUR_SEC and p[1] < change.at for p in pings)
+                    for kind, times in (("success", pinged), ("start", (expected, expected)))
+                ):
                     break
             else:
                 near = [p for p in pings if change.at - 2 * DEADLINE_SEC < p[0] < change.at + 2]
                 self.report("false_downs", watched, change.at, f"down although it was pinged: {near}; gaps {gaps}")
+
+
+def _may_be(at: float, attempt: tuple[float, float, bool]) -> bool:
+    """Return whether the attempt (sent, done, ok) may have counted at that time."""
+    return _may_be_within(at, at, attempt)
+
+
+def _may_be_within(first: float, last: float, attempt: tuple[float, float, bool]) -> bool:
+    sent, done, ok = attempt
+    return sent - BLUR_SEC <= last and first <= (done if ok else sent + UNCERTAIN_SEC) + BLUR_SEC

@@ -119,7 +119,7 @@ def main() -> None:
         for host in hosts.values():
             host.power_on()
         environment = os.environ | {
-            "DATABASE_URL": _database_url(database),
+            "DATABASE_URL": database_url(database),
             "REDIS_URL": _redis_url(broker),
             "EMAIL_URL": f"smtp://{servers['mail server'][0]}:{inbox.port}",
             "EMAIL_FROM": "Pulsekeeper <alerts@pulsekeeper.example>",
@@ -129,9 +129,8 @@ def main() -> None:
             "PORT": str(PORT),
         }
         found = {name: _reached(host, servers) for name, host in hosts.items()}
-        trees = _trees(environment, folder, hosts)
-        for tree in trees:
-            stack.enter_context(tree)
+        places = [Place(before=host.command("root"), kinds={name}) for name, host in hosts.items()]
+        stack.enter_context(Tree(environment, folder, counts={}, places=places))
         try:
             _play(hosts["web"].address, inbox=inbox, receiver=receiver, site=site)
         except AssertionError as error:
@@ -140,17 +139,23 @@ def main() -> None:
     print(json.dumps(found))  # noqa: T201
 
 
-def _relays(stack: ExitStack) -> tuple[Relay, Relay]:
-    def connect_to_database() -> socket.socket:
+def relay_database(address: str) -> Relay:
+    """Serve the private PostgreSQL, which listens on a socket of one user only, at `address` for all."""
+
+    def connect() -> socket.socket:
         folder = unquote(urlsplit(os.environ["DATABASE_URL"]).hostname or "")
         made = socket.socket(socket.AF_UNIX)
         made.connect(f"{folder}/.s.PGSQL.5432")
         return made
 
+    return Relay(address, connect)
+
+
+def _relays(stack: ExitStack) -> tuple[Relay, Relay]:
     def connect_to_broker() -> socket.socket:
         return socket.create_connection(_place(os.environ["REDIS_URL"]))
 
-    database = Relay(NETWORKS["database"].address, connect_to_database)
+    database = relay_database(NETWORKS["database"].address)
     broker = Relay(NETWORKS["broker"].address, connect_to_broker)
     for relay in (database, broker):
         stack.callback(relay.shutdown)
@@ -164,7 +169,8 @@ def _place(url: str) -> tuple[str, int]:
     return parts.hostname, parts.port
 
 
-def _database_url(relay: Relay) -> str:
+def database_url(relay: Relay) -> str:
+    """Return DATABASE_URL by way of `relay`."""
     parts = urlsplit(os.environ["DATABASE_URL"])
     address = "{}@{}:{}".format(parts.username, *relay.place)
     return f"postgresql://{address}{parts.path}?sslmode=disable"
@@ -192,16 +198,6 @@ def _reached(host: NamespaceHost, servers: Mapping[str, tuple[str, int]]) -> lis
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stdout)
     return found
-
-
-def _trees(environment: Mapping[str, str], folder: Path, hosts: Mapping[str, NamespaceHost]) -> list[Tree]:
-    """One process of each kind, each on its own host."""
-    trees = []
-    for name, host in hosts.items():
-        counts = dict.fromkeys(hosts, 0) | {name: 1}
-        place = Place(before=host.command("root"))
-        trees.append(Tree(environment, folder, counts=counts, places=[place]))
-    return trees
 
 
 def _play(web: str, *, inbox: Inbox, receiver: Receiver, site: Site) -> None:

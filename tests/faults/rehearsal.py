@@ -1,9 +1,9 @@
 """`make rehearsal`: the fault test on two hosts, with PostgreSQL and Redis from Debian packages.
 
-Each host is a network namespace with a name and an address of its own, and runs a web process, two workers, an
-interactive one, a dispatcher and a beat, as `nobody`, from a virtualenv of the lock for production. PostgreSQL (TLS and
-a password) and Redis (a password) run on a third machine. Whole hosts also lose power, besides single processes and
-servers; peers then see no closed connections.
+Each host runs a web process, two workers, an interactive one, a dispatcher and a beat, as `nobody`, from a virtualenv
+of the lock for production. Each kind is in a network namespace that reaches only what docs/operate/deployment.md lists.
+PostgreSQL (TLS and a password) and Redis (a password) run on other machines. Whole hosts also lose power, besides
+single processes and servers; peers then see no closed connections.
 
 It needs root, and Debian's `postgresql`, `redis-server` and `iproute2`. `tests.faults.command` has its options
 and output.
@@ -15,14 +15,15 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from cryptography.fernet import Fernet
 
 from tests.faults.command import command
-from tests.faults.hosts import SERVER_ADDRESS, NamespaceHost, Server, as_user, isolated, postgres, redis
+from tests.faults.hosts import NamespaceHost, Server, as_user, isolated, postgres, redis
+from tests.faults.reach import NETWORKS, documented
 from tests.faults.script import MANY_STARTING_SEC
 from tests.faults.system import COMMON, System, migrate
 from tests.faults.virtualenv import ROOT, programs_for
@@ -33,20 +34,55 @@ USER = "nobody"
 COUNTS = {"worker": 2}  # in each place; one of everything else
 
 
+class DividedHost:
+    """A host that is divided into a namespace for each kind of process, with the networks that it reaches."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.parts = {
+            kind: NamespaceHost(f"{name}-{kind}", number + offset, [NETWORKS[each] for each in reached])
+            for offset, (kind, reached) in enumerate(documented().items())
+        }
+        self.up = False
+
+    @property
+    def web(self) -> str:
+        return self.parts["web"].address
+
+    def disconnect(self) -> None:
+        for part in self.parts.values():
+            part.disconnect()
+        self.up = False
+
+    def power_off(self) -> None:
+        for part in self.parts.values():
+            part.power_off()
+
+    def power_on(self) -> None:
+        for part in self.parts.values():
+            part.power_on()
+        self.up = True
+
+
 class TwoHosts(System):
     """`places` maps hosts to places of the tree."""
 
     def __init__(
-        self, tree: Tree, hosts: Mapping[str, NamespaceHost], places: Mapping[str, Place], servers: Mapping[str, Server]
+        self,
+        tree: Tree,
+        hosts: Mapping[str, DividedHost],
+        places: Mapping[str, Sequence[Place]],
+        servers: Mapping[str, Server],
     ) -> None:
-        super().__init__(tree, webs=[f"{host.address}:{PORT}" for host in hosts.values()], address=SERVER_ADDRESS)
+        webs = [f"{host.web}:{PORT}" for host in hosts.values()]
+        super().__init__(tree, webs=webs, address=NETWORKS["targets"].address)
+        self.receivers = NETWORKS["receivers of alerts"].address
         self.hosts = hosts
         self._places = places
         self._servers = servers
 
     def host_of(self, name: str) -> str:
         place = self.tree.members[name].place
-        return next(host for host, found in self._places.items() if found is place)
+        return next(host for host, found in self._places.items() if place.before in [each.before for each in found])
 
     def kill_server(self, name: str) -> bool:
         server = self._servers[name]
@@ -55,13 +91,15 @@ class TwoHosts(System):
         return killed
 
 
-def two_hosts(stack: ExitStack, folder: Path) -> TwoHosts:
-    """Start hosts and servers. The driver starts the processes of the tree."""
+def two_hosts(stack: ExitStack, folder: Path, *, root: Path = ROOT, kind: type[TwoHosts] = TwoHosts) -> TwoHosts:
+    """Start hosts and servers. The driver starts the processes of the tree, with the code in `root`."""
     folder.chmod(0o711)  # the users of the servers and of the tree must enter it
-    hosts = {name: NamespaceHost(name, number) for number, name in enumerate(("host-a", "host-b"), start=11)}
-    database, database_url = postgres(folder)
+    for network in NETWORKS.values():
+        network.power_on()
+    hosts = {"host-a": DividedHost("host-a", 11), "host-b": DividedHost("host-b", 21)}
+    database, database_url = postgres(folder, NETWORKS["database"])
     stack.callback(database.stop)
-    broker, redis_url = redis(folder)
+    broker, redis_url = redis(folder, NETWORKS["broker"])
     stack.callback(broker.stop)
     keys = _secrets()
     os.environ.update(
@@ -69,23 +107,28 @@ def two_hosts(stack: ExitStack, folder: Path) -> TwoHosts:
         DATABASE_URL=database_url,
         REDIS_URL=redis_url,
         BASE_URL="https://pulsekeeper.example.com",
-        ALLOWED_HOSTS=",".join(["pulsekeeper.example.com", *(host.address for host in hosts.values())]),
-        ALLOWED_PRIVATE_NETWORKS=f"{SERVER_ADDRESS}/32",
+        ALLOWED_HOSTS=",".join(["pulsekeeper.example.com", *(host.web for host in hosts.values())]),
+        ALLOWED_PRIVATE_NETWORKS=",".join(
+            f"{NETWORKS[name].address}/32" for name in ("targets", "receivers of alerts")
+        ),
         PORT=str(PORT),
         **COMMON,
     )
     places = {}
-    programs = programs_for(ROOT, before=as_user(USER))
+    programs = programs_for(root, before=as_user(USER))
     for name, host in hosts.items():
         home = folder / name
         home.mkdir(mode=0o700)
         shutil.chown(home, USER)
         host.power_on()
-        variables = {"GRANIAN_HOST": host.address, "DATA_DIR": str(home), "HOME": str(home)}
-        places[name] = Place(programs=programs, before=host.command(USER), variables=variables)
-    migrate(places["host-a"])
-    tree = Tree(os.environ, folder, counts=COUNTS, places=list(places.values()))
-    return TwoHosts(tree, hosts, places, {"postgres": database, "valkey": broker})
+        variables = {"GRANIAN_HOST": host.web, "DATA_DIR": str(home), "HOME": str(home)}
+        places[name] = [
+            Place(root=root, programs=programs, before=part.command(USER), variables=variables, kinds={kind})
+            for kind, part in host.parts.items()
+        ]
+    migrate(places["host-a"][0])
+    tree = Tree(os.environ, folder, counts=COUNTS, places=[place for each in places.values() for place in each])
+    return kind(tree, hosts, places, {"postgres": database, "valkey": broker})
 
 
 def _secrets() -> dict[str, str]:

@@ -8,6 +8,7 @@ keeps its state until one whole calm has passed, so the state must be recorded w
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ GRACE_SEC = 10
 HEARTBEAT_SEC = 3  # plus grace: a job may miss four pings while the web process starts
 DEADLINE_SEC = HEARTBEAT_SEC + GRACE_SEC
 LEASE_SEC = 30 + TIMEOUT_MS / 1000
+MINUTE_SEC = 60
+CRON_DEADLINE_SEC = MINUTE_SEC + GRACE_SEC
 SLACK_SEC = 4.0  # a tick, a probe and a busy machine
 WITHIN_SEC = INTERVAL_SEC + LEASE_SEC + SLACK_SEC  # every monitor is checked again this soon after a recovery
 STARTING_SEC = 14.0  # for the processes of one machine to start after the last fault of a burst
@@ -48,6 +51,8 @@ class Part:
     delay_sec: float = 0.0
     down: str = "error"  # error, reset or hang
     fail_threshold: int = 1
+    cron: bool = False  # it is due every minute by a cron schedule
+    reports: bool = False  # the job reports its failure when it goes down, instead of silence alone
 
     def is_up(self, at: float) -> bool:
         return [flip.up for flip in self.flips if flip.at <= at or flip is self.flips[0]][-1]
@@ -61,7 +66,7 @@ class Part:
 class Fault:
     """Stop a process, server or host, and start it again `restart_after` seconds later.
 
-    `action`: kill, or terminate as a deployment does.
+    `action`: kill, terminate as a deployment does, or replace by the new version.
     """
 
     at: float
@@ -94,14 +99,21 @@ def part_from_json(given: dict[str, Any]) -> Part:
 
 
 def write_script(
-    seed: int, *, seconds: float, monitors: int, victims: dict[str, list[str]], starting_sec: float = STARTING_SEC
+    seed: int,
+    *,
+    seconds: float,
+    monitors: int,
+    victims: dict[str, list[str]],
+    starting_sec: float = STARTING_SEC,
+    replaced: Sequence[Sequence[str]] = (),
 ) -> Script:
     """Return the schedule. `victims` are the names of what may be killed, by kind.
 
-    A run shorter than BURST_SEC is one burst.
+    If there are processes to replace, by burst, nothing is killed. Otherwise a run shorter than BURST_SEC is one burst.
     """
     dice = random.Random(seed)
-    bursts = _bursts(dice, seconds, victims, starting_sec + WITHIN_SEC)
+    calm_sec = starting_sec + WITHIN_SEC
+    bursts = _replacements(seconds, replaced, calm_sec) if replaced else _bursts(dice, seconds, victims, calm_sec)
     return Script(seed, seconds, tuple(_part(dice, number, bursts) for number in range(monitors)), bursts)
 
 
@@ -119,6 +131,18 @@ def _bursts(dice: random.Random, seconds: float, victims: dict[str, list[str]], 
             end += STOP_SEC
         bursts.append(Burst(start, end, end + calm_sec, tuple(faults)))
         start = end + calm_sec
+    return tuple(bursts)
+
+
+def _replacements(seconds: float, replaced: Sequence[Sequence[str]], calm_sec: float) -> tuple[Burst, ...]:
+    """Replace one process after the other. All bursts together take `seconds`, without their calms."""
+    bursts: list[Burst] = []
+    length = seconds / len(replaced)
+    for names in replaced:
+        start = bursts[-1].calm_end if bursts else 1.0
+        pause = length / len(names)
+        faults = [Fault(start + number * pause, name, "replace") for number, name in enumerate(names)]
+        bursts.append(Burst(start, start + length, start + length + calm_sec, tuple(faults)))
     return tuple(bursts)
 
 
@@ -151,11 +175,12 @@ def _part(dice: random.Random, number: int, bursts: tuple[Burst, ...]) -> Part:
     if kind == "scheduler":
         # Slow, so that a killed worker leaves triggers that were sent but not recorded.
         delay = dice.uniform(0.2, 1.0)
-        return Part(number, kind, (Flip(0.0, up=True),), delay_sec=delay, fail_threshold=3)
+        return Part(number, kind, (Flip(0.0, up=True),), delay_sec=delay, fail_threshold=3, cron=number % 20 == 11)
     up = True if kind == "heartbeat" else dice.random() < 0.8
     flips = [Flip(0.0, up=up)]
     # A missed ping is noticed when its deadline has passed.
-    unseen = DEADLINE_SEC if kind == "heartbeat" else 0.0
+    cron = kind == "heartbeat" and number % 40 == 20
+    unseen = (CRON_DEADLINE_SEC if cron else DEADLINE_SEC) if kind == "heartbeat" else 0.0
     earliest = 0.0
     while bursts:
         at = dice.uniform(earliest, earliest + BURST_SEC)
@@ -175,4 +200,6 @@ def _part(dice: random.Random, number: int, bursts: tuple[Burst, ...]) -> Part:
         delay_sec=dice.choice([0.0, 0.02, dice.uniform(0.0, 0.5)]),
         down=dice.choice(["error", "error", "reset", "hang"]),
         fail_threshold=dice.choice([1, 2]),
+        cron=cron,
+        reports=kind == "heartbeat" and number % 40 == 10,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,6 +23,7 @@ PARTS = (
     Part(0, "heartbeat", (Flip(0.0, up=True), Flip(FELL, up=False))),
     Part(1, "scheduler", (Flip(0.0, up=True),)),
     Part(2, "http", (Flip(0.0, up=True), Flip(FELL, up=False))),
+    Part(3, "scheduler", (Flip(0.0, up=True),), cron=True),
 )
 
 
@@ -33,12 +34,13 @@ class Run:
     heartbeat: MonitoredPart
     scheduler: MonitoredPart
     http: MonitoredPart
+    cron: MonitoredPart
     attempts: list[Attempt]
     triggers: list[tuple[int, str, float]]
 
     def audit(self) -> dict[str, int]:
         audit = Audit(START, END, [20.0], [])
-        audit.take([self.heartbeat, self.scheduler, self.http], {0: self.attempts}, self.triggers)
+        audit.take([self.heartbeat, self.scheduler, self.http, self.cron], {0: self.attempts}, self.triggers)
         return audit.counts()
 
 
@@ -71,9 +73,12 @@ def check_all(watched: MonitoredPart) -> None:
 
 @pytest.fixture
 def run(db: None) -> Run:
-    heartbeat, scheduler, http = make_monitors(PARTS, target="http://127.0.0.1:9")
+    heartbeat, scheduler, http, cron = make_monitors(PARTS, target="http://127.0.0.1:9")
     check_all(scheduler)
     check_all(http)
+    store(cron, 1, 0.5, "up")
+    change(cron, 1, 0.5, None, "up")
+    MonitorState.objects.filter(pk=cron.monitor_id).update(status="up")
     attempts = [Attempt(START + at, START + at + 0.01, ok=True) for at in (1.0, 4.0, 7.0)]
     for claim, at in enumerate((1.0, 4.0, 7.0), start=1):
         store(heartbeat, claim, at, "up")
@@ -83,7 +88,7 @@ def run(db: None) -> Run:
     change(heartbeat, 4, missed, "up", "down")
     MonitorState.objects.filter(pk=heartbeat.monitor_id).update(status="down")
     triggers = [(1, f"slot-{number}", START + number * INTERVAL_SEC) for number in range(1, 30)]
-    return Run(heartbeat, scheduler, http, attempts, triggers)
+    return Run(heartbeat, scheduler, http, cron, attempts, triggers)
 
 
 def test_a_clean_run_has_no_violations(run: Run) -> None:
@@ -124,6 +129,20 @@ def check_too_late(run: Run) -> None:
     CheckResult.objects.filter(monitor_id=run.scheduler.monitor_id, checked_at__gt=moment(20)).delete()
 
 
+def lose_a_slot(run: Run) -> None:
+    CheckResult.objects.filter(monitor_id=run.cron.monitor_id).delete()
+
+
+def make_a_slot_twice(run: Run) -> None:
+    store(run.cron, 2, 20.0, "up")
+
+
+def report_no_failure(run: Run) -> None:
+    StatusChange.objects.filter(monitor_id=run.heartbeat.monitor_id, after="down").update(
+        reason_code="heartbeat_failed"
+    )
+
+
 @pytest.mark.parametrize(
     ("plant", "kind"),
     [
@@ -134,11 +153,20 @@ def check_too_late(run: Run) -> None:
         (forget_a_ping, "false_downs"),
         (fire_twice, "double_triggers"),
         (check_too_late, "late_monitors"),
+        (lose_a_slot, "lost_slots"),
+        (make_a_slot_twice, "double_slots"),
+        (report_no_failure, "false_downs"),
     ],
 )
 def test_a_violation_is_found(run: Run, plant: Callable[[Run], None], kind: str) -> None:
     plant(run)
     assert run.audit()[kind] > 0
+
+
+def test_a_heartbeat_whose_pings_did_not_arrive_is_down_before_its_job_stops(run: Run) -> None:
+    part = replace(run.heartbeat.part, flips=(Flip(0.0, up=True), Flip(7.0 + DEADLINE_SEC + 0.5, up=False)))
+    run.heartbeat = replace(run.heartbeat, part=part)
+    assert run.audit() == dict.fromkeys(VIOLATIONS, 0)
 
 
 def test_a_ping_without_an_answer_may_or_may_not_have_counted(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""A virtualenv with only the production lock, as a deployment has it."""
+"""Virtualenvs with one lock only, such as that of production."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".virtualenvs"
 
 
-def programs_for(root: Path, *, before: Sequence[str] = ()) -> Path:
-    """Return the `bin` of a virtualenv with the production lock of `root`, cached for the next run.
+def programs_for(root: Path, *, before: Sequence[str] = (), lock_name: str = "production.txt") -> Path:
+    """Return the `bin` of a virtualenv with a lock of `root`, cached for the next run.
 
     `before` is the command prefix that runs a program as its later user; it decides which Python is found. Needs a
     package index.
     """
-    lock = root / "requirements" / "production.txt"
+    lock = root / "requirements" / lock_name
     python = _interpreter(before)
     made = KEPT / hashlib.sha256(python.encode() + lock.read_bytes()).hexdigest()[:16]
     if not (made / "complete").exists():

@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks.probes.engine import ProbeEngine
-from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Answer, Resolver
-from checks.spec import CheckOutcome
+from checks.spec import CheckOutcome, CheckSpec
 from core.egress import Address, EgressGuard, parse_networks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,7 +94,7 @@ class Prober:
         # Popen's own exit closes the pipes, at which the process ends, and waits for it.
         self._stack.close()
 
-    def run(self, specs: Sequence[HttpSpec]) -> Report:
+    def run(self, specs: Sequence[CheckSpec]) -> Report:
         """Run a batch, all checks at once; their keys are their places. Raises EOFError where it kills the process."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -129,11 +128,11 @@ class _Ears(logging.Handler):
         self.heard.append(self.format(record))
 
 
-def _run_batch(engine: ProbeEngine, specs: list[HttpSpec], ears: _Ears) -> Report:
+def _run_batch(engine: ProbeEngine, specs: list[CheckSpec], ears: _Ears) -> Report:
     report = Report()
     deadlines: dict[int, float] = {}
 
-    def started() -> Iterator[tuple[int, HttpSpec]]:
+    def started() -> Iterator[tuple[int, CheckSpec]]:
         for number, spec in enumerate(specs):
             deadlines[number] = time.monotonic() + spec.timeout_ms / 1000
             yield number, spec

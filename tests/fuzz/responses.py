@@ -12,8 +12,10 @@ from functools import lru_cache
 
 from hypothesis import strategies as st
 
-from checks.probes.http.spec import ContentRule, HttpSpec, RuleType
+from checks.probes.http.spec import HttpSpec
+from checks.spec import ContentRule, RuleType
 from tests.fuzz import pools
+from tests.fuzz.verdicts import SECRET
 from tests.targets.server import Hang, Pause, Repeat, Reset, Script, Step
 
 MIB = 1024 * 1024
@@ -23,7 +25,6 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 EMPTY_MEMBER = gzip.compress(b"", mtime=0)
 EMPTY_BLOCK = b"\0\0\0\xff\xff"  # of deflate, stored
 SILENT_BYTES = 64 * MIB
-SECRET = "secret-7f3a"  # a header's value, which no outcome may tell
 
 Draw = st.DrawFn
 chance = st.integers(0, 99)

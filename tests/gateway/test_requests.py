@@ -95,9 +95,9 @@ def test_half_sent_bodies_hold_no_thread(echo: Echo, port: int, monkeypatch: pyt
     with ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(sent(port, HALF.format(path="/v1/sessions"), b'{"email": '))
-        for path in ("/healthz", "/v1/monitors", "/status/page"):
+        for path in ("/readyz", "/v1/monitors", "/status/page"):
             assert requests.get(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_SEC).status_code == 200
-    assert [environ["PATH_INFO"] for environ in echo.environs] == ["/healthz", "/v1/monitors", "/status/page"]
+    assert [environ["PATH_INFO"] for environ in echo.environs] == ["/readyz", "/v1/monitors", "/status/page"]
 
 
 def test_a_body_that_does_not_arrive_in_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +110,8 @@ def test_a_body_that_does_not_arrive_in_time(port: int, monkeypatch: pytest.Monk
 def test_a_client_that_leaves_in_the_middle_of_its_body(echo: Echo, port: int) -> None:
     with sent(port, HALF.format(path="/v1/sessions"), b'{"email": '):
         pass
-    assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SEC).status_code == 200
-    assert [environ["PATH_INFO"] for environ in echo.environs] == ["/healthz"]
+    assert requests.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_SEC).status_code == 200
+    assert [environ["PATH_INFO"] for environ in echo.environs] == ["/readyz"]
 
 
 def test_one_client_has_few_bodies_at_a_time(port: int) -> None:
@@ -175,10 +175,11 @@ def test_a_lane_that_is_full_stops_no_other(echo: Echo, port: int, monkeypatch: 
         for _ in range(gateway.REQUEST_THREADS):
             stack.enter_context(sent(port, "GET /monitors HTTP/1.1\nHost: 127.0.0.1"))
         until(lambda: len(echo.environs) == gateway.REQUEST_THREADS, PATIENCE_SEC, "all threads are taken")
-        for path in ("/healthz", "/readyz", "/status/page"):
+        assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SEC).status_code == 200
+        for path in ("/readyz", "/status/page"):
             stack.enter_context(sent(port, f"GET {path} HTTP/1.1\nHost: 127.0.0.1"))
         until(
-            lambda: {environ["PATH_INFO"] for environ in echo.environs} >= {"/healthz", "/readyz", "/status/page"},
+            lambda: {environ["PATH_INFO"] for environ in echo.environs} >= {"/readyz", "/status/page"},
             PATIENCE_SEC,
             "the others have threads of their own",
         )

@@ -12,8 +12,8 @@ from django.db import connection
 
 from accounts.models import User
 from core.clock import utc_now
-from manifests.importers.creating import Outcome, import_monitors
-from manifests.importers.mapped import MappedMonitor
+from manifests.importers.creating import import_monitors
+from manifests.importers.mapped import MappedMonitor, Outcome
 from manifests.management.commands.import_from import Command
 from monitors.models import Monitor
 from monitors.scheduling import claim_due
@@ -21,6 +21,7 @@ from projects.access import Caller
 from tests.factories import PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently, state_of
 from tests.importers.test_mappers import READERS, SAMPLES
+from tests.manifests.helpers import apply_text, exported, told
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -68,14 +69,17 @@ def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User,
     wanted = [each for each in READERS[sample]((SAMPLES / sample).read_text()) if each.body is not None]
     arguments = (source_of(sample), str(SAMPLES / sample), "--account", user.email)
     first = import_from(*arguments, "--json")
-    told = json.loads(first.out)
-    assert told["counts"]["created"] == len(wanted) == Monitor.objects.count(), first.out
-    assert (first.code, told["counts"]["existing"]) == (1, 0), "each sample has something that cannot be taken over"
+    printed = json.loads(first.out)
+    assert printed["counts"]["created"] == len(wanted) == Monitor.objects.count(), first.out
+    assert (first.code, printed["counts"]["existing"]) == (1, 0), "each sample has something that cannot be taken over"
     assert "hunter2" not in first.out + first.err
-    assert all(monitor["notes"] for monitor in told["monitors"] if monitor["outcome"] == "skipped")
+    assert all(monitor["notes"] for monitor in printed["monitors"] if monitor["outcome"] == "skipped")
     again = import_from(*arguments)
-    assert again.last == f"0 created, {len(wanted)} existing, {told['counts']['skipped']} skipped"
+    assert again.last == f"0 created, {len(wanted)} existing, {printed['counts']['skipped']} skipped"
     assert Monitor.objects.count() == len(wanted)
+    assert told(apply_text(user, exported(user), dry_run=True)) == [], (
+        "an export of it is accepted, and changes nothing"
+    )
 
 
 def test_a_file_of_which_nothing_is_lost_is_0(import_from: Callable[..., Ran], user: User, tmp_path: Path) -> None:
@@ -85,10 +89,24 @@ def test_a_file_of_which_nothing_is_lost_is_0(import_from: Callable[..., Ran], u
     assert (ran.code, ran.last) == (0, "1 created, 0 existing, 0 skipped")
 
 
+def test_a_cron_schedule_is_created(import_from: Callable[..., Ran], user: User, tmp_path: Path) -> None:
+    file = tmp_path / "checks.json"
+    check = {"name": "Backup", "schedule": "15 5 * * 1-5", "tz": "Europe/Riga", "grace": 1200}
+    file.write_text(json.dumps({"checks": [check, {"name": "Often", "schedule": "* * * * *"}]}))
+    user.plan = PlanFactory(min_interval_sec=300)
+    user.save(update_fields=["plan"])
+    ran = import_from("healthchecks", str(file), "--account", user.email)
+    assert ran.last == "1 created, 0 existing, 1 skipped"
+    assert "CREATED Backup (heartbeat, at 15 5 * * 1-5 in Europe/Riga)" in ran.out
+    assert "SKIPPED Often\n  here: schedule: two runs are 60 s apart, and the plan's minimum is 300 s." in ran.out
+    config = Monitor.objects.get(name="Backup").full_config
+    assert (config["schedule"], config["timezone"], config["grace_sec"]) == ("15 5 * * 1-5", "Europe/Riga", 1200)
+
+
 def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
     project = ProjectFactory(owner=user)
     ran = import_from(*KUMA, "--account", user.email.upper(), "--project", project.public_id)
-    assert (ran.code, ran.last) == (1, "3 created, 0 existing, 2 skipped")
+    assert (ran.code, ran.last) == (1, "6 created, 0 existing, 1 skipped")
     shop, backup = Monitor.objects.get(name="Shop"), Monitor.objects.get(name="Backup")
     assert (shop.project, shop.owner, shop.full_config["request_headers"][0].value) == (project, user, "hunter2-key")
     (token,) = Monitor.objects.filter(pk=shop.pk).values_list("header_values", flat=True)
@@ -99,13 +117,20 @@ def test_what_is_created(import_from: Callable[..., Ran], user: User) -> None:
     ), "first checks are due at once"
     assert (backup.enabled, state_of(backup).next_due_at) == (False, None)
     assert f"  ping: http://localhost:8000/v1/heartbeats/{backup.public_id}/ping\n" in ran.out
-    assert "SKIPPED Router\n  type: ping is not supported\n" in ran.out
+    assert "SKIPPED Closed port\n  upsideDown: inverted monitors are not supported\n" in ran.out
+    assert "CREATED Router (ping, icmp://9.9.9.9, every 60 s)" in ran.out
+    assert "CREATED Mail (port, tcp://mail.example:25, every 120 s)" in ran.out
+    assert "CREATED Zone (dns, dns://1.1.1.1/example.com?type=MX, every 300 s)" in ran.out
+    assert {name: Monitor.objects.get(name=name).full_config["packets"] for name in ("Router", "Mail")} == {
+        "Router": 1,
+        "Mail": 3,
+    }
     assert "  timeout: 90000 ms becomes 60000 ms" in ran.out
 
 
 def test_a_dry_run_says_the_same_and_creates_nothing(import_from: Callable[..., Ran], user: User) -> None:
     ran = import_from(*KUMA, "--account", user.email, "--dry-run")
-    assert (ran.code, ran.last) == (1, "3 would be created, 0 existing, 2 skipped")
+    assert (ran.code, ran.last) == (1, "6 would be created, 0 existing, 1 skipped")
     assert "/ping" not in ran.out
     assert not Monitor.objects.exists()
 
@@ -144,6 +169,60 @@ def test_what_the_api_would_refuse_is_left_out(
     assert "\x1b" not in ran.out
     assert "hunter2" not in ran.out + ran.err
     assert import_from("uptime-kuma", str(file), "--account", user.email).last.startswith("0 created, 3 existing")
+
+
+@pytest.mark.parametrize(
+    ("source", "item", "reason"),
+    [
+        ("uptime-kuma", {"type": "port", "hostname": "10.0.0.1", "port": 22}, "is a private or reserved address"),
+        ("uptime-kuma", {"type": "ping", "hostname": "::ffff:10.0.0.1"}, "is a private or reserved address"),
+        ("uptime-kuma", {"type": "port", "hostname": "x.example", "port": 70_000}, "1 to 65535"),
+        ("uptime-kuma", {"type": "port", "hostname": "x.example/?", "port": 22}, "must name a port"),
+        ("uptime-kuma", {"type": "port", "hostname": "me:hunter2@x.example", "port": 22}, "no user name or password"),
+        ("uptime-kuma", {"type": "ping", "hostname": "https://x.example"}, "must hold no"),
+        ("uptime-kuma", {"type": "ping", "hostname": "x.example", "ping_count": -1}, "packets"),
+        (
+            "uptime-kuma",
+            {"type": "dns", "hostname": "x.example", "dns_resolve_server": "192.168.0.1"},
+            "names a private or reserved address as its resolver",
+        ),
+        (
+            "uptime-kuma",
+            {"type": "dns", "hostname": "x.example", "dns_resolve_server": "9.9.9.9", "dns_resolve_type": "A&type=MX"},
+            "must ask for one of these types",
+        ),
+        (
+            "uptimerobot",
+            {"type": "DNS", "url": "x.example", "config": {"dnsRecords": {"MX": ["mail.example"]}}},
+            "is not a valid MX record",
+        ),
+        (
+            "uptimerobot",
+            {"type": "UDP", "url": "x.example", "port": 9, "config": {"udp": {"payload": "a" * 513}}},
+            "must be at most 512 bytes",
+        ),
+        ("gatus", {"url": "tcp://169.254.169.254:80", "conditions": []}, "is a private or reserved address"),
+        ("gatus", {"url": "tls://x.example", "conditions": []}, "must name a port"),
+        ("gatus", {"url": "starttls://x.example", "conditions": []}, "must name a port"),
+        ("gatus", {"url": "icmp://x.example:80", "conditions": []}, "must hold no port"),
+        (
+            "gatus",
+            {"url": "8.8.8.8", "dns": {"query-name": "x", "query-type": "A"}, "conditions": ["[BODY] == ${ADDRESS}"]},
+            "is not a valid A record",
+        ),
+    ],
+)
+def test_hosts_that_the_api_refuses(
+    import_from: Callable[..., Ran], user: User, tmp_path: Path, source: str, item: dict[str, object], reason: str
+) -> None:
+    file = tmp_path / "file"
+    key = {"uptime-kuma": "monitorList", "uptimerobot": "monitors", "gatus": "endpoints"}[source]
+    file.write_text(json.dumps({key: [{"name": "x", "friendlyName": "x", **item}]}))
+    ran = import_from(source, str(file), "--account", user.email)
+    assert (ran.code, ran.last) == (1, "0 created, 0 existing, 1 skipped")
+    assert ran.out.startswith("SKIPPED x\n  here: ")
+    assert reason in ran.out
+    assert "hunter2" not in ran.out + ran.err
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from manifests.importers.gatus import duration
-from manifests.importers.healthchecks import InvalidScheduleError, longest_gap
-from manifests.importers.mapped import MappedMonitor, UnreadableFileError
+from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, UnsupportedError
 from tests.helpers import examples
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -87,7 +86,32 @@ def test_uptime_kuma_1() -> None:
         {"name": "Backup", "type": "heartbeat", "interval_sec": 86_400, "grace_sec": 1800},
         False,
     )
-    assert (found["Router"].body, notes_of(found["Router"])) == (None, {"type": "ping is not supported"})
+    assert given_of(found["Router"]) == {
+        "name": "Router",
+        "type": "ping",
+        "url": "icmp://9.9.9.9",
+        "interval_sec": 60,
+        "fail_threshold": 2,
+        "packets": 1,
+    }
+    assert given_of(found["Mail"]) == {
+        "name": "Mail",
+        "type": "port",
+        "url": "tcp://mail.example:25",
+        "interval_sec": 120,
+        "timeout_ms": 5000,
+        "fail_threshold": 1,
+    }
+    assert (found["Router"].notes, found["Mail"].notes) == ((), ())
+    zone = found["Zone"]
+    assert given_of(zone) == {
+        "name": "Zone",
+        "type": "dns",
+        "url": "dns://1.1.1.1/example.com?type=MX",
+        "interval_sec": 300,
+        "fail_threshold": 2,
+    }
+    assert set(notes_of(zone)) == {"dns_last_result"}
     assert set(notes_of(found["Closed port"])) == {"upsideDown"}
 
 
@@ -100,6 +124,106 @@ def test_uptime_kuma_2() -> None:
     assert notes_of(found["Site"]) == {"type": "group is not supported"}
     assert notes_of(found["Partner"]) == {"authMethod": "oauth2-cc is not supported"}
     assert set(notes_of(found["Queue length"])) == {"jsonPathOperator"}
+    gateway = found["Gateway"]
+    assert given_of(gateway) == {
+        "name": "Gateway",
+        "type": "ping",
+        "url": "icmp://[2001:4860:4860::8888]",
+        "interval_sec": 60,
+        "timeout_ms": 10_000,
+        "fail_threshold": 3,
+        "packets": 10,
+    }
+    assert set(notes_of(gateway)) == {"ping_count", "packetSize", "ping_per_request_timeout", "ipFamily"}
+    submission = found["Submission"]
+    assert given_of(submission) == {
+        "name": "Submission",
+        "type": "port",
+        "url": "tls://mail.example:587?starttls=smtp",
+        "interval_sec": 60,
+        "timeout_ms": 10_000,
+        "fail_threshold": 1,
+        "check_ssl": True,
+        "check_domain": True,
+    }
+    assert submission.notes == ()
+    assert notes_of(found["Jabber"]) == {"smtpSecurity": "starttls is supported on ports 25, 587, 143 only"}
+    spf = found["SPF"]
+    assert given_of(spf) == {
+        "name": "SPF",
+        "type": "dns",
+        "url": "dns://9.9.9.9/example.com?type=TXT",
+        "interval_sec": 60,
+        "timeout_ms": 10_000,
+        "fail_threshold": 1,
+        "content_rules": [{"type": "text_contains", "value": "v=spf1"}, {"type": "text_absent", "value": "+all"}],
+    }
+    assert [note.text for note in spf.notes] == [
+        "only 9.9.9.9 is asked",
+        "record contains v=spf1: any record may contain it, each condition on its own",
+        "record ends_with -all is not supported and is skipped",
+        "record not_contains +all: no record may contain it; Uptime Kuma passes if one does not",
+    ]
+    reverse = given_of(found["Reverse"])
+    assert reverse["url"] == "dns://[2620:fe::fe]:5353/8.8.8.8.in-addr.arpa?type=PTR"
+    assert reverse["content_rules"] == [{"type": "text_contains", "value": "dns.google"}]
+    assert "any record that contains it passes" in notes_of(found["Reverse"])["conditions"]
+
+
+PORT = {"name": "x", "type": "port", "hostname": "x.example", "port": 993}
+DNS = {"name": "x", "type": "dns", "hostname": "x.example", "dns_resolve_server": "1.1.1.1", "dns_resolve_type": "A"}
+RECORD = {"type": "expression", "variable": "record", "operator": "contains", "value": "a", "andOr": "and"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "url", "noted"),
+    [
+        (PORT, "tcp://x.example:993", set()),
+        (PORT | {"expiryNotification": True}, "tcp://x.example:993", {"expiryNotification"}),
+        (PORT | {"smtpSecurity": "secure"}, "tcp://x.example:993", {"smtpSecurity"}),
+        (PORT | {"smtpSecurity": "secure", "expiryNotification": True}, "tls://x.example:993", set()),
+        (PORT | {"smtpSecurity": "starttls", "expiryNotification": 1, "port": "143"}, "143?starttls=imap", set()),
+        (PORT | {"expectedTlsAlert": "none"}, "tcp://x.example:993", set()),
+        (PORT | {"hostname": "2001:db8::1"}, "tcp://[2001:db8::1]:993", set()),
+        (DNS, "dns://1.1.1.1/x.example?type=A", set()),
+        (DNS | {"dns_resolve_server": "[2620:fe::fe]:5353"}, "dns://[2620:fe::fe]:5353/x.example?type=A", set()),
+        (DNS | {"hostname": "a/b?type=MX#c d"}, "dns://1.1.1.1/a%2Fb%3Ftype=MX%23c%20d?type=A", set()),
+        (DNS | {"conditions": [RECORD, RECORD | {"andOr": "or"}]}, "dns://1.1.1.1/x.example?type=A", {"conditions"}),
+        (DNS | {"conditions": [{"type": "group", "children": []}]}, "dns://1.1.1.1/x.example?type=A", {"conditions"}),
+        (DNS | {"conditions": [RECORD | {"value": 5}]}, "dns://1.1.1.1/x.example?type=A", {"conditions"}),
+    ],
+)
+def test_hosts_of_uptime_kuma(fields: dict[str, Any], url: str, noted: set[str]) -> None:
+    (mapped,) = uptime_kuma.read(json.dumps([fields]))
+    assert given_of(mapped)["url"].endswith(url)
+    assert set(notes_of(mapped)) == noted
+    assert "content_rules" not in given_of(mapped)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        (PORT | {"hostname": None}, "hostname"),
+        (PORT | {"hostname": " "}, "hostname"),
+        (PORT | {"hostname": ["x"]}, "hostname"),
+        (PORT | {"port": None}, "port"),
+        (PORT | {"port": 0}, "port"),
+        (PORT | {"port": 21.5}, "port"),
+        (PORT | {"port": "imap"}, "port"),
+        (PORT | {"expectedTlsAlert": "certificate_required"}, "expectedTlsAlert"),
+        (PORT | {"type": "ping", "hostname": ""}, "hostname"),
+        (PORT | {"type": "ping", "ping_count": "many"}, "ping_count"),
+        (DNS | {"hostname": ""}, "hostname"),
+        (DNS | {"dns_resolve_server": "dns.example"}, "dns_resolve_server"),
+        (DNS | {"dns_resolve_server": ""}, "dns_resolve_server"),
+        (DNS | {"dns_resolve_server": "me:secret@1.1.1.1"}, "dns_resolve_server"),
+        (DNS | {"conditions": "record"}, "conditions"),
+        (DNS | {"conditions": ["record"]}, "conditions"),
+    ],
+)
+def test_hosts_that_uptime_kuma_would_not_reach(fields: dict[str, Any], field: str) -> None:
+    (mapped,) = uptime_kuma.read(json.dumps([fields]))
+    assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
 def test_healthchecks() -> None:
@@ -116,33 +240,32 @@ def test_healthchecks() -> None:
         "filter_subject",
     }
     database = found["Database Backup"]
-    assert (given_of(database)["interval_sec"], database.enabled) == (3 * 86_400, False), "over the weekend"
-    assert "one hour longer" in notes_of(database)["schedule"]
-    assert notes_of(found["reports"]) == {"schedule": "is not a cron expression with five fields"}
+    assert given_of(database) == {
+        "name": "Database Backup",
+        "type": "heartbeat",
+        "schedule": "15 5 * * 1-5",
+        "timezone": "Europe/Riga",
+        "grace_sec": 1200,
+    }
+    assert (database.enabled, set(notes_of(database))) == (False, {"ping_url", "methods", "manual_resume"})
+    assert "OnCalendar is not supported" in notes_of(found["reports"])["schedule"]
 
 
 @pytest.mark.parametrize(
-    ("schedule", "gap"),
+    ("fields", "field"),
     [
-        ("* * * * *", 60),
-        ("*/15 * * * *", 900),
-        ("30 2 * * *", 86_400),
-        ("0 9-17 * * *", 16 * 3600),
-        ("0 0 * * 7", 7 * 86_400),
-        ("0 0 * * sun", 7 * 86_400),
-        ("0 0 1 * *", 31 * 86_400),
-        ("0 0 1 * 1", 7 * 86_400),  # the first of a month, or Mondays
-        ("0 0 29 2 *", (4 * 365 + 1) * 86_400),
+        ({"schedule": "0 0 31 2 *"}, "schedule"),
+        ({"schedule": "@daily"}, "schedule"),
+        ({"schedule": "0 0 L * *"}, "schedule"),
+        ({"schedule": "*-*-* 05:00:00"}, "schedule"),
+        ({"schedule": "* * * * *", "tz": "Mars/Base"}, "tz"),
+        ({"schedule": ["* * * * *"]}, "schedule"),
+        ({}, "timeout"),
     ],
 )
-def test_the_longest_gap_of_a_schedule(schedule: str, gap: int) -> None:
-    assert longest_gap(schedule) == gap
-
-
-@pytest.mark.parametrize("schedule", ["0 0 31 2 *", "@daily", "0 0 * *", "x * * * *", "99 * * * *", ""])
-def test_no_such_schedule(schedule: str) -> None:
-    with pytest.raises(InvalidScheduleError):
-        longest_gap(schedule)
+def test_schedules_of_healthchecks_that_are_not_supported(fields: dict[str, Any], field: str) -> None:
+    (mapped,) = healthchecks.read(json.dumps([{"name": "x", "grace": 60, **fields}]))
+    assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
 def test_uptimerobot_2() -> None:
@@ -168,8 +291,23 @@ def test_uptimerobot_2() -> None:
     } == given_of(page)
     assert not page.enabled
     assert set(notes_of(page)) == {"checkSSLErrors", "keywordCaseType", "assignedAlertContacts", "custom_http_statuses"}
-    assert notes_of(found["My FTP Server"]) == {"type": "PORT is not supported"}
-    assert notes_of(found["PortTest"]) == {"type": "PING is not supported"}
+    assert given_of(found["My FTP Server"]) == {
+        "name": "My FTP Server",
+        "type": "port",
+        "url": "tcp://ftp.mywebpage.example:21",
+        "interval_sec": 60,
+        "fail_threshold": 1,
+    }
+    assert given_of(found["PortTest"]) == {
+        "name": "PortTest",
+        "type": "ping",
+        "url": "icmp://mywebpage.example",
+        "interval_sec": 300,
+        "fail_threshold": 1,
+    }
+    assert given_of(found["Game server"])["url"] == "tcp://game.example:27015"
+    assert given_of(found["IMAP"])["url"] == "tcp://imap.example:143"
+    assert notes_of(found["No port"]) == {"port": "is missing"}
     assert given_of(found["Nightly"])["type"] == "heartbeat"
 
 
@@ -197,6 +335,55 @@ def test_uptimerobot_3() -> None:
     assert (errors.enabled, set(notes_of(errors))) == (False, {"checkSSLErrors", "httpPassword"})
     assert given_of(found["Import job"])["grace_sec"] == 300
     assert set(notes_of(found["Partner"])) == {"authType"}
+    assert given_of(found["Mail"]) == {
+        "name": "Mail",
+        "type": "port",
+        "url": "tcp://mail.example:25",
+        "interval_sec": 60,
+        "timeout_ms": 10_000,
+        "slow_ms": 300,
+        "fail_threshold": 1,
+        "check_domain": True,
+    }
+    assert set(notes_of(found["Mail"])) == {"config.ipVersion"}
+    assert given_of(found["Router"])["url"] == "icmp://[2606:4700:4700::1111]"
+    assert set(notes_of(found["Router"])) == {"groupId"}
+    voice = found["Voice"]
+    assert given_of(voice) == {
+        "name": "Voice",
+        "type": "udp",
+        "url": "udp://voice.example:5060",
+        "interval_sec": 300,
+        "timeout_ms": 30_000,
+        "fail_threshold": 1,
+        "request_body": "OPTIONS",
+        "content_rules": [{"type": "text_contains", "value": "SIP/2.0"}],
+    }
+    assert set(notes_of(voice)) == {"config.udp.payload", "config.udp.packetLossThreshold"}
+    zone = given_of(found["Zone"])
+    assert (zone["url"], zone["records"]) == ("dns:example.org?type=A", ["93.184.216.34"])
+    assert notes_of(found["Zones"]) == {"config.dnsRecords": "must list records of one type; 2 types are listed"}
+    assert notes_of(found["Assertions"]) == {"type": "API is not supported"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"type": "PORT", "url": "x.example"}, "port"),
+        ({"type": "PORT", "url": "x.example", "port": "ftp"}, "port"),
+        ({"type": "PORT", "port": 21}, "url"),
+        ({"type": "PING", "url": ""}, "url"),
+        ({"type": "UDP", "url": "x.example", "port": 53}, "config.udp.payload"),
+        ({"type": "UDP", "url": "x.example", "port": 53, "config": {"udp": {"payload": 5}}}, "config.udp.payload"),
+        ({"type": "DNS", "url": "x.example", "config": {}}, "config.dnsRecords"),
+        ({"type": "DNS", "url": "x.example", "config": {"dnsRecords": {"NSEC": ["x"]}}}, "config.dnsRecords"),
+        ({"type": "DNS", "url": "x.example", "config": {"dnsRecords": {"A": "1.1.1.1"}}}, "config.dnsRecords.A"),
+        ({"type": "DNS", "url": "x.example", "config": {"dnsRecords": {"A": [1]}}}, "config.dnsRecords.A"),
+    ],
+)
+def test_hosts_that_uptimerobot_would_not_reach(fields: dict[str, Any], field: str) -> None:
+    (mapped,) = uptimerobot.read(json.dumps([{"friendlyName": "x", **fields}]))
+    assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
 def test_gatus() -> None:
@@ -247,12 +434,119 @@ def test_gatus() -> None:
     refused = {name: notes_of(each) for name, each in found.items() if each.body is None}
     assert refused == {
         "from-environment": {"url": "uses the variable $DOMAIN; replace it with its value"},
-        "ping-example": {"url": "icmp is not supported"},
-        "dns-query": {"url": "a URL without http:// is not supported"},
+        "blocked": {"conditions": "[DNS_RCODE] == NXDOMAIN: inverted monitors are not supported"},
+        "own-resolver": {"url": "must name a resolver by its IP address"},
+        "silent": {"body": "is required: without it Gatus sends nothing, and no reply can be expected"},
+        "core-network": {"url": "sctp is not supported"},
+        "closed": {"conditions": "[CONNECTED] == false: inverted monitors are not supported"},
         "with-oauth": {"client.oauth2": "is not supported"},
         "no-deadline": {"heartbeat": "an interval is required"},
         "item-crud": {"suites": "suites are not supported"},
     }
+
+
+def test_hosts_of_gatus() -> None:
+    found = sample("gatus.yaml")
+    common = {"interval_sec": 60, "slow_ms": 60_000}
+    assert given_of(found["ping-example"]) == common | {
+        "name": "ping-example",
+        "type": "ping",
+        "url": "icmp://[2001:4860:4860::8888]",
+        "slow_ms": 100,
+        "packets": 1,
+    }
+    assert given_of(found["redis"]) == common | {
+        "name": "redis",
+        "type": "port",
+        "url": "tcp://redis.example:6379",
+        "interval_sec": 30,
+        "timeout_ms": 3000,
+        "request_body": "PING\n",
+        "content_rules": [{"type": "text_contains", "value": "+PONG"}],
+    }
+    assert [note.text for note in found["redis"].notes] == [
+        "[BODY] == +PONG: an answer that contains it passes",
+        "[STATUS] == 200 is not supported and is skipped",
+        "are for http only",
+    ]
+    assert notes_of(found["database"]) == {"body": "is sent, and no reply is awaited, as no condition uses [BODY]"}
+    assert given_of(found["ldaps"]) == common | {
+        "name": "ldaps",
+        "type": "port",
+        "url": "tls://ldap.example:636",
+        "timeout_ms": 5000,
+        "check_ssl": True,
+        "check_domain": True,
+    }
+    submission = found["submission"]
+    assert given_of(submission) == common | {
+        "name": "submission",
+        "type": "port",
+        "url": "tls://smtp.gmail.com:587?starttls=smtp",
+        "interval_sec": 1800,
+        "check_ssl": True,
+    }
+    assert notes_of(submission)["body"] == "is not sent"
+    assert given_of(found["time"]) == common | {
+        "name": "time",
+        "type": "udp",
+        "url": "udp://time.example:37",
+        "request_body": "now",
+        "content_rules": [{"type": "text_contains", "value": "2026"}],
+    }
+
+
+def test_dns_of_gatus() -> None:
+    found = sample("gatus.yaml")
+    query = found["dns-query"]
+    assert given_of(query) == {
+        "name": "dns-query",
+        "type": "dns",
+        "url": "dns://8.8.8.8/example.com?type=A",
+        "interval_sec": 60,
+        "slow_ms": 60_000,
+        "records": ["93.184.215.14"],
+    }
+    assert [note.text for note in query.notes] == [
+        "[BODY] == 93.184.215.14: it must be the only record; Gatus compares the last one",
+        "[DNS_RCODE] == NOERROR: an answer without a record of the type fails too",
+    ]
+    servers = found["name-servers"]
+    assert given_of(servers)["url"] == "dns://[2620:fe::fe]:5353/example.com?type=NS"
+    assert given_of(servers)["content_rules"] == [
+        {"type": "text_contains", "value": "iana"},
+        {"type": "text_contains", "value": "b.iana-servers.net."},
+    ]
+    assert [note.text for note in servers.notes] == [
+        "[BODY] == pat(*.iana-servers.net.) is not supported and is skipped",
+        "[BODY] == pat(*iana*): any record may contain it; Gatus compares the last one",
+        "[BODY] == b.iana-servers.net.: any record that contains it passes; Gatus compares the last",
+        "no condition uses [DNS_RCODE]; NOERROR and a record are expected",
+    ]
+    reverse = found["reverse"]
+    assert given_of(reverse)["url"] == "dns://9.9.9.9/8.8.8.8.in-addr.arpa?type=PTR"
+    assert "[BODY] == any(dns.google., google.) is not supported" in notes_of(reverse)["conditions"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"url": "8.8.8.8", "dns": {"query-type": "A"}}, "dns.query-name"),
+        ({"url": "8.8.8.8", "dns": {"query-name": ["x"]}}, "dns.query-name"),
+        ({"url": "8.8.8.8", "dns": {"query-name": "$NAME"}}, "dns.query-name"),
+        ({"url": "8.8.8.8:port", "dns": {"query-name": "x", "query-type": "A"}}, "url"),
+        ({"url": "8.8.8.8/x", "dns": {"query-name": "x", "query-type": "A"}}, "url"),
+        ({"url": "8.8.8.8", "dns": "x"}, "url"),
+        ({"url": "tcp://x:1", "body": "[RANDOM_STRING_5]"}, "body"),
+        ({"url": "udp://x:1", "body": ""}, "body"),
+        ({"url": "ws://x/"}, "url"),
+        ({"url": "ssh://x"}, "url"),
+        ({"url": "grpc://x:1"}, "url"),
+    ],
+)
+def test_what_gatus_checks_and_pulsekeeper_does_not(fields: dict[str, Any], field: str) -> None:
+    (mapped,) = gatus.read(json.dumps({"endpoints": [{"name": "x", "conditions": [], **fields}]}))
+    assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
 def test_durations() -> None:
@@ -284,6 +578,10 @@ SLOW_TO_MAP = [
     (gatus.read, _GATUS + "headers: {X: *x11}}"),
     (gatus.read, f"endpoints:\n- {{name: A, url: 'http://a{chr(0x301) * 9_000}{chr(0x327) * 9_000}/'}}"),
     (uptimerobot.read, json.dumps([{"friendly_name": "A", "type": "9" * 5_000}])),
+    (uptimerobot.read, json.dumps([{"friendlyName": "A", "type": "PING", "url": f"a{chr(0x301) * 500_000}"}])),
+    (uptime_kuma.read, json.dumps([{"type": "dns", "hostname": "a", "dns_resolve_server": chr(0x301) * 500_000}])),
+    (uptime_kuma.read, json.dumps([{"type": "dns", "hostname": "a", "dns_resolve_server": "1.1.1.1," * 90_000}])),
+    (uptime_kuma.read, json.dumps([{"type": "dns", "hostname": "%" * 500_000, "dns_resolve_server": "1.1.1.1"}])),
 ]
 
 
@@ -307,7 +605,11 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
     | st.integers()
     | st.floats()
     | st.sampled_from(
-        ["http", "push", "HTTP", "KEYWORD", "https://x.example/", "basic", "200-299", "\ud800", "²", "[STATUS] < 300"]
+        [
+            *("http", "push", "port", "ping", "dns", "HTTP", "KEYWORD", "PORT", "PING", "UDP", "DNS", "3", "4"),
+            *("https://x.example/", "tcp://x:1", "icmp://x", "starttls://x:25", "udp://x:9", "8.8.8.8", "[::1]:53"),
+            *("basic", "starttls", "200-299", "\ud800", "²", "[STATUS] < 300", "[BODY] == x", "[DNS_RCODE] == NOERROR"),
+        ]
     )
     | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -335,3 +637,12 @@ def _document(name: str, text: str) -> Any:
     from ruamel.yaml import YAML
 
     return YAML(typ="safe", pure=True).load(text)
+
+
+def test_half_a_character_in_a_header_skips_its_monitor() -> None:
+    """A server would refuse the whole request."""
+    builder = MonitorBuilder({}, name="M")
+    builder.add_header("headers", "X-Key", "\ud800")
+    with pytest.raises(UnsupportedError) as refused:
+        builder.mapped()
+    assert refused.value.args[0].field == "request_headers"

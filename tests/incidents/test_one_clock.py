@@ -50,7 +50,7 @@ def test_all_that_show_an_outage_agree(client: Client, settings: Settings) -> No
     def at(minute: float) -> datetime:
         return start + minutes(minute)
 
-    monitor = drive.monitor(owner, "Shop", fail_threshold=3, recover_threshold=2)
+    monitor = drive.monitor(owner, "Shop", interval_sec=3600, fail_threshold=3, recover_threshold=2)
     Monitor.objects.update(created_at=start - timedelta(days=1))
     page = make_page(owner, [monitor])
     client.force_login(owner)

@@ -214,6 +214,7 @@ class TestRolling:
         make_window(owner, ends_at=NOON + timedelta(days=1), rrule="FREQ=DAILY;COUNT=3")
         at = NOON + timedelta(days=1)
         assert (roll_forward(at), is_covered(monitor, at)) == (1, True)
+        assert is_covered(monitor, at - timedelta.resolution), "for a process with an older time"
 
     def test_by_the_clock_over_a_switch(self) -> None:
         owner = UserFactory()

@@ -17,6 +17,7 @@ from manifests.parsing import parse
 from manifests.problems import InvalidManifest
 from manifests.yaml_reader import read
 from manifests.yaml_writer import write
+from projects.access import Caller
 
 
 def apply_text(
@@ -29,7 +30,7 @@ def apply_text(
     now: datetime | None = None,
 ) -> Report:
     declaration = parse(read(dedent(text).encode()), environment or {})
-    return apply(declaration, user, prune=prune, dry_run=dry_run, now=now or utc_now())
+    return apply(declaration, Caller(user), prune=prune, dry_run=dry_run, now=now or utc_now())
 
 
 def refusal(user: User, text: str, *, environment: Mapping[str, str] | None = None) -> list[str]:
@@ -39,7 +40,7 @@ def refusal(user: User, text: str, *, environment: Mapping[str, str] | None = No
 
 
 def exported(user: User, *, project_id: str | None = None, with_ids: bool = False) -> str:
-    return write(export(user, project_id=project_id, with_ids=with_ids, now=utc_now()))
+    return write(export(Caller(user), project_id=project_id, with_ids=with_ids, now=utc_now()))
 
 
 def told(report: Report) -> list[str]:

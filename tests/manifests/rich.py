@@ -41,8 +41,26 @@ def make_rich(owner: User | None = None, *, suffix: str = "") -> User:
     )
     MonitorFactory(owner=owner, name="Checkout", project=blog, url="https://blog.example.com/")
     MonitorFactory(owner=owner, name="true", url="https://example.com/?a=%09#b", interval_sec=900)
-    backup = MonitorFactory(owner=owner, name="Backup", heartbeat=True, interval_sec=86_400, grace_sec=0)
-    MonitorFactory(owner=owner, name="Nightly", scheduler=True, url="https://example.com/run", interval_sec=3600)
+    backup = MonitorFactory(
+        owner=owner,
+        name="Backup",
+        heartbeat=True,
+        schedule="*/30 3 1,15 * MON-FRI",
+        timezone="Europe/Berlin",
+        grace_sec=0,
+        min_duration_sec=60,
+        max_duration_sec=3600,
+        max_pings_per_hour=4,
+    )
+    MonitorFactory(
+        owner=owner,
+        name="Nightly",
+        scheduler=True,
+        url="https://example.com/run",
+        schedule="0 2 * * *",
+        timezone="America/New_York",
+        missed="once",
+    )
     MonitorFactory(
         owner=owner,
         name="API",

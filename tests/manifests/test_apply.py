@@ -283,7 +283,7 @@ monitors:
     url: https://example.com/
   - name: C
     url: https://example.com/
-    type: dns
+    type: snmp
   - name: D
     url: ftp://example.com/
   - name: E
@@ -328,7 +328,7 @@ status_pages:
         "5:5: projects[1]: is already in line 4.",
         "8:14: monitors[0].project: the file has no project 'Shpo'; list it und",
         "11:5: monitors[1].intervall_sec: unknown field. Did you mean 'interval",
-        "15:11: monitors[2].type: dns monitors are planned, and cannot be creat",
+        "15:11: monitors[2].type: must be one of http, keyword, api, port, udp,",
         "17:10: monitors[3].url: must begin with http:// or https://.",
         "19:10: monitors[4].url: is a private or reserved address, which Pulsek",
         "23:40: monitors[5].request_headers[0].value: ${SECRET_KEY} is not a pl",

@@ -72,6 +72,7 @@ def test_as_json(email: str) -> None:
     assert (code, report["applied"], report["created"], report["first_checks"]) == (0, True, 1, 1)
     assert report["changes"] == [
         {"action": "create", "kind": "monitor", "name": "M", "project": None, "line": 2, "fields": []}
+        | {"path": "monitors[0]"}
     ]
     code, out, _ = run("apply", "-", "--account", email, "--json", "--dry-run", stdin=GOOD.replace("300", "600"))
     report = json.loads(out)

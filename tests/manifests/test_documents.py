@@ -45,7 +45,7 @@ def test_an_export_fits_the_schema() -> None:
 
 @pytest.mark.parametrize(
     ("where", "value"),
-    [("slow_ms", "fast"), ("intervall_sec", 3), ("type", "dns"), ("request_headers", [{"name": "X"}])],
+    [("slow_ms", "fast"), ("intervall_sec", 3), ("type", "snmp"), ("request_headers", [{"name": "X"}])],
 )
 def test_what_apply_refuses_an_editor_marks(where: str, value: object) -> None:
     with pytest.raises(jsonschema.ValidationError):

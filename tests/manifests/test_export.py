@@ -70,6 +70,21 @@ def test_no_secret_is_in_it() -> None:
     assert "team@" not in text
 
 
+def test_schedules_of_jobs_are_written_out() -> None:
+    text = exported(make_rich())
+    lines = [
+        *("schedule: '*/30 3 1,15 * MON-FRI'", "timezone: Europe/Berlin", "min_duration_sec: 60"),
+        *(
+            "max_duration_sec: 3600",
+            "max_pings_per_hour: 4",
+            "schedule: 0 2 * * *",
+            "timezone: America/New_York",
+            "missed: once",
+        ),
+    ]
+    assert [line for line in lines if f"    {line}\n" not in text] == []
+
+
 def test_settings_that_are_no_secrets_are_written_out() -> None:
     user = UserFactory()
     ChannelFactory(owner=user, name="Phone", kind="ntfy", topic="shop-alerts", priority="high")

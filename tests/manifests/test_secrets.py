@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
-from manifests.secrets import Keep, Secret, Variables, fill
+from manifests.secrets import MAX_FILLED, Keep, Secret, Variables, fill
 
 ENVIRONMENT = {"PK_TOKEN": "t0ken", "PK_EMPTY": "", "SECRET_KEY": "the server's own"}
 
@@ -40,6 +42,16 @@ def test_kept_where_the_environment_says_nothing() -> None:
 def test_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         fill(text, ENVIRONMENT)
+
+
+def test_a_long_variable_that_is_named_many_times_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=f"longer than {MAX_FILLED}"):
+            fill("${PK_A}" * 9_000, {"PK_A": "x" * 10_000})
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000  # of 90 MB
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_secret_does_not_show_itself() -> None:

@@ -7,9 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from config.metrics import COUNTERS, GAUGES, HISTOGRAMS, INSTRUMENTS, LEVELS
+import pytest
+import yaml
 
-DOCS = Path(__file__).parents[2] / "docs"
+from config.metrics import COUNTERS, GAUGES, HISTOGRAMS, INSTRUMENTS, LEVELS
+from core.clock import utc_now
+from monitors.exposition import metrics_of
+
+ROOT = Path(__file__).parents[2]
+DOCS, PROMETHEUS = ROOT / "docs", ROOT / "deploy" / "prometheus"
 DASHBOARD: dict[str, Any] = json.loads((DOCS / "grafana-dashboard.json").read_text())
 KINDS = {"Counter": "counter", "Histogram": "histogram", "Level": "gauge", "Gauge": "gauge"}
 
@@ -23,6 +29,31 @@ def test_the_table_is_what_there_is() -> None:
     lines = (DOCS / "operate" / "metrics.md").read_text().splitlines()
     written = [line for line in lines if re.match(rf"\| `pulsekeeper_\w+` \| ({'|'.join(KINDS.values())}) \|", line)]
     assert written == [row(metric) for metric in [*GAUGES, *INSTRUMENTS]]
+
+
+def of_monitors() -> dict[str, str]:
+    """Return the metrics of GET /v1/metrics by name, with their help texts."""
+    return {metric.name: metric.documentation for metric in metrics_of([], {}, now=utc_now())}
+
+
+@pytest.mark.parametrize("name", ["pulsekeeper", "monitors"])
+def test_alerts_are_listed_and_tested_and_ask_for_what_there_is(name: str) -> None:
+    page = {"pulsekeeper": "operate", "monitors": "use"}[name]
+    groups = yaml.safe_load((PROMETHEUS / f"{name}.rules.yml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    alerts = [rule["alert"] for rule in rules]
+    written = (DOCS / page / "metrics.md").read_text()
+    assert re.findall(r"^\| `([A-Z]\w+)` \|", written, re.MULTILINE) == alerts
+    tests = yaml.safe_load((PROMETHEUS / f"{name}.tests.yml").read_text())["tests"]
+    assert {test["name"] for test in tests} == set(alerts)
+    known = {metric.name for metric in [*GAUGES, *INSTRUMENTS]} | of_monitors().keys()
+    assert {name for rule in rules for name in re.findall(r"pulsekeeper_\w+", rule["expr"])} <= known
+    assert {rule["labels"]["severity"] for rule in rules} == {"critical", "warning"}
+
+
+def test_the_metrics_of_monitors_are_listed() -> None:
+    written = (DOCS / "use" / "metrics.md").read_text()
+    assert dict(re.findall(r"^\| `(pulsekeeper_\w+)` \| (.*) \|$", written, re.MULTILINE)) == of_monitors()
 
 
 def test_names_follow_the_custom() -> None:

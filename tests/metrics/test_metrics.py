@@ -18,7 +18,6 @@ import redis
 from celery.contrib.testing.worker import start_worker
 from django.db import connections
 from django.test import Client
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django.fixtures import Settings
 
@@ -27,12 +26,14 @@ from checks.probes import loop
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from config import metrics as shown
 from config.celery import app
+from config.health import Cached
 from core import metrics
 from core.clock import utc_now
 from monitors import metrics as instruments
 from monitors.heartbeats.signals import sweep
 from monitors.models import MonitorState
 from monitors.scheduling import claim_due
+from monitors.stale import LABELS, LOST
 from monitors.tasks import dispatch_due
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, flush_broker, record_ping
@@ -53,7 +54,10 @@ def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(shown, "FRESH_SEC", -1)
     yield
     metrics.report()
+    sums = metrics.read_sums()
     flush_broker()
+    for counter in shown.COUNTERS:
+        assert {labels for labels, _ in shown._parts(counter, sums)} == set(counter.known), counter.name
 
 
 @pytest.fixture
@@ -82,6 +86,36 @@ def test_with_nothing_at_all() -> None:
     assert found["pulsekeeper_queue_length{queue=probes}"] == 0
     assert found["pulsekeeper_unreachable{source=database}"] == found["pulsekeeper_unreachable{source=broker}"] == 0
     assert "pulsekeeper_tick_age_seconds" not in found, "the scheduler has never run"
+    assert found["pulsekeeper_processes{process=beat}"] == 0
+    assert found["pulsekeeper_process_last_report_timestamp_seconds{process=beat}"] == 0
+
+
+def test_every_known_series_exists_before_its_first_event() -> None:
+    """Otherwise the first dead delivery is no increase for Prometheus."""
+    found = scrape()
+    for counter in shown.COUNTERS:
+        for values in counter.known:
+            labels = ",".join(f"{label}={value}" for label, value in sorted(zip(counter.labels, values, strict=True)))
+            assert found[f"{counter.name}{{{labels}}}" if labels else counter.name] == 0
+    assert found["pulsekeeper_deliveries_total{kind=webhook,outcome=dead}"] == 0
+    assert found["pulsekeeper_status_page_mails_total{outcome=dead}"] == 0
+    assert found["pulsekeeper_checks_total{reason=timeout,verdict=down}"] == 0
+
+
+def test_a_worker_reports_while_its_consumer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = utc_now().timestamp()
+    with start_worker(app, pool="threads", concurrency=1, perform_ping_check=False, queues=["probes", "dispatch"]):
+        until(lambda: scrape()["pulsekeeper_processes{process=worker}"] == 1, 30, "it reports")
+        first = scrape()
+        last = "pulsekeeper_process_last_report_timestamp_seconds{process=dispatcher}"
+        assert first[last] >= started
+        until(lambda: scrape()[last] > first[last], 30, "it reports again")
+    assert first["pulsekeeper_processes{process=dispatcher}"] == 1
+    assert first["pulsekeeper_processes{process=interactive}"] == 0
+    monkeypatch.setattr(metrics, "LEVEL_KEPT_SEC", 0.0)
+    stopped = scrape()
+    assert stopped["pulsekeeper_processes{process=worker}"] == 0
+    assert stopped[last] >= first[last], "the time of its last report is kept"
 
 
 def test_what_a_worker_does_is_counted(user: User) -> None:
@@ -147,6 +181,23 @@ def test_pings_are_counted_by_what_came_of_them(user: User, settings: Settings) 
     outcomes = {"full": 1, "unchanged": 2, "unknown": 2, "throttled": 1}
     assert {outcome: found[f"pulsekeeper_pings_total{{outcome={outcome}}}"] for outcome in outcomes} == outcomes
     assert found["pulsekeeper_heartbeats_missed_total"] == 1
+
+
+def test_stale_monitors_are_counted_by_reason(user: User) -> None:
+    def stale() -> dict[str, float]:
+        found = scrape()
+        return {label: found[f"pulsekeeper_monitors_stale{{reason={label}}}"] for label in LABELS}
+
+    since = utc_now() - timedelta(minutes=10)
+    own, lost, late = (MonitorFactory(owner=user, interval_sec=60).pk for _ in range(3))
+    assert stale() == {"not_started": 0, "lost": 0, "own_fault": 0}
+    MonitorState.objects.filter(pk=own).update(fault="No name server answers.", fault_since=since)
+    MonitorState.objects.filter(pk=lost).update(fault=LOST, fault_since=since)
+    assert stale() == {"not_started": 0, "lost": 1, "own_fault": 1}
+    MonitorState.objects.filter(pk__in=[own, late]).update(
+        fault=None, fault_since=None, claimed_at=None, next_due_at=since
+    )
+    assert stale() == {"not_started": 2, "lost": 1, "own_fault": 0}
 
 
 def test_claims_that_are_lost_are_counted(user: User) -> None:
@@ -263,8 +314,7 @@ def test_without_the_database_the_rest_is_shown(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch, user: User) -> None:
     monkeypatch.setattr(shown, "FRESH_SEC", 60.0)
-    monkeypatch.setattr(shown, "REGISTRY", registry := CollectorRegistry())
-    registry.register(shown.PulsekeeperCollector())
+    monkeypatch.setattr(shown, "families", Cached(lambda: list(shown._collect()), lambda: shown.FRESH_SEC))
     assert scrape()["pulsekeeper_due"] == 0
     MonitorFactory(owner=user)
     MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=1))
@@ -298,6 +348,22 @@ def test_who_may_see_it(settings: Settings, peer: str, headers: dict[str, str], 
         assert without_random(answer.content) == without_random(Client().get("/nothing").content)
 
 
+@pytest.mark.parametrize(
+    ("peer", "host", "status"),
+    [
+        ("127.0.0.1", "127.0.0.1:8000", 200),
+        ("127.0.0.1", "localhost:8000", 200),
+        ("127.0.0.1", "web:8000", 200),
+        ("127.0.0.1", "pulsekeeper.example.com", 200),
+        ("192.0.2.1", "pulsekeeper.example.com", 404),
+        ("192.0.2.1", "127.0.0.1:8000", 400),
+    ],
+)
+def test_prometheus_sends_the_name_of_its_target(settings: Settings, peer: str, host: str, status: int) -> None:
+    settings.ALLOWED_HOSTS = ["pulsekeeper.example.com"]
+    assert Client(REMOTE_ADDR=peer).get("/metrics", headers={"Host": host}).status_code == status
+
+
 def without_random(page: bytes) -> bytes:
     """Return the parts that differ per response: nonce and CSRF token."""
     return re.sub(rb'nonce="[^"]+"|"X-CSRFToken": "[^"]+"', b"", page)
@@ -309,7 +375,7 @@ def test_dropped_checks_are_counted_by_why() -> None:
     found = CheckOutcome(Verdict.DOWN, NOON, reason_code=ReasonCode.TIMEOUT)
     instruments.count_group([found] * 3, seconds=0.2)
     samples = scrape()
-    assert "pulsekeeper_checks_dropped_total{why=not_made}" not in samples
+    assert samples["pulsekeeper_checks_dropped_total{why=not_made}"] == 0
     assert samples["pulsekeeper_checks_dropped_total{why=returned}"] == 2
     assert samples["pulsekeeper_checks_total{reason=timeout,verdict=down}"] == 3
 
@@ -318,4 +384,5 @@ def test_sums_of_an_older_version_are_left_out(settings: Settings) -> None:
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.hset(metrics.KEY, mapping={"pulsekeeper_pings_total||": 5, "pulsekeeper_gone_total||": 1})
     found = scrape()
-    assert not [name for name in found if name.startswith(("pulsekeeper_gone", "pulsekeeper_pings"))]
+    assert not [name for name in found if name.startswith("pulsekeeper_gone")]
+    assert not any(value for name, value in found.items() if name.startswith("pulsekeeper_pings_total"))

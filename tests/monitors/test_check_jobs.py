@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
+from pytest_django.fixtures import Settings
 
+from monitors.models import Monitor
 from monitors.probing.jobs import load_jobs, run_id_of
 from monitors.scheduling import claim_due
 from tests.factories import MonitorFactory
@@ -40,3 +43,25 @@ def test_a_stored_monitor_is_checked_as_its_draft_would_be(given: dict[str, Any]
     run_id = run_id_of(monitor.public_id, state_of(monitor).slot_at)
     assert job.spec == monitor.kind.spec(monitor.full_config, run_id=run_id)
     assert (job.monitor_id, job.claim) == (monitor.pk, claim.number)
+
+
+@pytest.mark.django_db
+def test_a_stored_config_that_is_not_valid_any_more_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    bad, good = (MonitorFactory(type="port", url="tcp://db.example:1") for _ in range(2))
+    Monitor.objects.filter(pk=bad.pk).update(url="tcp://db.example")
+    claims = claim_due(NOON + minutes(30), limit=2)
+    assert [job.monitor_id for job in load_jobs([claim.key for claim in claims])] == [good.pk]
+    (logged,) = caplog.records
+    assert bad.public_id in logged.getMessage()
+    assert "its stored settings are not valid any more" in (state_of(bad).fault or "")
+
+
+@pytest.mark.django_db
+def test_a_removed_key_is_the_reason_why_a_monitor_is_not_checked(settings: Settings) -> None:
+    bad, good = MonitorFactory(request_headers=HEADERS), MonitorFactory()
+    settings.ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
+    claims = claim_due(NOON + minutes(30), limit=2)
+    assert [job.monitor_id for job in load_jobs([claim.key for claim in claims])] == [good.pk]
+    assert "its request headers cannot be decrypted" in (state_of(bad).fault or "")
+    assert claim_due(NOON + minutes(60), limit=2), "the leases are over"
+    assert "its request headers cannot be decrypted" in (state_of(bad).fault or "")

@@ -15,7 +15,7 @@ from monitors.services import delete_monitor
 from monitors.uptime.daily import daily_uptime, daily_uptimes, forget_old_days, leave_out, write_days
 from projects.access import Caller
 from tests.factories import MonitorFactory, SchedulerGapFactory, StatusChangeFactory, UserFactory
-from tests.helpers import NOON, minutes
+from tests.helpers import NOON, keep_checked, minutes
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
@@ -68,6 +68,7 @@ def monitors(user: User) -> list[Monitor]:
     change(made["was down for days"], 8.5, "up", "down")
     change(made["was down for days"], 3.25, "down", "up")
     SchedulerGapFactory(started_at=NOON - 7 * DAY, ended_at=NOON - 6.5 * DAY)
+    keep_checked(NOON + DAY)
     return list(made.values())
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+import redis
 from django.db import connection, transaction
 from kombu.exceptions import OperationalError
 from pytest_django.fixtures import Settings
@@ -14,11 +15,12 @@ from redis.exceptions import RedisError
 
 from checks.results.models import CheckResult
 from core.clock import utc_now
+from core.metrics import PROCESSES_KEY
 from monitors import tasks
 from monitors.models import Monitor
 from monitors.scheduling import claim_due
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import flush_broker, state_of
+from tests.helpers import flush_broker, record_ping, state_of
 from tests.monitors.test_prober import end_whoever_waits, wait_until
 from tests.processes.up import free_port
 from tests.targets.server import TargetServer, answer
@@ -44,11 +46,33 @@ def due() -> Monitor:
 
 def test_a_broker_out_of_reach_is_seen_before_anything_is_claimed(due: Monitor, settings: Settings) -> None:
     before = state_of(due)
+    assert tasks.probe_batch.app.conf.broker_url  # Celery reads it once, and not from this test's setting
     settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
     with pytest.raises(RedisError):
         tasks.dispatch_due()
     after = state_of(due)
     assert (after.claim, after.next_due_at) == (before.claim, before.next_due_at)
+
+
+def test_as_many_batches_may_wait_as_the_living_workers_can_take(due: Monitor, settings: Settings) -> None:
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        broker.rpush(tasks.PROBES, *["waiting"] * (tasks.QUEUED_PER_WORKER * tasks.LEAST_WORKERS))
+        tasks.dispatch_due()
+        assert state_of(due).claimed_at is None
+        now = utc_now().timestamp()
+        broker.hset(PROCESSES_KEY, mapping={f"worker|{number}": now for number in range(tasks.LEAST_WORKERS + 1)})
+        tasks.dispatch_due()
+    assert state_of(due).claimed_at is not None
+
+
+def test_missed_pings_are_noticed_while_no_worker_takes_checks(due: Monitor, settings: Settings) -> None:
+    late = MonitorFactory(owner=UserFactory(), url="", type="heartbeat", interval_sec=60, grace_sec=10)
+    assert record_ping(late.public_id, now=utc_now() - timedelta(minutes=5))
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        broker.rpush(tasks.PROBES, *["waiting"] * (tasks.QUEUED_PER_WORKER * tasks.LEAST_WORKERS))
+        tasks.dispatch_due()
+    assert state_of(late).status == "down"
+    assert state_of(due).claimed_at is None
 
 
 def test_a_claim_that_cannot_be_sent_is_given_back(due: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from monitors import recording
-from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.models import DnsAlert, DnsAnswer, DnsChange, Monitor, MonitorState, ScheduleSlots, StatusChange
 from monitors.recording import fast_path
 from monitors.recording.batch import CheckRecord
+from tests.expressions import expressions
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, examples, outcome
 
@@ -51,6 +52,25 @@ def two_alike(state: dict[str, Any], interval_sec: int, muted_until: Any) -> lis
     return made
 
 
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(state=STATES, verdict=st.sampled_from([UP, UP, DOWN]), now=LATE, expression=expressions(), stored=st.booleans())
+def test_both_ways_follow_a_schedule(
+    state: dict[str, Any], verdict: Verdict, now: Any, expression: str, stored: bool
+) -> None:
+    user = UserFactory()
+    short, long = (MonitorFactory(owner=user, type="scheduler", schedule=expression) for _ in range(2))
+    MonitorState.objects.filter(monitor__owner=user).update(
+        slot_at=NOON, next_due_at=NOON + 40 * SECOND, status_since=NOON - 60 * SECOND, **state
+    )
+    if not stored:
+        ScheduleSlots.objects.all().delete()
+    found = outcome(verdict, at=NOON + SECOND)
+    recording.record([CheckRecord(short.pk, 7, 1, found)], now=now)
+    with transaction.atomic():
+        recording._move([CheckRecord(long.pk, 7, 1, found)], now=now)
+    assert traces(short) == traces(long)
+
+
 def traces(monitor: Monitor) -> tuple[Any, ...]:
     """Everything that recording writes, without what tells the two monitors apart."""
     state = MonitorState.objects.filter(pk=monitor.pk).values().get()
@@ -60,6 +80,9 @@ def traces(monitor: Monitor) -> tuple[Any, ...]:
         {name: value for name, value in state.items() if name != "monitor_id"},
         list(results.values_list("claim", "checked_at", "verdict", "latency_ms", "http_status", "detail")),
         list(changes.values_list("at", "before", "after", "claim", "failing_since", "reason_code")),
+        list(DnsAnswer.objects.filter(monitor=monitor).values_list("config_version", "since", "records")),
+        list(DnsChange.objects.filter(monitor=monitor).values_list("at", "added", "removed")),
+        list(DnsAlert.objects.filter(monitor=monitor).values_list("records", "due_at")),
     )
 
 
@@ -72,6 +95,7 @@ def traces(monitor: Monitor) -> tuple[Any, ...]:
     config_version=st.sampled_from([1, 1, 1, 2]),
     certificate=st.sampled_from([None, NOON + 60 * SECOND]),
     muted_until=st.sampled_from([None, NOON, NOON + 60 * SECOND]),
+    answer=st.sampled_from([None, ("192.0.2.1",), ("192.0.2.2", "192.0.2.3")]),
 )
 @example(
     state={"status": "up", "fresh": False, "failures": 0, "passes": 0, "failing_since": None, "claim": 7}
@@ -82,6 +106,7 @@ def traces(monitor: Monitor) -> tuple[Any, ...]:
     config_version=1,
     certificate=None,
     muted_until=None,
+    answer=("192.0.2.2",),
 )
 def test_both_ways_leave_the_same(
     state: dict[str, Any],
@@ -91,9 +116,14 @@ def test_both_ways_leave_the_same(
     config_version: int,
     certificate: Any,
     muted_until: Any,
+    answer: tuple[str, ...] | None,
 ) -> None:
     short, long = two_alike(state, interval_sec, muted_until)
-    found: CheckOutcome = replace(outcome(verdict, at=NOON + SECOND), cert_expires_at=certificate)
+    for monitor in (short, long):
+        DnsAnswer.objects.create(
+            monitor=monitor, owner_id=monitor.owner_id, config_version=1, since=NOON, records=["192.0.2.1"]
+        )
+    found: CheckOutcome = replace(outcome(verdict, at=NOON + SECOND), cert_expires_at=certificate, answer=answer)
     recording.record([CheckRecord(short.pk, 7, config_version, found)], now=now)
     with transaction.atomic():
         recording._move([CheckRecord(long.pk, 7, config_version, found)], now=now)

@@ -1,11 +1,12 @@
-"""Decisions 31 to 33 and 47 by random runs of a heartbeat, against a reference that knows no database."""
+"""Decisions 31 to 33, 47 and 61 by random runs of a heartbeat, against a reference that knows no database."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -13,13 +14,15 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from checks.spec import Verdict
+from monitors.heartbeats import signals
 from monitors.heartbeats.signals import sweep
 from monitors.models import MonitorState, StatusChange
+from monitors.models import Ping as Ping_
 from monitors.scheduling import claim_due
 from monitors.services import mute_monitor, update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, PlanFactory, UserFactory
-from tests.helpers import NOON, examples, record_ping, state_of
+from tests.helpers import NOON, examples, record_ping, signal, state_of
 
 UP, DOWN = Verdict.UP, Verdict.DOWN
 
@@ -57,22 +60,33 @@ class Switch:
     after: int
 
 
-Event = Ping | Wait | Mute | Edit | Switch
+@dataclass(frozen=True)
+class Sent:
+    """Another signal than a plain success."""
+
+    word: str
+    rid: UUID | None
+    after: int
+
+
+Event = Ping | Wait | Mute | Edit | Switch | Sent
 
 SECONDS = st.integers(1, 60)
+RIDS = st.sampled_from([None, UUID(int=1), UUID(int=2)])
 EVENT = st.one_of(
     *[st.builds(Ping, SECONDS)] * 5,
     *[st.builds(Wait, SECONDS)] * 2,
     st.builds(Mute, st.integers(0, 3), SECONDS),
     st.builds(Edit, st.integers(5, 60), st.integers(0, 30), st.integers(1, 3), SECONDS),
     st.builds(Switch, SECONDS),
+    *[st.builds(Sent, st.sampled_from(["start", "start", "", "fail", "7", "log"]), RIDS, SECONDS)] * 4,
 )
 EVENTS = st.lists(EVENT, min_size=15, max_size=40)
 
 
 @dataclass
 class Reference:
-    """What decisions 31, 32, 33 and 47 say of one heartbeat."""
+    """What decisions 31, 32, 33, 47 and 61 say of one heartbeat."""
 
     interval_sec: int
     grace_sec: int
@@ -85,14 +99,22 @@ class Reference:
     status: Verdict | None = None
     since: datetime | None = None
     pings_in_a_row: int = 0
+    runs: dict[UUID | None, datetime] = field(default_factory=dict)
+    given_up: set[UUID | None] = field(default_factory=set)  # a success came after their deadlines
+    durations: list[timedelta | None] = field(default_factory=list)
+
+    def deadlines(self) -> list[datetime]:
+        grace = timedelta(seconds=self.grace_sec)
+        ping = [] if self.last_ping is None else [self.last_ping + timedelta(seconds=self.interval_sec) + grace]
+        return ping + [start + grace for rid, start in self.runs.items() if rid not in self.given_up]
 
     def look(self, now: datetime) -> None:
         """Pulsekeeper looks at its clock."""
-        if not self.enabled or self.last_ping is None:
+        if not self.enabled or not self.deadlines():
             return
-        deadline = self.last_ping + timedelta(seconds=self.interval_sec + self.grace_sec)
+        deadline = min(self.deadlines())
         if now <= deadline:
-            if self.unset:  # the check that follows a resumption at once
+            if self.unset and self.last_ping is not None:  # the check that follows a resumption at once
                 self._set(UP, now)
             return
         known_since = max(deadline, self.changed_at, self.muted_until or deadline)
@@ -100,8 +122,32 @@ class Reference:
             self.pings_in_a_row = 0
             self._set(DOWN, known_since)
 
-    def ping(self, now: datetime) -> None:
+    def send(self, word: str, rid: UUID | None, now: datetime) -> None:
+        if word == "":
+            self.ping(now, rid)
+        elif word == "start":
+            self.runs[rid] = now
+            self.given_up.discard(rid)
+            self.durations.append(None)
+        elif word == "log":
+            self.durations.append(None)
+        else:
+            self._end(rid, now)
+            if self.enabled:
+                self.pings_in_a_row = 0
+                if self.muted_until is None or now >= self.muted_until:
+                    self._set(DOWN, now)
+
+    def _end(self, rid: UUID | None, now: datetime) -> None:
+        start = self.runs.pop(rid, None)
+        self.given_up.discard(rid)
+        self.durations.append(None if start is None else now - start)
+
+    def ping(self, now: datetime, rid: UUID | None = None) -> None:
+        self._end(rid, now)
         self.last_ping = now
+        grace = timedelta(seconds=self.grace_sec)
+        self.given_up |= {other for other, start in self.runs.items() if start + grace < now}
         if not self.enabled:
             return
         self.pings_in_a_row += 1
@@ -175,11 +221,16 @@ def test_a_heartbeat_against_the_reference(
             case Switch():
                 update_monitor(caller, name, {"enabled": not reference.enabled}, now=now)
                 reference.switch(now)
+            case Sent(word, rid):
+                assert signals.record(signal(name, word, now=now, rid=rid))
+                reference.send(word, rid, now)
             case Wait():
                 pass
         state = state_of(monitor)
         assert (state.status, state.status_since) == (reference.status, reference.since)
         assert state.last_ping_at == reference.last_ping
+    pings = Ping_.objects.filter(monitor_id=monitor.pk).order_by("at", "id").values_list("duration_ms", flat=True)
+    assert list(pings) == [each if each is None else each // timedelta(milliseconds=1) for each in reference.durations]
     changes = list(StatusChange.objects.filter(monitor=monitor, kind="status").order_by("pk"))
     assert all(one.after == two.before for one, two in pairwise(changes))
     # From down to down: it was resumed, and had missed its deadline as before.

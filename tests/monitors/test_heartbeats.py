@@ -230,12 +230,42 @@ def test_changing_interval_or_grace_moves_the_deadline() -> None:
 
 def test_deadlines_in_a_time_of_our_own_stop_move_by_its_length() -> None:
     fell_in, later = heartbeat(0), heartbeat(50)
-    tick(at(60))
-    tick(at(60 + 600))
-    beat(60 + 600)
+    tick(at(65))
+    tick(at(65 + 600))
+    beat(65 + 600)
     assert (standing(fell_in)[0], standing(later)[0]) == ("up", "up")
-    beat(DEADLINE + 600 + 1)
-    assert standing(fell_in) == ("down", DEADLINE + 600)
+    next_one = 720  # a job that pings every 60 s from 0 on does so next
+    beat(next_one + 10)
+    assert standing(fell_in)[0] == "up"
+    beat(next_one + 11)
+    assert standing(fell_in) == ("down", next_one + 10)
+
+
+@pytest.mark.parametrize("grace_sec", [60, 3600], ids=["deadline in the stop", "deadline after it"])
+def test_a_job_whose_ping_our_own_stop_swallowed_is_expected_at_its_next_time(grace_sec: int) -> None:
+    minute, day = 60, 86_400
+    job = heartbeat(-day, schedule="0 12 * * *", grace_sec=grace_sec)
+    pinged_before = heartbeat(-day, -10 * minute, schedule="50 11 * * *", grace_sec=grace_sec)
+    tick(at(-5 * minute))
+    tick(at(5 * minute))
+    for second in (5 * minute, 12 * minute, 61 * minute, day + grace_sec):
+        beat(second)
+        assert standing(job)[0] == "up"
+    assert not StatusChange.objects.filter(monitor=job, after="down").exists()
+    beat(day + grace_sec + 1)
+    assert standing(job) == ("down", day + grace_sec)
+    assert standing(pinged_before) == ("down", day - 10 * minute + grace_sec), "its ping was not lost"
+
+
+def test_a_ping_towards_a_recovery_that_our_own_stop_swallowed_breaks_no_run() -> None:
+    monitor = heartbeat(0, recover_threshold=2)
+    beat(DEADLINE + 1)
+    record_ping(monitor.public_id, now=at(200))
+    tick(at(230))
+    tick(at(530))
+    beat(531)
+    record_ping(monitor.public_id, now=at(560))
+    assert standing(monitor) == ("up", 560)
 
 
 def test_claim_lost_with_its_process_is_swept_after_the_lease() -> None:

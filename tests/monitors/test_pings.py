@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
@@ -20,13 +21,14 @@ from checks.results.models import CheckResult
 from config.middleware import pings as pings_middleware
 from core.db import release_connection
 from monitors.heartbeats import signals
+from monitors.heartbeats.incoming import MAX_BODY_BYTES, MAX_BODY_BYTES_PER_HOUR
 from monitors.heartbeats.pings import PingViewSet
-from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.models import Monitor, MonitorState, Ping, StatusChange
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, examples, record_ping, state_of
+from tests.helpers import NOON, examples, record_ping, run_concurrently, signal, state_of
 from tests.processes.waiting import until
 
 NOW = NOON + timedelta(minutes=5)
@@ -65,9 +67,15 @@ def left(monitor: Monitor) -> dict[str, Any]:
     changes = StatusChange.objects.filter(monitor=monitor).order_by("pk")
 
     def rows(found: Any) -> list[dict[str, Any]]:
-        return [{name: row[name] for name in row if name not in ("id", "monitor_id")} for row in found]
+        return [{name: row[name] for name in row if name not in ("id", "monitor_id", "pk")} for row in found]
 
-    return {"state": rows(state), "results": rows(results.values()), "changes": rows(changes.values())}
+    pings = Ping.objects.filter(monitor_id=monitor.pk).order_by("at", "id").values()
+    return {
+        "state": rows(state),
+        "results": rows(results.values()),
+        "changes": rows(changes.values()),
+        "pings": rows(pings),
+    }
 
 
 # What is different from a heartbeat that is up and stays up, and whether the short way may take it all the same.
@@ -93,6 +101,7 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "failing": ({"failing_since": at(-50)}, {}, False),
     "passes": ({"passes": 1}, {}, False),
     "paused": ({"next_due_at": None}, {"enabled": False}, False),
+    "an open run": ({"runs": {"": 1}}, {}, False),
     "a clock that was ahead": ({"last_ping_at": at(3), "next_due_at": at(73)}, {}, False),
     "up since later": ({"status_since": at(3)}, {}, False),
 }
@@ -103,10 +112,10 @@ def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
     state, configured, short = DIFFERENCES[difference]
     one, other, third = (heartbeat(owner, configured=configured, **state) for _ in range(3))
     assert record_ping(one.public_id, now=NOW)
-    assert signals.record_under_lock(other.public_id, now=NOW)
+    assert signals.record(signal(other.public_id, now=NOW))
     assert left(one) == left(other)
     before = left(third)
-    assert signals.keep_up([(third.public_id, NOW)]) == [short]
+    assert signals.keep_up([signal(third.public_id, now=NOW)]) == [short]
     assert left(third) == (left(one) if short else before)
 
 
@@ -144,8 +153,43 @@ def test_both_ways_leave_the_same_whatever_they_find(
     owner: User, state: dict[str, Any], configured: dict[str, Any]
 ) -> None:
     one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))
-    assert record_ping(one.public_id, now=NOW) is signals.record_under_lock(other.public_id, now=NOW) is True
+    assert record_ping(one.public_id, now=NOW) is signals.record(signal(other.public_id, now=NOW)) is True
     assert left(one) == left(other)
+
+
+def test_a_start_that_is_recorded_after_its_success_opens_no_run(owner: User) -> None:
+    """A job that waits for no answer may send both at the same time."""
+    monitor = heartbeat(owner)
+    assert signals.keep_up([signal(monitor.public_id, now=at(0.01))]) == [True]
+    assert signals.record(signal(monitor.public_id, "start", now=at(0)))
+    assert state_of(monitor).runs is None
+    assert signals.record(signal(monitor.public_id, "start", now=at(1)))
+    assert state_of(monitor).run_started_at == at(1)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("end", ["", "fail"])
+def test_a_start_with_a_rid_that_is_recorded_after_its_end_opens_no_run(
+    owner: User, end: str, *, together: bool
+) -> None:
+    monitor, rid = heartbeat(owner), UUID(int=0xA)
+    given = [signal(monitor.public_id, kind, rid=rid, now=at(second)) for kind, second in ((end, 0.01), ("start", 0))]
+    for batch in [given] if together else [[each] for each in given]:
+        assert all(signals.record_all(batch))
+    assert state_of(monitor).runs is None
+    assert signals.record(signal(monitor.public_id, end, rid=rid, now=at(1)))
+    assert state_of(monitor).last_duration_ms is None
+    assert signals.record(signal(monitor.public_id, "start", rid=rid, now=at(2)))
+    assert state_of(monitor).run_started_at == at(2)
+
+
+def test_an_end_that_is_repeated_in_one_batch_is_measured_once(owner: User) -> None:
+    monitor, rid = heartbeat(owner), UUID(int=0xA)
+    assert signals.record(signal(monitor.public_id, "start", rid=rid, now=at(0)))
+    end = signal(monitor.public_id, rid=rid, now=at(5))
+    assert signals.record_all([end, end]) == [True, True]
+    durations = Ping.objects.filter(monitor_id=monitor.pk, kind="success").order_by("id").values_list("duration_ms")
+    assert list(durations) == [(5000,), (None,)]
 
 
 def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
@@ -153,14 +197,63 @@ def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
     simple = [heartbeat(owner) for _ in range(3)]
     down = heartbeat(owner, status="down")
     before = left(down)
-    pings = [(monitor.public_id, at(second)) for second, monitor in enumerate(simple)]
-    given = [*pings, (down.public_id, NOW), ("mon_nothere", NOW), pings[0]]
+    pings = [signal(monitor.public_id, now=at(second)) for second, monitor in enumerate(simple)]
+    given = [*pings, signal(down.public_id, now=NOW), signal("mon_nothere", now=NOW), pings[0]]
     assert signals.keep_up(given) == [True, True, True, False, False, False]
-    for monitor, (_, moment) in zip(simple, pings, strict=True):
-        state = state_of(monitor)
+    for monitor, ping in zip(simple, pings, strict=True):
+        state, moment = state_of(monitor), ping.at
         assert (state.claim, state.last_ping_at, state.next_due_at) == (8, moment, moment + timedelta(seconds=70))
         assert CheckResult.objects.get(monitor_id=monitor.pk).checked_at == moment
     assert left(down) == before
+
+
+FULL = "é" * (MAX_BODY_BYTES // 2)
+
+
+def kept_bytes(monitor: Monitor) -> int:
+    return sum(len((ping.body or "").encode()) for ping in Ping.objects.filter(monitor_id=monitor.pk))
+
+
+def test_beyond_the_limit_of_an_hour_bodies_are_dropped_and_signals_are_not(owner: User) -> None:
+    monitor, other = heartbeat(owner), heartbeat(owner)
+    full = MAX_BODY_BYTES_PER_HOUR // MAX_BODY_BYTES
+    flood = [signal(monitor.public_id, "log", now=at(number), body=FULL) for number in range(full - 1)]
+    assert all(signals.record_all([*flood, signal(monitor.public_id, "log", now=at(full), body=FULL[1:])]))
+    assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR - 2
+    words = ["", "start", "log", "fail"]
+    # A clock that is behind starts no new hour.
+    late = [signal(monitor.public_id, word, now=at(-1 if word == "log" else 200), body="why") for word in words]
+    assert signals.record_all(late) == [True] * 4
+    assert signals.record(signal(monitor.public_id, "log", now=at(201), body="ok"))
+    assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR
+    dropped = Ping.objects.filter(monitor_id=monitor.pk, body_dropped=True)
+    assert sorted(dropped.values_list("kind", "body")) == [(kind, None) for kind in ("fail", "log", "start", "success")]
+    state = state_of(monitor)
+    assert (state.status, state.last_ping_at) == ("down", at(200))
+
+    assert signals.record(signal(monitor.public_id, "log", now=at(3599), body="x"))
+    assert signals.record(signal(monitor.public_id, "log", now=at(3600), body=FULL))
+    assert signals.record(signal(other.public_id, "log", now=at(200), body=FULL))
+    assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR + MAX_BODY_BYTES
+    assert kept_bytes(other) == MAX_BODY_BYTES
+
+
+@pytest.mark.django_db(transaction=True)
+def test_bodies_that_arrive_at_once_share_the_limit(owner: User) -> None:
+    monitor = heartbeat(owner)
+    flood = [signal(monitor.public_id, "log", now=NOW, body=FULL)] * (MAX_BODY_BYTES_PER_HOUR // MAX_BODY_BYTES // 3)
+    assert run_concurrently(*[partial(signals.record_all, flood)] * 4) == [[True] * len(flood)] * 4
+    assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR
+    assert Ping.objects.filter(monitor_id=monitor.pk).count() == 4 * len(flood)
+
+
+def test_the_short_way_takes_no_body(owner: User) -> None:
+    """Its statement would have to count the body. Without one, it counts nothing."""
+    monitor = heartbeat(owner)
+    assert signal(monitor.public_id, now=NOW).is_plain
+    assert not signal(monitor.public_id, now=NOW, body="").is_plain
+    assert record_ping(monitor.public_id, now=NOW)
+    assert state_of(monitor).bodies_since is None
 
 
 @pytest.mark.django_db(transaction=True)
@@ -169,7 +262,7 @@ def test_a_held_heartbeat_holds_up_no_other(owner: User) -> None:
     answers: list[bool] = []
 
     def ping() -> None:
-        answers.extend(signals.keep_up([(held.public_id, NOW), (free.public_id, NOW)]))
+        answers.extend(signals.keep_up([signal(held.public_id, now=NOW), signal(free.public_id, now=NOW)]))
         release_connection()
 
     with transaction.atomic():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +11,19 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 
+from checks.probes.engine import ProbeEngine
+from checks.probes.resolver import Resolver
 from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import utc_now
+from core.outbound import guard, trust_store
 from monitors.models import Monitor, MonitorState
 from monitors.probing.jobs import CheckJob, load_jobs
 from monitors.probing.prober import Prober, drain, probe_engine
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due, claim_now, start_runs
+from monitors.selectors import status_of
+from monitors.stale import stale_reason, stale_since
 from monitors.tasks import probe_now
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, outcome, state_of
@@ -66,8 +72,7 @@ def test_a_target_that_hangs_delays_nobody(prober: Prober, targets: TargetServer
     prober.submit(both)
     wait_until(lambda: results() == 1)
     prober.submit(assign(good.url("/later")))
-    wait_until(lambda: results() == 2)
-    assert prober.in_flight == 1
+    wait_until(lambda: results() == 2 and prober.in_flight == 1)
     assert state_of_url(hanging.url()).claimed_at is not None
 
 
@@ -176,3 +181,30 @@ def test_what_does_not_fit_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     finally:
         drain(grace_sec=0)  # this process's own, which others would find with no room at all
     assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [monitor.pk]
+
+
+@pytest.mark.parametrize(
+    ("is_silent", "fault"), [(False, "no name server could be reached"), (True, "no name server answers")]
+)
+def test_a_dead_name_server_leaves_the_monitor_unchecked_with_the_reason(is_silent: bool, fault: str) -> None:
+    unread = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    unread.bind(("127.0.0.1", 0))
+    server = f"127.0.0.1:{unread.getsockname()[1]}"
+    if not is_silent:
+        unread.close()
+    prober = Prober(ProbeEngine(guard(), trust_store(), resolver=Resolver((server,))))
+    try:
+        (job,) = assign("http://shop.example/", interval_sec=60, timeout_ms=1_000)
+        made = results()
+        prober.submit([job])
+        wait_until(lambda: prober.in_flight == 0)
+    finally:
+        prober.drain(grace_sec=0)
+        unread.close()
+    monitor = Monitor.objects.select_related("state").get()
+    assert results() == made
+    assert monitor.state.status == "up"
+    assert fault in stale_reason(monitor)
+    late = utc_now() + timedelta(minutes=5)
+    assert stale_since(monitor, now=late) == monitor.state.slot_at
+    assert status_of(monitor, now=late) is None

@@ -5,26 +5,32 @@ Concurrent recording and PATCH against a result are in test_recording.py, double
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
 
 import pytest
+from django.db import connection, transaction
 
 from accounts.models import User
 from checks.results.erasure import erase_deleted
 from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.errors import NotFound
+from monitors.cron import Schedule
 from monitors.heartbeats.signals import sweep
-from monitors.models import Monitor, StatusChange
+from monitors.locking import lock_monitors
+from monitors.models import Monitor, MonitorState, SchedulerTick, ScheduleSlots, StatusChange
 from monitors.recording import record
-from monitors.scheduling import claim_due
+from monitors.scheduling import claim_due, start_runs, tick
+from monitors.scheduling.time_zones import recompute
 from monitors.services import delete_monitor, mute_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, check_record, minutes, record_ping, run_concurrently, state_of
+from tests.processes.waiting import until
 from tokens.models import ProjectToken
 from tokens.services import revoke_token
 
@@ -121,6 +127,42 @@ def test_a_ping_and_a_change_of_its_interval(user: User) -> None:
         state = state_of(monitor)
         assert (state.last_ping_at, state.next_due_at) == (now, now + 2 * MINUTE)
         assert Monitor.objects.get(pk=monitor.pk).interval_sec == 120
+
+
+def test_a_ping_a_change_of_its_schedule_and_an_update_of_tzdata(user: User) -> None:
+    for round_ in range(ROUNDS):
+        monitor = MonitorFactory(owner=user, heartbeat=True, schedule="*/10 * * * *", grace_sec=0)
+        record_ping(monitor.public_id, now=NOON)
+        ScheduleSlots.objects.filter(pk=monitor.pk).update(tzdata="2001.1", times=[NOON + MINUTE])
+        now, given = NOON + MINUTE, {"schedule": "*/7 * * * *", "timezone": "Asia/Kathmandu"}
+        run_concurrently(
+            partial(record_ping, monitor.public_id, now=now),
+            partial(update_monitor, Caller(user), monitor.public_id, given, now=now),
+            partial(recompute, now),
+            partial(record_ping, monitor.public_id, now=now + timedelta(seconds=round_)),
+        )
+        left = Monitor.objects.select_related("state", "slots").get(pk=monitor.pk)
+        assert left.schedule == Schedule(given["schedule"], given["timezone"])
+        assert left.state.next_due_at == left.ping_due_at()
+        assert left.state.last_ping_at == now + timedelta(seconds=round_)
+        assert record_ping(monitor.public_id, now=now + 20 * MINUTE)
+        assert state_of(monitor).next_due_at == left.schedule.next_after(now + 20 * MINUTE)
+
+
+def test_a_result_of_a_scheduler_and_a_change_of_its_schedule(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = MonitorFactory(owner=user, type="scheduler", schedule="* * * * *")
+        number = claimed(monitor, at=NOON + MINUTE)
+        assert start_runs([(monitor.pk, number)])
+        found = check_record(monitor, claim=number, verdict=UP, at=NOON + MINUTE)
+        run_concurrently(
+            partial(record, [found], now=NOON + MINUTE),
+            partial(update_monitor, Caller(user), monitor.public_id, {"schedule": "*/30 * * * *"}, now=NOON + MINUTE),
+            partial(recompute, NOON + MINUTE),
+        )
+        state = state_of(monitor)
+        assert (state.next_due_at, state.claimed_at, state.status) == (NOON + 30 * MINUTE, None, "up")
+        assert CheckResult.objects.filter(monitor_id=monitor.pk).count() == 1
 
 
 def test_a_ping_and_a_pause(user: User) -> None:
@@ -242,3 +284,36 @@ def test_a_token_is_revoked_by_two_at_once(user: User) -> None:
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "NotFound", "NotFound"]
         with pytest.raises(NotFound):
             revoke_token(Caller(user), name)
+
+
+@pytest.mark.parametrize("schedule", [None, "0 * * * *"], ids=["interval", "schedule"])
+def test_the_first_tick_after_a_stop_and_a_bulk_operation(user: User, schedule: str | None) -> None:
+    """Both lock all types in key order, so the tick waits for the scheduler while it has not locked the heartbeat."""
+    scheduler = MonitorFactory(owner=user, scheduler=True, schedule=schedule)
+    job = heartbeat(user, pinged_at=NOON)
+    MonitorState.objects.filter(pk=scheduler.pk).update(next_due_at=NOON + MINUTE, claimed_at=None)
+    SchedulerTick.objects.create(id=1, at=NOON)
+    is_locked = threading.Event()
+
+    def bulk() -> None:
+        with transaction.atomic():
+            lock_monitors([scheduler.pk])
+            is_locked.set()
+            until(_somebody_waits_for_a_lock, 20, "the tick waits")
+            lock_monitors([job.pk])
+
+    def first_tick() -> None:
+        assert is_locked.wait(20)
+        tick(NOON + 5 * MINUTE)
+
+    run_concurrently(bulk, first_tick)
+    assert SchedulerTick.objects.get().at == NOON + 5 * MINUTE
+
+
+def _somebody_waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees the first one otherwise
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(cursor.fetchone()[0])

@@ -9,7 +9,7 @@ import pytest
 from checks.results.erasure import erase_deleted
 from checks.results.models import CheckResult
 from checks.spec import Verdict
-from monitors.models import Monitor, StatusChange
+from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
@@ -132,12 +132,14 @@ def test_a_deleted_monitor_leaves_nothing() -> None:
 
 
 def test_statistics_are_of_the_last_day_and_of_passes() -> None:
-    monitor = MonitorFactory(created_at=NOON, up=True, fail_threshold=1)
+    monitor = MonitorFactory(created_at=NOON, up=True, fail_threshold=1, interval_sec=3600)
     check(monitor, DOWN, minute=60)
     check(monitor, SLOW, minute=120)
     monitor.refresh_from_db()
     found = statistics([monitor], now=NOON + minutes(240))[monitor.pk]
     assert (found.uptime_24h, found.avg_latency_24h) == (75.0, 20.0)
+    MonitorState.objects.update(next_due_at=NOON + minutes(60 * 48))
+    monitor.refresh_from_db()
     later = statistics([monitor], now=NOON + minutes(60 * 48))[monitor.pk]
     assert (later.uptime_24h, later.avg_latency_24h) == (100.0, None)
 

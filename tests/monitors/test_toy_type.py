@@ -145,7 +145,7 @@ def test_the_dashboard_creates_shows_lists_and_edits_it(client: Client) -> None:
     shown = client.get(f"/monitors/{monitor.public_id}").content.decode()
     assert "Toy car" in shown
     assert "<dt>Wheels</dt><dd>6</dd>" in shown
-    assert "<dt>Colours</dt><dd>red, blue</dd>" in shown
+    assert "<dt>Colours</dt><dd>red<br>blue</dd>" in shown
     assert monitor.name in client.get("/monitors?type=toy").content.decode()
     assert client.post(f"/monitors/{monitor.public_id}/edit", typed | {"wheels": "8"}).status_code == 302
     assert Monitor.objects.get().options["wheels"] == 8

@@ -15,13 +15,13 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 from rich.console import Console
 
 from checks.spec import Verdict
+from core.cli import UsageError
 from monitors.pipelines import junit, reports
 from monitors.pipelines.findings import (
     Exit,
     Finding,
     FindingStatus,
     Target,
-    UsageError,
     by_threshold,
     choose,
     exit_code,

@@ -13,6 +13,7 @@ from django.db import connection
 from pytest_django.live_server_helper import LiveServer
 
 from accounts.models import User
+from core.client import Server
 from core.clock import utc_now
 from monitors.pipelines import api, local
 from monitors.scheduling import claim_due
@@ -41,7 +42,7 @@ def test_no_worker_is_3_and_the_check_is_left_to_the_scheduler(
     ran = run_checks(*way)
     assert ran.code == 3, ran.err
     assert "NOT CHECKED Untitled" in ran.out
-    assert "No worker made the check in time." in ran.out
+    assert "No worker ran the check in time" in ran.out
     assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [monitor.pk]
 
 
@@ -173,5 +174,5 @@ def test_tokens_go_where_they_are_meant_to(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("NETRC", str(netrc))
     with TargetServer() as server:
         site = server.serve([answer(200, b"[]")])
-        api.ApiSource(site.url(), token="svc_x", project=None).targets()
+        api.ApiSource(Server(site.url(), token="svc_x"), project=None).targets()
         assert site.seen[0].header("authorization") == "Bearer svc_x"

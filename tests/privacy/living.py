@@ -15,6 +15,8 @@ from connectors.models import Import
 from core.clock import utc_now
 from incidents.services import acknowledge, comment, declare, resolve
 from incidents.windows import create_window
+from monitors.heartbeats import signals
+from monitors.models import DnsChange, PingExcess
 from monitors.recording import record
 from projects.access import Caller
 from projects.members import add_member
@@ -22,7 +24,7 @@ from statuspages.badges import create_badge
 from statuspages.services import create_note
 from tests.api.client import Api
 from tests.factories import ChannelFactory, ConnectorFactory, DeliveryFactory, MonitorFactory, ProjectFactory
-from tests.helpers import check_record
+from tests.helpers import check_record, signal
 from tests.second_factor import App
 from tests.statuspages.making import make_page, make_subscriber
 
@@ -48,6 +50,12 @@ def live(ada: User, friend: User) -> Any:
     UserSocialAuth.objects.create(user=ada, provider="github", uid=NEEDLE)
     channel = ChannelFactory(owner=ada, name=NEEDLE)
     DeliveryFactory(channel=channel, monitor=monitor)
+    DnsChange.objects.create(
+        monitor=monitor, at=now, added=[f"192.0.2.1 {NEEDLE}"], removed=[], added_count=1, removed_count=0
+    )
+    heartbeat = MonitorFactory(owner=ada, heartbeat=True)
+    assert signals.record(signal(heartbeat.public_id, "fail", now=now, user_agent=NEEDLE, body=f"{NEEDLE} failed"))
+    PingExcess.objects.create(monitor=heartbeat, at=now, allowed=60)
     window = {"name": NEEDLE, "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
     create_window(caller, window, now=now)
     page = make_page(ada, [monitor], name=NEEDLE, slug=NEEDLE)

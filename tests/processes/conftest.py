@@ -8,7 +8,7 @@ import pytest
 
 from tests.alerts.inbox import Inbox
 from tests.processes.client import PASSWORD, manage
-from tests.processes.up import Start, Up
+from tests.processes.up import Start, Up, copy_cluster
 
 
 @pytest.fixture
@@ -38,11 +38,13 @@ def inbox() -> Iterator[Inbox]:
 
 
 @pytest.fixture(scope="package")
-def up(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], inbox: Inbox) -> Iterator[Up]:
+def up(
+    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], migrated_cluster: Path, inbox: Inbox
+) -> Iterator[Up]:
     """One instance for all tests that start none: it may check every second, throttles nothing and sends mail."""
     running = Up(
         [sys.executable, "manage.py", "up"],
-        tmp_path_factory.mktemp("instance") / "data",
+        copy_cluster(migrated_cluster, tmp_path_factory.mktemp("instance") / "data"),
         clean_environment,
         ADMIN_PASSWORD=PASSWORD,
         EMAIL_URL=f"smtp://127.0.0.1:{inbox.port}",

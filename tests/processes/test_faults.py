@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.processes.up import ROOT
 
@@ -12,11 +13,12 @@ SECONDS = 14
 LONGEST = 420  # includes start, leases and retries of alerts, on a busy machine
 
 
-def test_nothing_is_lost_when_things_die(clean_environment: dict[str, str]) -> None:
+def test_nothing_is_lost_when_things_die(clean_environment: dict[str, str], migrated_cluster: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults"],
         cwd=ROOT,
-        env=clean_environment | {"SEED": "6", "MONITORS": "200", "SECONDS_TO_RUN": str(SECONDS)},
+        env=clean_environment
+        | {"SEED": "6", "MONITORS": "200", "SECONDS_TO_RUN": str(SECONDS), "CLUSTER": str(migrated_cluster)},
         capture_output=True,
         text=True,
         timeout=LONGEST,

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,13 +29,15 @@ def why_not() -> str | None:
     return f"this machine allows no network namespaces: {tried.stderr.strip()}" if tried.returncode else None
 
 
-def test_every_process_does_its_work_with_what_the_documents_let_it_reach(clean_environment: dict[str, str]) -> None:
+def test_every_process_does_its_work_with_what_the_documents_let_it_reach(
+    clean_environment: dict[str, str], migrated_cluster: Path
+) -> None:
     if reason := why_not():
         pytest.skip(reason)
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.reach"],
         cwd=ROOT,
-        env=clean_environment,
+        env=clean_environment | {"CLUSTER": str(migrated_cluster)},
         capture_output=True,
         text=True,
         timeout=LONGEST,

@@ -17,12 +17,28 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.processes.up import ROOT, STOP_SECONDS, Start, Up, free_port
 from tests.processes.waiting import until
 
 EMAIL = "root@example.org"
+CHILDREN = ("web", "worker", "interactive", "dispatcher", "beat")
+# A child that prints for ever, in a manager whose output this test closes.
+CLOSED_OUTPUT = """
+import os, sys
+from devserver.process_manager import ProcessManager
+reason = ProcessManager({"child": "while sleep 0.05; do echo line; done"}, watch=lambda manager: None).run()
+sys.stderr.write(f"{reason}\\n")
+sys.stderr.flush()
+os._exit(0)  # the interpreter would flush the closed output once more
+"""
+# A child that ignores SIGTERM, as one that starts or waits for a server does, in a manager that this test kills.
+STUBBORN_CHILD = """
+from devserver.process_manager import ProcessManager
+ProcessManager({"child": "trap '' TERM; echo ready; while :; do sleep 1; done"}, watch=lambda manager: None).run()
+"""
 # Several process trees at once are more than a small machine carries: one worker of xdist runs all of these.
 
 
@@ -97,17 +113,20 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[s
     folder = {"DATA_DIR": str(data_dir), "PORT": str(free_port())}
     refused = refusal(clean_environment, **folder, ADMIN_EMAIL="nobody")
     refused += refusal(clean_environment, **folder, ADMIN_PLAN="gold")
-    up = Up([sys.executable, "manage.py", "up"], data_dir, clean_environment, ADMIN_EMAIL=EMAIL)
+    command = [sys.executable, "manage.py", "up"]
+    up = Up(command, data_dir, clean_environment, ADMIN_EMAIL=EMAIL, LOG_FORMAT="json")
     try:
         up.wait_until_up()
         password = re.search(rf"First account: {EMAIL}, password (\S+)", up.output)
         assert password, up.output
         plan = sign_in(up.port, password[1])
+        assert '"level": "warning"' not in up.output
         up.process.terminate()
         up.process.terminate()  # as two supervisors may
         ended_with = up.process.wait(STOP_SECONDS)
         assert "Traceback" not in up.output
         up.assert_all_gone(0)
+        up.assert_lines_are_json({"web", "worker", "interactive", "dispatcher"})  # beat has none
     finally:
         up.end()
     return LivedIn(data_dir, refused, password[1], plan, ended_with)
@@ -157,9 +176,9 @@ def test_a_signal_ends_make_and_all_below_it(start: Start, lived_in: LivedIn, nu
 def test_killed_children_and_servers_are_restarted_and_a_killed_up_leaves_nothing(
     start: Start, lived_in: LivedIn
 ) -> None:
-    up = start()
+    up = start(LOG_FORMAT="json")
     up.wait_until_up()
-    before = {name: up.pid_of(name) for name in ("web", "worker", "interactive", "dispatcher", "beat")}
+    before = {name: up.pid_of(name) for name in CHILDREN}
     for pid in before.values():
         os.kill(pid, signal.SIGKILL)
     for name, pid in before.items():
@@ -174,6 +193,7 @@ def test_killed_children_and_servers_are_restarted_and_a_killed_up_leaves_nothin
 
     up.process.kill()
     up.assert_all_gone()
+    up.assert_lines_are_json({"web"})
 
 
 def answers(port: int) -> bool:
@@ -191,3 +211,34 @@ def sign_in(port: int, password: str) -> str:
     with urllib.request.urlopen(request, timeout=10) as answer:
         plan: str = json.load(answer)["user"]["plan"]
         return plan
+
+
+def test_closed_output_ends_all_children() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as output:
+        manager = subprocess.Popen(
+            [sys.executable, "-c", CLOSED_OUTPUT],
+            cwd=ROOT,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        os.close(writing)
+        first = output.readline()
+    _, errors = manager.communicate(timeout=60)
+    assert b"started (pid=" in first
+    assert (manager.returncode, errors) == (0, "the output is closed: [Errno 32] Broken pipe\n")
+    pid = int(first.split(b"pid=")[1].split(b")")[0])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_killed_manager_takes_a_child_with_it_that_ignores_sigterm() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STUBBORN_CHILD], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as manager:
+        assert manager.stdout is not None
+        started, _ready = manager.stdout.readline(), manager.stdout.readline()
+        child = psutil.Process(int(started.split("pid=")[1].split(")")[0]))
+        manager.kill()
+        until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, STOP_SECONDS, "it has ended")

@@ -6,7 +6,6 @@ here too, so that tests and deployments run the same commands.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
@@ -14,31 +13,33 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from honcho.environ import parse_procfile
 
+from core.parent_death import die_with_parent
+
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 10
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
 class Place:
     """Where processes run: folder of the code, interpreter, command prefix and variables.
 
-    `before` is a prefix such as `ip netns exec …` or `setpriv …`. It must not fork.
+    `before` is a prefix such as `ip netns exec …` or `setpriv …`. It must not fork. `kinds` are all if None.
     """
 
     root: Path = ROOT
     programs: Path = Path(sys.executable).parent
     before: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    kinds: Collection[str] | None = None
 
 
 @dataclass
@@ -86,7 +87,7 @@ class Tree:
         numbers: Counter[str] = Counter()
         for place in places:
             for kind in parse_procfile((place.root / "Procfile").read_text()).processes:
-                for _ in range(counts.get(kind, 1)):
+                for _ in range(counts.get(kind, 1) if place.kinds is None or kind in place.kinds else 0):
                     numbers[kind] += 1
                     member = Member(kind, numbers[kind], place)
                     self.members[member.name] = member
@@ -120,7 +121,7 @@ class Tree:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # so that its group can be killed
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
         member.started_at = time.monotonic()
 
@@ -174,8 +175,3 @@ class Tree:
                 return False
             time.sleep(0.02)
         return True
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import psutil
 
+from devserver.data_folder import DataFolder
 from tests.processes.waiting import processes_of, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,11 +60,22 @@ class Up:
         """Return the pid of the last start of `name`."""
         return int(re.findall(rf"{name} started \(pid=(\d+)\)", self.output)[-1])
 
+    def assert_lines_are_json(self, names: Collection[str]) -> None:
+        """Check all lines of these processes, which are printed as `time name | line`."""
+        lines = [found.groups() for found in re.finditer(r"^\S+ (\w+) +\| (.*)$", self.output, re.MULTILINE)]
+        ours = [line for name, line in lines if name in names]
+        assert {name for name, _ in lines} >= set(names)
+        assert not [line for line in ours if not line.startswith("{")]
+        assert all(isinstance(json.loads(line), dict) for line in ours)
+
     def processes(self) -> list[psutil.Process]:
         return processes_of(self.data_dir)
 
     def assert_all_gone(self, seconds: float = STOP_SECONDS) -> None:
-        until(lambda: not self.processes(), seconds, f"no process is left: {self.processes()}")
+        try:
+            until(lambda: not self.processes(), seconds, "no process is left")
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *map(describe, self.processes())])) from None
 
     def end(self) -> None:
         """Stop everything, also after a failed test."""
@@ -78,21 +91,38 @@ class Up:
                 process.kill()
 
 
+def describe(process: psutil.Process) -> str:
+    """Return a line with its status, command and children."""
+    try:
+        with process.oneshot():
+            children = [child.pid for child in process.children()]
+            return f"{process.pid} {process.status()}, children {children}: {' '.join(process.cmdline())}"
+    except psutil.NoSuchProcess:
+        return f"{process.pid} has ended"
+
+
+def copy_cluster(cluster: Path, data_dir: Path) -> Path:
+    """Copy the PostgreSQL of a data folder that nobody uses to a new data folder, and return that."""
+    # shutil would not keep the owner, which under root is another user.
+    subprocess.run(["cp", "-a", cluster, DataFolder.prepare(data_dir).postgres], check=True)
+    return data_dir
+
+
 Start = Callable[..., Up]
 
 
 _reserved: list[socket.socket] = []
 
 
-def free_port() -> int:
-    """Return a port for a server that is started later, reserved until this process ends.
+def free_port(wanted: int = 0) -> int:
+    """Return a port for a server that is started later, reserved until this process ends. Raises OSError if taken.
 
     It stays bound here, so that the kernel gives it to no other socket. A server that sets SO_REUSEADDR, as all do, can
     still listen on it; until then connections are refused.
     """
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("0.0.0.0", 0))
     _reserved.append(reserved)
+    reserved.bind(("0.0.0.0", wanted))
     port: int = reserved.getsockname()[1]
     return port

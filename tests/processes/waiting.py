@@ -10,14 +10,20 @@ from typing import TypeVar
 import psutil
 
 T = TypeVar("T")
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.3
 
 
 def until(condition: Callable[[], T], seconds: float, what: str) -> T:
-    deadline = time.monotonic() + seconds
+    """Wait until the condition holds, and return its value. The longer it takes, the less often it is evaluated.
+
+    Most conditions are requests, which take processor time from what is waited for.
+    """
+    start = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - start
+        if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
+        time.sleep(min(max(SHORTEST_PAUSE, waited / 10), LONGEST_PAUSE))
     return value
 
 

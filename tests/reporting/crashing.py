@@ -1,4 +1,4 @@
-"""A web process in which a view and a task break: `python -m tests.reporting.crashing SECRET`.
+"""A web process in which a view and a task break and PostgreSQL is away: `python -m tests.reporting.crashing SECRET`.
 
 Prints what a caller sees. SECRET is in a variable, in texts, in addresses, in headers and in arguments.
 """
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.db import connection
@@ -35,12 +36,18 @@ def work(request: HttpRequest) -> HttpResponse:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 'within'")
     broken.apply(args=(SECRET,))
+    disconnected.apply()
     return HttpResponse("done")
 
 
 @app.task(name="tests.broken")
 def broken(secret: str) -> None:
     raise RuntimeError(f"the task broke: token: {secret}")
+
+
+@app.task(name="tests.disconnected")
+def disconnected() -> None:
+    psycopg.connect("host=127.0.0.1 port=1")
 
 
 urlpatterns = [path("crash", crash), path("work", work)]

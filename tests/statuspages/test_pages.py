@@ -19,7 +19,7 @@ from accounts.models import User
 from core.clock import utc_now
 from incidents.models import Incident
 from incidents.windows import create_window
-from monitors.models import Monitor
+from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Membership
@@ -28,7 +28,7 @@ from statuspages.badges import create_badge, delete_badge
 from statuspages.models import StatusPage
 from statuspages.services import create_note, delete_page, set_logo, update_page
 from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
-from tests.helpers import minutes
+from tests.helpers import keep_checked, minutes
 from tests.statuspages.making import look, make_page, make_subscriber, picture
 
 SECRET = "Billing of ACME at db7"
@@ -38,7 +38,9 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 def private_monitor(owner: User, **given: Any) -> Monitor:
     now = utc_now() - timedelta(days=3)
-    return MonitorFactory(owner=owner, created_at=now, up=True, name=SECRET, url=URL, **given)
+    monitor = MonitorFactory(owner=owner, created_at=now, up=True, name=SECRET, url=URL, **given)
+    keep_checked(utc_now() + timedelta(hours=1))
+    return monitor
 
 
 def everything_of(page: StatusPage) -> str:
@@ -72,6 +74,22 @@ def test_a_page_shows_its_monitors_under_their_names_there(user: User) -> None:
     assert "How &lt;we&gt; are." in text
     assert re.search(r"<path class=\"fill-up\"", text)
     assert "#5b6ee1" in look(f"/status/{page.slug}/theme.css").content.decode()
+
+
+def test_a_stale_monitor_is_not_operational(user: User) -> None:
+    monitors = [private_monitor(user) for _ in range(2)]
+
+    def go_stale(monitor: Monitor) -> tuple[str, str]:
+        """Return the state and the sentence of a page with both, when this one was not checked for an hour."""
+        at = utc_now() - timedelta(hours=1)
+        MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=at, last_checked_at=at, claimed_at=None)
+        page = make_page(user, monitors)
+        status = json.loads(look(f"/status/{page.slug}.json").content)["status"]
+        assert status["description"] in look(f"/status/{page.slug}").content.decode()
+        return status["state"], status["description"]
+
+    assert go_stale(monitors[0]) == ("unknown", "No current data of 1 of 2")
+    assert go_stale(monitors[1]) == ("unknown", "No current data")
 
 
 def test_nothing_of_a_monitor_is_told_but_what_is_shown(user: User) -> None:
@@ -291,7 +309,7 @@ class TestDomains:
             "/account/login/",
             "/openapi.json",
             "/metrics",
-            "/healthz",
+            "/readyz",
             "/monitors",
             "/static/admin/css/base.css",
             "/status/other",

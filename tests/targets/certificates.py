@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ssl
 import warnings
@@ -30,8 +31,8 @@ class Certificates:
     def good(self) -> ssl.SSLContext:
         return _context(self._trusted.issue_cert(*NAMES, not_after=GOOD_UNTIL))
 
-    def for_host(self, name: str) -> ssl.SSLContext:
-        return _context(self._trusted.issue_cert(name, not_after=GOOD_UNTIL))
+    def for_host(self, *names: str) -> ssl.SSLContext:
+        return _context(self._trusted.issue_cert(*names, not_after=GOOD_UNTIL))
 
     def expired(self) -> ssl.SSLContext:
         start = EXPIRED_AT - datetime.timedelta(days=90)
@@ -87,6 +88,22 @@ class Certificates:
         context = self.good()
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return context
+
+    def only_dhe(self) -> ssl.SSLContext:
+        """TLS 1.2 with a group of this server's own for the exchange of keys."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._trusted.issue_cert(*NAMES, not_after=GOOD_UNTIL, key_type=trustme.KeyType.RSA).configure_cert(context)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("kDHE")
+        group = b"\x30\x82\x01\x08\x02\x82\x01\x01" + (3 << 2046 | 3).to_bytes(257, "big") + b"\x02\x01\x02"
+        file = self._folder / "group.pem"
+        text = base64.encodebytes(group).decode()
+        file.write_text(f"-----BEGIN DH PARAMETERS-----\n{text}-----END DH PARAMETERS-----\n")
+        context.load_dh_params(str(file))
+        return context
+
+    def huge(self) -> ssl.SSLContext:
+        return self.wordy("Huge", names=3_000)
 
     def old(self) -> ssl.SSLContext:
         context = self.good()

@@ -39,6 +39,7 @@ class Name:
     alias: str | None = None  # a CNAME, which the rest of the zone is asked about in the same answer
     seconds: float = 0.0  # until the answer
     ttl: int = 60
+    aaaa_ttl: int | None = None  # if it differs
     truncated: bool = False  # over UDP: the whole answer is to be fetched over TCP
 
 
@@ -47,11 +48,15 @@ Zone = Mapping[str, Name]
 
 @dataclass
 class NameServer:
-    """`asked` counts the questions by name, in lower case, and type. Names that the zone lacks do not exist."""
+    """`asked` counts the questions by name, in lower case, and type. Names that the zone lacks do not exist.
+
+    While it is `dead`, it counts and never answers.
+    """
 
     address: str
     zone: Zone
     asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dead: bool = False
 
     async def answer(self, wire: bytes, *, over_udp: bool) -> bytes | None:
         """The answer to send, None where there is to be none."""
@@ -60,7 +65,9 @@ class NameServer:
         kind = dns.rdatatype.to_text(asked.rdtype)
         name = asked.name.to_text().lower().removesuffix(".")
         self.asked[name, kind] += 1
-        response = dns.message.make_response(question)
+        if self.dead:
+            return None
+        response = dns.message.make_response(question, recursion_available=True)
         found = self.zone.get(name)
         if found is not None:
             await asyncio.sleep(found.seconds)
@@ -91,7 +98,8 @@ class NameServer:
                 if isinstance(records, Fault):
                     return records
                 if records:
-                    response.answer.append(dns.rrset.from_text(name, found.ttl, "IN", kind, *records))
+                    ttl = found.ttl if kind == "A" or found.aaaa_ttl is None else found.aaaa_ttl
+                    response.answer.append(dns.rrset.from_text(name, ttl, "IN", kind, *records))
                 return None
             response.answer.append(dns.rrset.from_text(name, found.ttl, "IN", "CNAME", f"{found.alias}."))
             name = f"{found.alias}."
@@ -135,22 +143,22 @@ async def _serve_stream(server: NameServer, reader: asyncio.StreamReader, writer
         writer.close()
 
 
-async def start_name_server(
-    zone: Zone, host: str = "127.0.0.1"
-) -> tuple[NameServer, asyncio.DatagramTransport, asyncio.Server]:
-    """One port for both transports, on the running loop. The caller closes what it gets."""
-    stream, datagram = _bound_pair(host)
+async def start_name_server(zone: Zone, host: str = "127.0.0.1") -> tuple[NameServer, asyncio.Server]:
+    """Serve a zone on the loop of a ServerLoop, by both transports at one port. The caller closes the server."""
+    stream, datagram = bound_pair(host)
     server = NameServer(f"{host}:{stream.getsockname()[1]}", zone)
-    datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Datagrams(server), sock=datagram)
-    streams = await asyncio.start_server(lambda reader, writer: _serve_stream(server, reader, writer), sock=stream)
-    return server, datagrams, streams
+    await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Datagrams(server), sock=datagram)
+    return server, await asyncio.start_server(lambda reader, writer: _serve_stream(server, reader, writer), sock=stream)
 
 
-def _bound_pair(host: str) -> tuple[socket.socket, socket.socket]:
+def bound_pair(host: str) -> tuple[socket.socket, socket.socket]:
     """Return a TCP and a UDP socket on one port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     while True:
-        stream, datagram = socket.create_server((host, 0)), socket.socket(type=socket.SOCK_DGRAM)
+        stream, datagram = socket.create_server((host, 0), family=family), socket.socket(family, socket.SOCK_DGRAM)
         try:
+            # The catalogue's names are all asked at once, and the default size holds fewer than 300 questions.
+            datagram.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
             datagram.bind(stream.getsockname())
         except OSError as error:
             stream.close()

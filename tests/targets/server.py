@@ -11,12 +11,13 @@ import contextlib
 import socket
 import ssl
 import struct
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
+from tests.targets.datagrams import Datagrams, DatagramServer, Service
+from tests.targets.loop import ServerLoop
 from tests.targets.names import NameServer, Zone, start_name_server
+from tests.targets.resolvers import ResolverServer, Resolving
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,30 @@ class Listen:
 
 
 @dataclass(frozen=True)
+class Expect:
+    """Read these bytes; hang up if others come."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class StartTls:
+    """Begin TLS on the open connection, with this certificate, or with the place's. Then it begins in plain text."""
+
+    context: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True)
 class Unasked:
-    """A script that is played as soon as the connection stands, before any request is read."""
+    """A script that is played as soon as the connection stands, before any request is read.
 
-    script: Script
+    A function returns the script for the address that was connected to.
+    """
+
+    script: Script | Callable[[str], Script]
 
 
-Step = bytes | Hang | HangUp | Reset | Repeat | Pause | Listen
+Step = bytes | Hang | HangUp | Reset | Repeat | Pause | Listen | Expect | StartTls
 Script = Sequence[Step]
 Routes = Script | Unasked | Mapping[str, Script] | Callable[["Seen"], Script]
 
@@ -97,6 +115,7 @@ class Site:
     port: int
     routes: Routes
     scheme: str
+    tls: ssl.SSLContext | None = None
     seen: list[Seen] = field(default_factory=list)
     connections: int = 0
 
@@ -114,67 +133,66 @@ class Site:
         return self.routes
 
 
-class TargetServer:
-    """An event loop in a thread of its own, with any number of sites. A context manager."""
+class TargetServer(ServerLoop):
+    """Any number of sites, in a thread of their own."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="targets", daemon=True)
-        self._servers: list[asyncio.Server] = []
-        self._datagrams: list[asyncio.DatagramTransport] = []
+        super().__init__("targets")
         self._connections: set[asyncio.Task[None]] = set()
-
-    def __enter__(self) -> TargetServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(60)
-        self._loop.close()
 
     def serve(
         self, routes: Routes, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
     ) -> Site:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=256)
-        site = Site(host, listening.getsockname()[1], routes, "https" if tls is not None else "http")
+        site = Site(host, listening.getsockname()[1], routes, "https" if tls is not None else "http", tls)
+        starts_plain = isinstance(routes, Unasked) and not callable(routes.script) and StartTls() in routes.script
 
         async def start() -> None:
             def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                task = self._loop.create_task(_play(site, reader, writer))
+                task = asyncio.get_running_loop().create_task(_play(site, reader, writer))
                 self._connections.add(task)
                 task.add_done_callback(self._connections.discard)
 
-            self._servers.append(await asyncio.start_server(connected, sock=listening, ssl=tls))
+            self.servers.append(
+                await asyncio.start_server(connected, sock=listening, ssl=None if starts_plain else tls)
+            )
 
-        asyncio.run_coroutine_threadsafe(start(), self._loop).result(60)
+        self.run(start())
         return site
+
+    def serve_datagrams(
+        self, script: Datagrams | Callable[[str], Datagrams], *, host: str = "127.0.0.1", port: int = 0
+    ) -> Service:
+        async def start() -> Service:
+            server = DatagramServer(asyncio.get_running_loop(), script, host, port)
+            self.closing.callback(server.close)
+            server.start()
+            return server.service
+
+        return self.run(start())
 
     def serve_names(self, zone: Zone) -> NameServer:
         """A name server of its own at `address`."""
 
         async def start() -> NameServer:
-            server, datagrams, streams = await start_name_server(zone)
-            self._datagrams.append(datagrams)
-            self._servers.append(streams)
+            server, streams = await start_name_server(zone)
+            self.servers.append(streams)
             return server
 
-        return asyncio.run_coroutine_threadsafe(start(), self._loop).result(60)
+        return self.run(start())
 
-    async def _stop(self) -> None:
-        for datagrams in self._datagrams:
-            datagrams.close()
-        for server in self._servers:
-            server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}  # connections, of the name servers too
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # lets the transports close their sockets
+    def serve_resolver(self, script: Resolving, *, host: str = "127.0.0.1") -> ResolverServer:
+        """A resolver that plays a script, for both transports."""
+
+        async def start() -> ResolverServer:
+            server = ResolverServer(script, host)
+            streams = await server.start()
+            if streams is not None:
+                self.servers.append(streams)
+            return server
+
+        return self.run(start())
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Seen:
@@ -192,21 +210,30 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen:
 async def _play(site: Site, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     site.connections += 1
     # A client that has seen enough hangs up at any point.
-    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         try:
             if isinstance(site.routes, Unasked):
                 script = site.routes.script
+                if callable(script):
+                    script = script(writer.get_extra_info("sockname")[0])
             else:
                 request = await _read_request(reader)
                 site.seen.append(request)
                 script = site.script_for(request)
             for step in script:
-                await _do(step, reader, writer)
+                await _do(step, site, reader, writer)
         finally:
             writer.close()
 
 
-async def _do(step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _socket(writer: asyncio.StreamWriter) -> socket.socket:
+    raw: socket.socket | None = writer.get_extra_info("socket")
+    if raw is None:
+        raise ConnectionError("the client has hung up")
+    return raw
+
+
+async def _do(step: Step, site: Site, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     match step:
         case bytes():
             writer.write(step)
@@ -215,6 +242,13 @@ async def _do(step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWr
             await asyncio.sleep(seconds)
         case Listen():
             await reader.read(1)
+        case Expect(data):
+            if (came := await reader.readexactly(len(data))) != data:
+                raise ConnectionError(came)
+        case StartTls(context):
+            context = context or site.tls
+            assert context is not None
+            await writer.start_tls(context)
         case Hang():
             await reader.read()
         case Repeat(chunk, seconds):
@@ -223,9 +257,8 @@ async def _do(step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWr
                 await writer.drain()
                 await asyncio.sleep(seconds)
         case HangUp():
-            writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            _socket(writer).shutdown(socket.SHUT_WR)
             await reader.read()
         case Reset():
-            raw: socket.socket = writer.get_extra_info("socket")
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            _socket(writer).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()

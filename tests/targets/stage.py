@@ -12,7 +12,9 @@ from typing import Any
 
 from tests.targets.catalogue import Case, Closed, Full, Place
 from tests.targets.certificates import Certificates
+from tests.targets.datagrams import Datagrams
 from tests.targets.names import NameServer
+from tests.targets.resolvers import Resolving
 from tests.targets.server import Routes, Script, Seen, Site, TargetServer, Unasked
 
 # No case depends on how fast the machine is: only those that are about latency name a threshold.
@@ -34,7 +36,8 @@ class Stage:
     def __enter__(self) -> Stage:
         self._held.enter_context(self._server)
         zone = {name: said for case in self._cases for name, said in case.zone.items()}
-        self.names: NameServer = self._server.serve_names(zone)
+        # On a thread of its own: behind hundreds of handshakes its answers would be late, and half a name unknown.
+        self.names: NameServer = self._held.enter_context(TargetServer()).serve_names(zone)
         for case in self._cases:
             url = _filled(case.url, self._put_up(case))
             self.inputs[case.id] = {**_UNHURRIED, **case.settings, "url": url}
@@ -76,6 +79,10 @@ class Stage:
                 first = self._held.enter_context(socket.socket(listening.family))
                 first.connect(listening.getsockname())  # takes the one place in the queue
             return taken
+        if isinstance(routes, Datagrams):
+            return self._server.serve_datagrams(routes, host=place.host, port=port).port
+        if isinstance(routes, Resolving):
+            return self._server.serve_resolver(routes, host=place.host).port
         tls = self._context(place.tls) if place.tls is not None else None
         if not isinstance(routes, Unasked):
             routes = _filling(routes, origins)

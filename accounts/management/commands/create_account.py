@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import getpass
 import json
+import sys
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -14,7 +16,7 @@ class Command(OurCommand):
     help = "Creates an account."
     epilog = """\
 example:
-  manage.py create_account --email me@example.com --password "$PASSWORD" --plan pro
+  manage.py create_account --email me@example.com --plan pro
 
 exit codes:
   0  the account is there now
@@ -25,7 +27,11 @@ exit codes:
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--email", required=True, help="login name of the account")
-        parser.add_argument("--password", required=True, help="at least 8 characters, not a common one")
+        parser.add_argument(
+            "--password",
+            help="at least 8 characters, not a common one. Other users of the machine can read arguments: without it, "
+            "the command asks, or reads a line of standard input",
+        )
         parser.add_argument("--plan", default="free", help="name of a plan: free (default), pro or local")
         parser.add_argument("--staff", action="store_true", help="may sign in to the admin, with every right")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
@@ -34,7 +40,7 @@ exit codes:
         try:
             user = create_account(
                 email=options["email"],
-                password=options["password"],
+                password=_ask() if options["password"] is None else options["password"],
                 plan=options["plan"],
                 is_staff=options["staff"],
                 is_superuser=options["staff"],
@@ -45,3 +51,7 @@ exit codes:
             self.stdout.write(json.dumps({"email": user.email, "plan": user.plan.name, "staff": user.is_staff}))
         else:
             self.stdout.write(f"created {user.email} on plan {user.plan.name}")
+
+
+def _ask() -> str:
+    return getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")

@@ -22,23 +22,20 @@ _COOKIE_VALUE = re.compile(r"=[^;]*")
 
 @dataclass(frozen=True, slots=True)
 class HttpEvidence(Evidence):
-    """Of the last response, and the redirects that led to it: the status of each, and where it led.
-
-    `body` is its first 2,048 characters after decoding.
-    """
+    """Of the last response, decoded, and the redirects that led to it: the status of each, and where it led."""
 
     status_line: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    body: str | None = None
     redirects: tuple[tuple[int, str], ...] = ()
 
     def lines(self) -> list[tuple[str, str | None]]:
+        *connection, body = Evidence.lines(self)
         return [
-            *Evidence.lines(self),
+            *connection,
             *((str(status), f"to {url}") for status, url in self.redirects),
             ("answer", self.status_line),
             *self.headers,
-            ("body", self.body),
+            body,
         ]
 
 

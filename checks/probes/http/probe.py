@@ -21,7 +21,7 @@ from checks.probes.http.verdict import find_failure
 from checks.probes.loop import Loop, Probe
 from checks.probes.resolver import Answer
 from checks.spec import ReasonCode
-from checks.verdict import Failure, own_fault, timed_out
+from checks.verdict import Failure, timed_out
 
 MAX_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -89,8 +89,8 @@ class HttpProbe(Probe[HttpSpec]):
 
     def _take_answer(self, answer: Answer) -> None:
         self._elapsed_us += int((time.monotonic() - self._asked_at) * 1_000_000)
-        if answer.error is not None:
-            self.fail(own_fault(answer.error) if answer.ours else Failure(ReasonCode.DNS_FAILURE, answer.error))
+        if answer.failure is not None:
+            self.fail(answer.failure)
         else:
             self._transmit(answer.addresses)
 

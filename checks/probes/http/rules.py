@@ -12,7 +12,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from checks.probes.http.json_path import Document, NotJsonError, comparable
-from checks.probes.http.spec import ContentRule, RuleType
+from checks.spec import ContentRule, RuleType
+from checks.verdict import broken_text_rule
 from core.text import quote
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:+-]{1,40})""", re.IGNORECASE)
@@ -138,13 +139,8 @@ def _check(rule: ContentRule, body: _Body, mask: Callable[[str], str], *, over_c
         if not over_cap:
             return _check_json(rule, body, mask)
         return f"The body is too large (over 1 MiB) to read its JSON field {quote(rule.path)}; check a smaller answer."
-    contained = rule.value in body.text
-    if contained == (rule.type is RuleType.TEXT_CONTAINS):
-        return None
-    if contained:
-        return f"The body contains {quote(rule.value)}, which must be absent; open the page and see what it shows."
-    where = "The first MiB of the body" if over_cap else "The body"
-    return f"{where} does not contain {quote(rule.value)}; open the page and see what it shows."
+    where = "The first MiB of the body" if over_cap and rule.type is RuleType.TEXT_CONTAINS else "The body"
+    return broken_text_rule(rule, body.text, where=where, look="open the page and see what it shows")
 
 
 def find_broken_rule(

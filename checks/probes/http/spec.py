@@ -3,25 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-from checks.spec import CheckSpec
-
-
-class RuleType(StrEnum):
-    TEXT_CONTAINS = "text_contains"
-    TEXT_ABSENT = "text_absent"
-    JSON_FIELD = "json_field"
-
-
-@dataclass(frozen=True, slots=True)
-class ContentRule:
-    """One assertion on the body: `value` for the text rules, `path` and perhaps `equals` for json_field."""
-
-    type: RuleType
-    value: str = ""
-    path: str = ""
-    equals: str | None = None
+from checks.spec import CheckSpec, ContentRule
 
 
 @dataclass(frozen=True, slots=True)

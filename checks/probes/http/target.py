@@ -6,17 +6,14 @@ import re
 from functools import lru_cache
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
-import idna
 import msgspec
 
+from checks.probes.target import MAX_URL, BadAddressError, BadHostError, ascii_host, split_address, valid_host
 from core.egress import literal_address
 
-MAX_URL = 2_048
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LAST_PORT = 65_535
 _AUTHORITY = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}:)?//([^/?#]*)")
-_HOST = re.compile(r"[A-Za-z0-9._-]+")
-_MAX_LABEL = 63
 _MAX_AUTHORITY = 1_024  # urlsplit normalizes it as Unicode says, in quadratic time
 _NO_NAME = "The URL cannot be used: its host is no valid domain name."
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
@@ -47,35 +44,12 @@ class Target(msgspec.Struct, frozen=True):
     port: int
 
 
-def _ascii_host(host: str) -> str:
-    """Return the host in IDNA form, because the wheel's libcurl is built without IDN.
-
-    As browsers do it (UTS 46, non-transitional): Python's own codec is IDNA 2003 and makes fass.de of faß.de,
-    another site. The stricter rules of IDNA 2008 would refuse names with an emoji.
-    """
-    if host.isascii():
-        return host
-    try:
-        labels = idna.uts46_remap(host, std3_rules=False, transitional=False).split(".")
-        if any(len(label) > _MAX_LABEL for label in labels):  # before Punycode, which takes quadratic time
-            raise BadRequestError(_NO_NAME)
-        encoded = ".".join(
-            label if label.isascii() else "xn--" + label.encode("punycode").decode("ascii") for label in labels
-        )
-    except UnicodeError as error:
-        raise BadRequestError(_NO_NAME) from error
-    # The mapping to ASCII may produce a blank or a delimiter.
-    if not _HOST.fullmatch(encoded) or any(len(label) > _MAX_LABEL for label in encoded.split(".")):
-        raise BadRequestError(_NO_NAME)
-    return encoded
-
-
 def _ascii_netloc(parts: SplitResult) -> str:
     userinfo, at, rest = parts.netloc.rpartition("@")
     if rest.isascii():
         return parts.netloc
     host, colon, port = rest.rpartition(":") if not rest.endswith("]") and ":" in rest else (rest, "", "")
-    return f"{userinfo}{at}{_ascii_host(host)}{colon}{port}"
+    return f"{userinfo}{at}{ascii_host(host)}{colon}{port}"
 
 
 def parse_target(url: str) -> Target:
@@ -116,11 +90,14 @@ def _parse(url: str) -> Target:
         raise BadRequestError("The URL cannot be used: it names no host.")
     if any(blank in parts.netloc for blank in " \\"):
         raise BadRequestError("The URL cannot be used: its host holds a blank or a backslash.")
-    netloc = _ascii_netloc(parts)
+    try:
+        netloc = _ascii_netloc(parts)
+        host = ascii_host(host)
+    except BadHostError as error:
+        raise BadRequestError(_NO_NAME) from error
     path = quote(parts.path or "/", safe=_URL_SAFE, errors="surrogateescape")
     query = quote(parts.query, safe=_URL_SAFE, errors="surrogateescape")
     port = _DEFAULT_PORTS[parts.scheme] if port is None else port
-    host = _ascii_host(host)
     return Target(
         url=urlunsplit((parts.scheme, netloc, path, query, "")),
         scheme=parts.scheme,
@@ -133,34 +110,17 @@ def _parse(url: str) -> Target:
 _parse_cached = lru_cache(maxsize=4_096)(_parse)
 
 
-class BadAddressError(ValueError):
-    """The text is the reason, without the name of the field."""
-
-
 def host_of(url: str, *, instead: str) -> str:
     """Return the host of an http or https address that a user entered. Raises BadAddressError.
 
     `instead` is what to use for a password.
     """
-    if len(url) > MAX_URL:
-        raise BadAddressError(f"must be at most {MAX_URL} characters.")
-    if _CONTROLS.search(url) or any(c.isspace() for c in url) or "\\" in url:
-        raise BadAddressError("must hold no blanks, backslashes or control characters.")
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise BadAddressError("is not a valid address.") from None
-    if parts.scheme not in {"http", "https"}:
-        raise BadAddressError("must begin with http:// or https://.")
-    if not host or port == 0:
+    host = split_address(url, schemes=_DEFAULT_PORTS, instead=instead).hostname
+    if not host:
         raise BadAddressError("must name a host.")
-    if "@" in parts.netloc:
-        raise BadAddressError(f"must hold no user name or password; {instead}.")
     try:
         parse_target(url)  # refuse now what could not be sent
-        if ":" not in host:
-            host.encode("idna")  # labels that no name server has: empty ones, and those beyond 63 bytes
-    except (BadRequestError, UnicodeError):
+    except BadRequestError:
         raise BadAddressError("does not name a valid host.") from None
+    valid_host(host)
     return host

@@ -14,6 +14,7 @@ CREATE TABLE checks_checkresult (
     connect_ms integer,
     ttfb_ms integer,
     http_status smallint,
+    loss smallint,
     verdict varchar(4) NOT NULL,
     reason_code varchar(20),
     detail text,
@@ -46,6 +47,8 @@ CREATE TABLE checks_hourlyrollup (
     timed integer NOT NULL,
     latency_min integer,
     latency_max integer,
+    loss_sum integer,
+    measured integer,
     -- The index includes what averages are computed from: ninety days of a monitor are a dozen pages instead of 2,160.
     PRIMARY KEY (monitor_id, hour) INCLUDE (latency_sum, timed)
 ) PARTITION BY RANGE (hour);
@@ -97,6 +100,8 @@ class Migration(migrations.Migration):
                         ('timed', models.IntegerField()),
                         ('latency_min', models.IntegerField(null=True)),
                         ('latency_max', models.IntegerField(null=True)),
+                        ('loss_sum', models.IntegerField(null=True)),
+                        ('measured', models.IntegerField(null=True)),
                     ],
                 ),
             ],
@@ -131,8 +136,9 @@ class Migration(migrations.Migration):
                         ('connect_ms', models.IntegerField(null=True)),
                         ('ttfb_ms', models.IntegerField(null=True)),
                         ('http_status', models.SmallIntegerField(null=True)),
+                        ('loss', models.SmallIntegerField(help_text='Percent of packets, of a ping that sent any.', null=True)),
                         ('verdict', models.CharField(choices=[('up', 'up'), ('slow', 'slow'), ('down', 'down')], max_length=4)),
-                        ('reason_code', models.CharField(choices=[('timeout', 'timeout'), ('dns_failure', 'dns_failure'), ('connection_failure', 'connection_failure'), ('tls_failure', 'tls_failure'), ('http_failure', 'http_failure'), ('content_failure', 'content_failure'), ('partial_response', 'partial_response'), ('redirect_failure', 'redirect_failure'), ('blocked_target', 'blocked_target'), ('heartbeat_missed', 'heartbeat_missed'), ('worker_lost', 'worker_lost')], max_length=20, null=True)),
+                        ('reason_code', models.CharField(choices=[('timeout', 'timeout'), ('dns_failure', 'dns_failure'), ('connection_failure', 'connection_failure'), ('tls_failure', 'tls_failure'), ('http_failure', 'http_failure'), ('content_failure', 'content_failure'), ('partial_response', 'partial_response'), ('redirect_failure', 'redirect_failure'), ('blocked_target', 'blocked_target'), ('heartbeat_missed', 'heartbeat_missed'), ('heartbeat_failed', 'heartbeat_failed'), ('worker_lost', 'worker_lost')], max_length=20, null=True)),
                         ('detail', models.TextField(null=True)),
                         ('evidence', models.JSONField(help_text='Of a failure: checks.evidence.Evidence, without its Nones.', null=True)),
                     ],

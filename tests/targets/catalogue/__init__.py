@@ -12,16 +12,27 @@ from tests.targets.catalogue import (
     jsons,
     methods,
     redirects,
+    resolvers,
     stalls,
+    starttls,
     statuses,
+    tcp,
     texts,
     tls,
+    udp,
 )
 from tests.targets.catalogue.case import Case, Closed, Full, Place
 
-GROUPS = tuple(
-    module.GROUP
-    for module in (statuses, redirects, methods, stalls, breaks, codings, texts, jsons, tls, addresses, extremes)
+GROUPS = (
+    *(
+        module.GROUP
+        for module in (
+            *(statuses, redirects, methods, stalls, breaks, codings, texts, jsons, tls, addresses, extremes),
+            *(tcp, udp, resolvers),
+        )
+    ),
+    starttls.DIRECT,
+    starttls.STARTTLS,
 )
 CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group.cases)
 

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.targets.datagrams import Datagrams
 from tests.targets.names import Name
+from tests.targets.resolvers import Resolving
 from tests.targets.server import Routes
 
 MIB = 1024 * 1024
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 UNLIMITED = b"HTTP/1.1 200 OK\r\n\r\n"  # a body that ends with the connection
-SHORT = {"timeout_ms": 1000}  # the least that the API takes, for targets that stall
+LEAST: Mapping[str, Any] = {"timeout_ms": 1000}  # that the API takes
+SHORT: Mapping[str, Any] = {"timeout_ms": 2000}  # for targets that stall, on a busy machine too
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Place:
     says where that is not what is spoken, `port_of` the place whose port is taken too, at another address.
     """
 
-    routes: Routes | Closed | Full
+    routes: Routes | Datagrams | Resolving | Closed | Full
     host: str = "127.0.0.1"
     name: str | None = None
     tls: str | None = None
@@ -42,7 +45,7 @@ class Place:
     port_of: str | None = None
 
 
-Target = Routes | Place | Mapping[str, Place]
+Target = Routes | Datagrams | Place | Mapping[str, Place]
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,10 @@ class Group:
         self.name = name
         self.cases: list[Case] = []
 
-    def up(self, name: str, about: str, target: Target, *, http_status: int = 200, **given: Any) -> None:
+    def up(self, name: str, about: str, target: Target, *, http_status: int | None = 200, **given: Any) -> None:
         self._add(name, about, target, status="up", http_status=http_status, **given)
 
-    def slow(self, name: str, about: str, target: Target, *, http_status: int = 200, **given: Any) -> None:
+    def slow(self, name: str, about: str, target: Target, *, http_status: int | None = 200, **given: Any) -> None:
         self._add(name, about, target, status="slow", words="counts as slow", http_status=http_status, **given)
 
     def down(

@@ -49,6 +49,7 @@ for name, about, context, words in (
     ("no-intermediate", "Leaves the intermediate certificate out.", "no_intermediate", "intermediate"),
     ("name-only", "Shows a certificate for a name to who asked for an address.", "name_only", "another"),
     ("old", "Speaks TLS 1.1 at most.", "old", "TLS"),
+    ("only-dhe", "Exchanges keys in a group of its own alone.", "only_dhe", "TLS"),
 ):
     down(f"tls-{name}", about, Place(OK, tls=context), "tls_failure", "SSL problem: ", check_ssl=True)
     down(

@@ -1,0 +1,97 @@
+"""What a dns check asks, and of which server; RFC 4501's URLs of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NoReturn
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from checks.probes.target import KEPT_ADDRESSES, BadAddressError, literal_form, split_address, valid_host
+from checks.spec import CheckSpec, ContentRule
+from core.egress import literal_address
+
+RECORD_TYPES = ("A", "AAAA", "CAA", "CNAME", "DNSKEY", "DS", "MX", "NS", "PTR", "SOA", "SRV", "TXT")
+DEFAULT_PORT = 53
+_EXAMPLE = "for example dns:example.com?type=MX or dns://192.0.2.53/example.com?type=MX"
+_MAX_NAME = 253
+# A wildcard's own records, and the slash of RFC 2317's reverse zones.
+_LABELS = re.compile(r"[A-Za-z0-9_*/-]+(\.[A-Za-z0-9_*/-]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DnsSpec(CheckSpec):
+    """Ask for the records of a name. `name` is in ASCII, without the final dot.
+
+    `server` is an IP address, None for the deployment's own servers. `records` is the exact set to expect.
+    """
+
+    name: str
+    record_type: str = "A"
+    server: str | None = None
+    port: int = DEFAULT_PORT
+    rules: tuple[ContentRule, ...] = ()
+    records: tuple[str, ...] | None = None
+
+
+class DnsTarget(msgspec.Struct, frozen=True):
+    """What a URL of RFC 4501 asks. The fields are those of DnsSpec."""
+
+    name: str
+    record_type: str
+    server: str | None
+    port: int
+
+
+@lru_cache(maxsize=KEPT_ADDRESSES)
+def parse_dns(url: str) -> DnsTarget:
+    """Return the question of `dns:name?type=MX` or `dns://resolver[:port]/name?type=MX`. Raises BadAddressError."""
+    if not url[:4].lower() == "dns:":
+        raise BadAddressError(f"must begin with dns:, {_EXAMPLE}.")
+    parts = split_address(url, schemes=("dns",))
+    server: str | None = None
+    path = parts.path
+    if parts.netloc or url[4:].startswith("//"):
+        literal = literal_address(parts.hostname or "")
+        if literal is None:
+            raise BadAddressError("must name the resolver by its IP address, or none, for example dns:example.com.")
+        server, path = literal_form(str(literal)), path.removeprefix("/")
+    if parts.fragment or "#" in url:
+        raise BadAddressError(f"must hold no fragment, {_EXAMPLE}.")
+    return DnsTarget(_name(path), _record_type(parts.query), server, parts.port or DEFAULT_PORT)
+
+
+def _name(path: str) -> str:
+    if not path:
+        raise BadAddressError(f"must name what to look up, {_EXAMPLE}.")
+    if "/" in path:  # an escaped one belongs to the name
+        raise BadAddressError(f"must hold no path after the name, {_EXAMPLE}.")
+    name = valid_host(unquote(path)).lower().removesuffix(".")
+    if literal_address(name) is not None:
+        raise BadAddressError("must hold a name; an address's is the reverse one, as 53.2.0.192.in-addr.arpa.")
+    if len(name) > _MAX_NAME or not _LABELS.fullmatch(name):
+        raise BadAddressError(f"does not name a valid domain, {_EXAMPLE}.")
+    return name
+
+
+def _record_type(query: str) -> str:
+    asked: dict[str, str] = {}
+    for key, value in parse_qsl(query, separator=";", keep_blank_values=True):
+        if key.lower() in asked:
+            _refuse_query()
+        asked[key.lower()] = value.upper()
+    record_type = asked.pop("type", "A")
+    if asked.pop("class", "IN") != "IN":
+        raise BadAddressError("must ask for class IN, the only one that is checked; leave the class out.")
+    if asked:
+        _refuse_query()
+    if record_type not in RECORD_TYPES:
+        raise BadAddressError(f"must ask for one of these types: {', '.join(RECORD_TYPES)}; {_EXAMPLE}.")
+    return record_type
+
+
+def _refuse_query() -> NoReturn:
+    raise BadAddressError(f"must hold nothing but one type after the question mark, {_EXAMPLE}.")

@@ -1,0 +1,55 @@
+"""Whether PostgreSQL answers this process, by what its connections last experienced."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Self
+
+import django.db
+import psycopg
+
+_TOO_MANY_CONNECTIONS = "53300"
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Return whether the error says that PostgreSQL cannot be reached, so that the same request may succeed later."""
+    cause = error.__cause__ if isinstance(error, django.db.Error) else error
+    if not isinstance(cause, psycopg.OperationalError):
+        return False
+    # None: not PostgreSQL's own error. 08: connection errors, 57P: shutdown, start and recovery of the server.
+    return cause.sqlstate is None or cause.sqlstate.startswith(("08", "57P", _TOO_MANY_CONNECTIONS))
+
+
+class Availability:
+    """Set from many threads. A lost race costs one more wait, because every connection sets it again."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.answered_at = time.monotonic()
+
+    def answered(self) -> None:
+        self.answered_at = time.monotonic()
+        self.is_away = False
+
+    def failed(self, error: psycopg.OperationalError, *, since: float) -> None:
+        """Note an attempt that began at `since`. Ignore it if another connection got an answer meanwhile."""
+        if self.answered_at < since:
+            self.is_away = is_outage(error) and error.sqlstate != _TOO_MANY_CONNECTIONS
+
+
+AVAILABILITY = Availability()
+
+
+class Connection(psycopg.Connection[Any]):
+    """A connection that notes whether connecting succeeded."""
+
+    @classmethod
+    def connect(cls, *args: Any, **kwargs: Any) -> Self:
+        start = time.monotonic()
+        try:
+            connection = super().connect(*args, **kwargs)
+        except psycopg.OperationalError as error:
+            AVAILABILITY.failed(error, since=start)
+            raise
+        AVAILABILITY.answered()
+        return connection

@@ -1,0 +1,151 @@
+"""The runs of a heartbeat's job as bars, and the log of its signals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.http import HttpResponse
+from django.views.decorators.http import require_GET
+
+from core.clock import EPOCH
+from core.errors import NotFound
+from core.templatetags.pulsekeeper import span
+from dashboard.pages import PageRequest, page, render_page
+from monitors.heartbeats.history import Ending, Found, Run, failures_at, last_runs, search
+from monitors.heartbeats.log import is_earlier
+from monitors.models import Monitor, Ping
+from monitors.selectors import get_monitor
+
+RUNS = 500
+RECENT, PAGE = 20, 50
+MAX_TEXT = 200
+WIDTH, GAP, HEIGHT, LEAST = 5, 2, 56, 4
+
+_MICROSECOND = timedelta(microseconds=1)
+_WORDS = {
+    Ending.SUCCESS: "succeeded",
+    Ending.FAIL: "failed",
+    Ending.MISSED: "missed",
+    Ending.RUNNING: "still running",
+}
+
+
+class Bar(NamedTuple):
+    """A run in the chart: a rectangle, and for all but successes a mark below it."""
+
+    ending: Ending
+    x: int
+    height: int
+    title: str
+
+    @property
+    def y(self) -> int:
+        return HEIGHT - self.height
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """The chart. `longest` is the duration that is as high as the chart. `sentence` sums the runs up."""
+
+    bars: Sequence[Bar]
+    longest: timedelta | None
+    sentence: str
+
+    @property
+    def width(self) -> int:
+        return len(self.bars) * (WIDTH + GAP) - GAP
+
+
+def bars_of(runs: Sequence[Run]) -> Bars:
+    """Draw runs, oldest first. A run of unknown duration is as low as the shortest, a missed one is full."""
+    longest = max((run.duration for run in runs if run.duration is not None), default=None)
+    bars = []
+    for number, run in enumerate(runs):
+        height = LEAST
+        if run.ending is Ending.MISSED:
+            height = HEIGHT
+        elif run.duration and longest:
+            height = max(LEAST, round(HEIGHT * (run.duration / longest)))
+        bars.append(Bar(run.ending, number * (WIDTH + GAP), height, _title(run)))
+    endings = [run.ending for run in runs]
+    counts = [f"{endings.count(ending)} {words}" for ending, words in _WORDS.items() if ending in endings]
+    return Bars(bars, longest, f"Last {len(runs)} runs: {', '.join(counts)}.")
+
+
+def _title(run: Run) -> str:
+    took = ""
+    if run.duration is not None:
+        took = f" {'for' if run.ending is Ending.RUNNING else 'after'} {span(run.duration)}"
+    return f"{run.at:%-d %b %Y, %H:%M:%S} UTC: {_WORDS[run.ending]}{took}{f'. {run.detail}' if run.detail else ''}"
+
+
+class Shown(NamedTuple):
+    """A signal in the log. `why` says what it means for the monitor, if that is not obvious.
+
+    If it `is_earlier`, it was received under another owner.
+    """
+
+    ping: Ping
+    why: str
+    is_earlier: bool
+
+    @property
+    def status(self) -> str:
+        """Return the status that colours the signal; none for a start and a log entry."""
+        if self.ping.kind == Ping.Kind.FAIL or self.why:
+            return "down"
+        return "up" if self.ping.kind == Ping.Kind.SUCCESS else ""
+
+    @property
+    def duration(self) -> timedelta | None:
+        ms = self.ping.duration_ms
+        return None if ms is None else timedelta(milliseconds=ms)
+
+
+def recent(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
+    """Return what the page of a heartbeat shows of its job."""
+    runs = last_runs(monitor, limit=RUNS, now=now)
+    return {"runs": bars_of(runs) if runs else None, "signals": _shown(monitor, search(monitor, limit=RECENT))}
+
+
+def _shown(monitor: Monitor, found: Found) -> list[Shown]:
+    failures = failures_at(monitor, [ping.at for ping in found.pings])
+    return [
+        Shown(ping, (failures[ping.at].detail or "") if ping.at in failures else "", is_earlier(monitor, ping))
+        for ping in found.pings
+    ]
+
+
+def _cursor(text: str) -> tuple[datetime, int] | None:
+    found = re.fullmatch(r"([0-9]{1,17})-([0-9]{1,18})", text, re.ASCII)
+    return None if found is None else (EPOCH + int(found[1]) * _MICROSECOND, int(found[2]))
+
+
+@require_GET
+@page
+def log(request: PageRequest, monitor_id: str) -> HttpResponse:
+    """Show the signals of a heartbeat, filtered by the query's `kind`, `text` and `before`. Ignore invalid values."""
+    monitor = get_monitor(request.caller, monitor_id)
+    if not monitor.kind.waits:
+        raise NotFound
+    kind = request.GET.get("kind", "")
+    kinds = [kind] if kind in Ping.Kind.values else []
+    text = request.GET.get("text", "").replace("\0", "")[:MAX_TEXT]
+    before = _cursor(request.GET.get("before", ""))
+    found = search(monitor, limit=PAGE, kinds=kinds, text=text, before=before)
+    return render_page(
+        request,
+        "monitors/signal_log",
+        monitor=monitor,
+        signals=_shown(monitor, found),
+        kinds=Ping.Kind.choices,
+        kind=kind,
+        text=text,
+        later=before is not None,
+        next=found.rest and f"{(found.rest[0] - EPOCH) // _MICROSECOND}-{found.rest[1]}",
+        searched_to=found.searched_to,
+    )

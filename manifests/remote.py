@@ -1,0 +1,134 @@
+"""Commands on an account at a server, through its API. Plain Python."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from core.cli import UsageError
+from core.client import Answer, AnswerLostError, Server, add_server_arguments, server_of
+from manifests.changes import MAX_BODY, Change, FieldChange, Report
+from manifests.commands import Access, Backend, NoRoomError
+from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Note, Outcome
+from manifests.problems import InvalidManifest, Problem, parse_path
+from manifests.secrets import variables_in
+from manifests.yaml_reader import Document
+
+TIMEOUT_SEC = 120.0
+
+
+class RemoteAccess(Access):
+    example = "--url https://pulsekeeper.example.com"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_server_arguments(parser)
+
+    def open(self, options: Mapping[str, Any]) -> Backend:
+        return _Remote(server_of(options))
+
+
+class _Remote(Backend):
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
+        if not isinstance(document.root, dict):
+            raise InvalidManifest([document.problem((), "the file must be a map.")])
+        variables = variables_in(document.root, environment)
+        body = {"manifest": document.root, "variables": variables, "prune": prune, "dry_run": dry_run}
+        lost = "the file was applied completely or not at all: apply it again"
+        answer = self._send("PUT", "/v1/manifest", body, lost=lost)
+        found = answer.json()
+        try:
+            if answer.status == 422 and "problems" in found:
+                raise InvalidManifest([_problem(document, problem) for problem in found["problems"]])
+            if answer.status != 200:
+                raise self._server.failure(answer)
+            return Report(
+                [_change(document, change) for change in found["changes"]],
+                [_problem(document, note) for note in found["notes"]],
+                int(found["unmentioned"]),
+                int(found["first_checks"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._server.no_pulsekeeper() from None
+
+    def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]:
+        params = ({} if project_id is None else {"project_id": project_id}) | ({"ids": "true"} if with_ids else {})
+        answer = self._server.request("GET", f"/v1/manifest?{urlencode(params)}", timeout_sec=TIMEOUT_SEC)
+        if answer.status == 422 and project_id is not None and answer.error == "validation_error":
+            raise UsageError(f"no project {project_id} in this account")
+        if answer.status != 200:
+            raise self._server.failure(answer)
+        found = answer.json()
+        if not isinstance(found, dict):
+            raise self._server.no_pulsekeeper()
+        return found
+
+    def import_monitors(
+        self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
+    ) -> list[Imported]:
+        items = [
+            {"name": each.name, "body": dict(each.body), "enabled": each.enabled}
+            for each in mapped
+            if each.body is not None
+        ]
+        body = {"monitors": items, "dry_run": dry_run} | ({} if project_id is None else {"project_id": project_id})
+        answer = self._send("POST", "/v1/imports", body, lost="all or none were created: import the file again")
+        found = answer.json()
+        if answer.error == "monitor_limit":
+            raise NoRoomError(found.get("limit"))
+        if answer.status != 200:
+            raise self._server.failure(answer)
+        try:
+            outcomes = iter([_imported(one) for one in found])
+            return [
+                Imported(each.name, Outcome.SKIPPED, each.notes) if each.body is None else _noted(next(outcomes), each)
+                for each in mapped
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError):
+            raise self._server.no_pulsekeeper() from None
+
+    def _send(self, method: str, path: str, body: Any, *, lost: str) -> Answer:
+        """Return the answer. `lost` says what to do if it is lost, also by a proxy that did not wait for it."""
+        try:
+            answer = self._server.request(method, path, body, timeout_sec=TIMEOUT_SEC, max_bytes=MAX_BODY)
+        except AnswerLostError as error:
+            raise AnswerLostError(f"{error}; {lost}") from None
+        if answer.status in (502, 504) and answer.error is None:
+            raise AnswerLostError(f"{self._server.failure(answer)}; {lost}")
+        return answer
+
+
+def _problem(document: Document, found: Mapping[str, Any]) -> Problem:
+    """Return the problem with its position in the file, which the server does not know."""
+    path = parse_path(str(found["path"]))
+    at_key = found.get("at_key") is True
+    mark = document.keys.get(path) if at_key else None
+    return Problem(mark or document.mark(path), str(found["path"]), str(found["message"]), at_key)
+
+
+def _change(document: Document, found: Mapping[str, Any]) -> Change:
+    fields = tuple(FieldChange(field["field"], field["before"], field["after"]) for field in found["fields"])
+    path = found["path"]
+    line = None if path is None else document.line(parse_path(path))
+    return Change(found["action"], found["kind"], found["name"], found["project"], line, fields, path)
+
+
+def _imported(found: Mapping[str, Any]) -> Imported:
+    monitor = found["monitor"]
+    return Imported(
+        str(found["name"]),
+        Outcome(found["outcome"]),
+        tuple(Note(note["field"], note["text"]) for note in found["notes"]),
+        None if monitor is None else CreatedMonitor(**{name: monitor[name] for name in CreatedMonitor.__slots__}),
+    )
+
+
+def _noted(imported: Imported, mapped: MappedMonitor) -> Imported:
+    """Return the outcome with the notes of the mapping, as an import in the database has them."""
+    if imported.outcome is not Outcome.CREATED:
+        return imported
+    return Imported(imported.name, imported.outcome, (*mapped.notes, *imported.notes), imported.monitor)

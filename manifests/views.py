@@ -1,0 +1,238 @@
+"""The account as a manifest, and imports from other products, for the `pulsekeeper` command."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from core.api.fields import BoolField, ListField, StrictSerializer, TextField
+from core.api.query import ChoiceParam, IdParam
+from core.api.viewsets import ServiceViewSet, operation
+from core.errors import MonitorLimit, NotFound, ValidationFailed
+from core.throttles import ManifestThrottle
+from core.waiting import limit_waiting
+from manifests.applying import apply
+from manifests.changes import ACTIONS, MAX_BODY, Report
+from manifests.exporting import export
+from manifests.importers.creating import import_monitors
+from manifests.importers.mapped import Imported, MappedMonitor, Outcome
+from manifests.parsing import parse
+from manifests.problems import InvalidManifest
+from manifests.secrets import MAX_VARIABLES
+from manifests.serializers import SECTIONS
+from manifests.yaml_reader import Document
+from monitors import types
+from monitors.types.settings import MAX_NAME
+
+MAX_ENTRIES = 2_000
+MAX_VALUE = 10_000
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """What is wrong with a manifest, and where."""
+
+    path = serializers.CharField(help_text="Of the value, like monitors[12].interval_sec; empty: the whole.")
+    message = serializers.CharField()
+    at_key = serializers.BooleanField(required=False, help_text="true: the key is wrong, not its value.")
+
+
+class InvalidManifestFailure(ValidationFailed):
+    """The manifest has problems. `reason` is the first one, `problems` are all."""
+
+    def __init__(self, error: InvalidManifest) -> None:
+        first = error.problems[0]
+        super().__init__(f"{first.path}: {first.message}" if first.path else first.message)
+        self.details = {
+            "problems": [
+                {"path": problem.path, "message": problem.message, "at_key": problem.at_key}
+                for problem in error.problems
+            ]
+        }
+
+
+class ApplySerializer(StrictSerializer):
+    """A manifest to apply."""
+
+    manifest: Any = serializers.DictField(help_text="As docs/samples/pulsekeeper.schema.json describes it.")
+    variables: Any = serializers.DictField(
+        child=TextField(max_length=MAX_VALUE, allow_blank=True),
+        required=False,
+        help_text="Values of the placeholders ${PK_NAME} and ${keep:PK_NAME}, by name.",
+    )
+    prune = BoolField(required=False, help_text="Delete what the manifest owns but does not list. Default: false.")
+    dry_run = BoolField(required=False, help_text="Change nothing, and return what would change. Default: false.")
+
+    def validate_manifest(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        for section in SECTIONS:
+            if isinstance(entries := manifest.get(section), list) and len(entries) > MAX_ENTRIES:
+                raise serializers.ValidationError(f"{section}: at most {MAX_ENTRIES} entries are accepted.")
+        return manifest
+
+    def validate_variables(self, variables: dict[str, str]) -> dict[str, str]:
+        if len(variables) > MAX_VARIABLES:
+            raise serializers.ValidationError(f"at most {MAX_VARIABLES} variables are accepted.")
+        return variables
+
+
+class FieldChangeSerializer(serializers.Serializer[Any]):
+    field = serializers.CharField()
+    before = serializers.CharField(allow_null=True, help_text="As text, without secrets; null: none.")
+    after = serializers.CharField(allow_null=True)
+
+
+class ChangeSerializer(serializers.Serializer[Any]):
+    """A change of one object."""
+
+    action = serializers.ChoiceField(choices=ACTIONS)
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    project = serializers.CharField(allow_null=True)
+    path = serializers.CharField(allow_null=True, help_text="Of its entry in the manifest; null: it has none.")
+    fields_ = FieldChangeSerializer(many=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        fields = super().get_fields()
+        return {**fields, "fields": fields.pop("fields_")}
+
+
+class ReportSerializer(serializers.Serializer[Any]):
+    """The changes that were made or, with `dry_run`, would be."""
+
+    applied = serializers.BooleanField()
+    created = serializers.IntegerField()
+    changed = serializers.IntegerField()
+    deleted = serializers.IntegerField()
+    unmentioned = serializers.IntegerField(help_text="How many objects `prune` would delete.")
+    first_checks = serializers.IntegerField(help_text="How many first checks run with the scheduler's next tick.")
+    changes = ChangeSerializer(many=True)
+    notes = ProblemSerializer(many=True)
+
+
+class ImportedItemSerializer(StrictSerializer):
+    """A monitor to import."""
+
+    name = TextField(max_length=MAX_NAME, help_text="For the answer.")
+    body: Any = serializers.DictField(help_text="As in POST /v1/monitors. One that is invalid is skipped, with a note.")
+    enabled = BoolField(required=False, help_text="false: create it paused. Default: true.")
+
+
+class ImportSerializer(StrictSerializer):
+    """Monitors to import."""
+
+    monitors = ListField(child=ImportedItemSerializer(), max_length=MAX_ENTRIES)
+    project_id = TextField(required=False, allow_null=True, max_length=64)
+    dry_run = BoolField(required=False, help_text="Create nothing, and return what would be created. Default: false.")
+
+
+class ImportNoteSerializer(serializers.Serializer[Any]):
+    """A field that was changed or is the reason for skipping."""
+
+    field = serializers.CharField()
+    text = serializers.CharField()
+
+
+class CreatedMonitorSerializer(serializers.Serializer[Any]):
+    """A created monitor; in a dry run without `id` and `ping_url`."""
+
+    id = serializers.CharField(allow_null=True)
+    type = serializers.ChoiceField(choices=types.names())
+    url = serializers.CharField(allow_blank=True)
+    interval_sec = serializers.IntegerField()
+    schedule = serializers.CharField(allow_null=True)
+    timezone = serializers.CharField(allow_null=True)
+    ping_url = serializers.CharField(allow_null=True)
+
+
+class ImportedSerializer(serializers.Serializer[Any]):
+    """The outcome for a monitor of the import."""
+
+    name = serializers.CharField()
+    outcome = serializers.ChoiceField(choices=[outcome.value for outcome in Outcome])
+    notes = ImportNoteSerializer(many=True)
+    monitor = CreatedMonitorSerializer(allow_null=True)
+
+
+class ManifestViewSet(ServiceViewSet):
+    noun = "manifest"
+    is_singleton = True
+    serializer_class = ReportSerializer
+
+    @operation(
+        id="export_manifest",
+        answer=OpenApiTypes.OBJECT,
+        params=(
+            IdParam("project_id", "Export only this project. A project token exports its own."),
+            ChoiceParam("ids", "true: include all ids, to rename or move objects.", ["true", "false"]),
+        ),
+        throttles=(ManifestThrottle,),
+    )
+    def retrieve(self, *, project_id: str | None, ids: str | None) -> Response:
+        """Export the account as a manifest.
+
+        Without secrets: their values are ${keep:PK_…}. Applying it changes nothing.
+        """
+        with limit_waiting(self.caller.account):
+            try:
+                return Response(export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now))
+            except NotFound:
+                raise ValidationFailed("you have no such project.", field="project_id") from None
+
+    @operation(
+        id="apply_manifest",
+        body=ApplySerializer,
+        throttles=(ManifestThrottle,),
+        max_bytes=MAX_BODY,
+    )
+    def update(self, data: dict[str, Any]) -> Response:
+        """Make the account match a manifest.
+
+        One transaction: all of it is applied, or, if it has any problem, nothing. The 422 then also has `problems`, an
+        array of Problem, and `reason` is the first of them. Repeating the request changes nothing more. With a project
+        token, every entry must be in the token's project.
+        """
+        dry_run = data.get("dry_run", False)
+        with limit_waiting(f"manifest {self.caller.account}", most=1):
+            try:
+                manifest = parse(Document(data["manifest"]), data.get("variables", {}))
+                report = apply(manifest, self.caller, prune=data.get("prune", False), dry_run=dry_run, now=self.now)
+            except InvalidManifest as error:
+                raise InvalidManifestFailure(error) from None
+        return Response(_answer(report, applied=not dry_run))
+
+
+class ImportViewSet(ServiceViewSet):
+    noun = "import"
+    serializer_class = ImportedSerializer
+
+    @operation(
+        id="import_monitors",
+        body=ImportSerializer,
+        many=True,
+        status=200,
+        is_idempotent=False,
+        errors=(MonitorLimit,),
+        throttles=(ManifestThrottle,),
+        max_bytes=MAX_BODY,
+    )
+    def create(self, data: dict[str, Any]) -> list[Imported]:
+        """Create monitors that do not exist yet.
+
+        One transaction. A monitor exists if one of the same type, name and URL is in the same project, so repeating the
+        request creates nothing more. First checks run with the scheduler's next tick.
+        """
+        place = {"project_id": data["project_id"]} if "project_id" in data else {}
+        mapped = [MappedMonitor(item["name"], item["body"], item.get("enabled", True)) for item in data["monitors"]]
+        with limit_waiting(f"manifest {self.caller.account}", most=1):
+            return import_monitors(self.caller, mapped, place=place, now=self.now, dry_run=data.get("dry_run", False))
+
+
+def _answer(report: Report, *, applied: bool) -> dict[str, Any]:
+    """Return the report without lines, which only the file has."""
+    answer = report.as_json(applied=applied)
+    answer["changes"] = [{k: v for k, v in asdict(change).items() if k != "line"} for change in report.changes]
+    answer["notes"] = [{"path": note.path, "message": note.message, "at_key": note.at_key} for note in report.notes]
+    return answer

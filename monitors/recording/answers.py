@@ -1,0 +1,129 @@
+"""Note when the records that a dns monitor finds change: one statement for all answers of a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.conf import settings
+from django.db import connection
+
+from core.bulk import array, insert_rows
+from monitors.models import DnsChange
+
+KEPT_OF_MONITOR = 1_000
+MAX_LISTED = 16
+"""How many of the added, and of the removed records a change lists."""
+
+# Only answers that differ are written: an upsert would lock, and so rewrite, all rows. The recorder has the lock of the
+# monitors' states, so no other one writes these rows. An answer of another owner or configuration starts over.
+#
+# An existing row of an alert is locked without a change (WHERE false). Otherwise the tick could find that the records
+# are back, and delete the row before it can see this answer.
+_REPLACE = """
+    WITH changed AS (
+        SELECT new.monitor_id, new.at, new.records, monitor.owner_id, monitor.config_version,
+               earlier.records AS earlier_records,
+               earlier.owner_id = monitor.owner_id AND earlier.config_version = monitor.config_version AS is_comparable
+          FROM unnest(%s::bigint[], %s::timestamptz[], %s::jsonb[]) AS new (monitor_id, at, records)
+          JOIN monitors_monitor AS monitor ON monitor.id = new.monitor_id
+          LEFT JOIN monitors_dnsanswer AS earlier ON earlier.monitor_id = new.monitor_id
+         WHERE (earlier.owner_id, earlier.config_version, earlier.records)
+               IS DISTINCT FROM (monitor.owner_id, monitor.config_version, new.records)
+    ), written AS (
+        INSERT INTO monitors_dnsanswer (monitor_id, owner_id, config_version, since, records)
+        SELECT monitor_id, owner_id, config_version, at, records
+          FROM changed
+            ON CONFLICT (monitor_id) DO UPDATE
+               SET owner_id = excluded.owner_id, config_version = excluded.config_version, since = excluded.since,
+                   records = excluded.records
+    ), started_over AS (
+        DELETE FROM monitors_dnsalert AS alert
+         USING changed
+         WHERE alert.monitor_id = changed.monitor_id AND NOT changed.is_comparable
+    ), pending AS (
+        INSERT INTO monitors_dnsalert (monitor_id, records, due_at)
+        SELECT monitor_id, earlier_records, at
+          FROM changed
+         WHERE is_comparable
+            ON CONFLICT (monitor_id) DO UPDATE SET due_at = excluded.due_at WHERE false
+    )
+    SELECT monitor_id, earlier_records::text
+      FROM changed
+     WHERE is_comparable
+"""
+_FORGET_SURPLUS = """
+    WITH many AS (
+        SELECT monitor_id
+          FROM monitors_dnschange
+         GROUP BY monitor_id
+        HAVING count(*) > %(kept)s
+    )
+    DELETE FROM monitors_dnschange AS change
+     USING many
+     CROSS JOIN LATERAL (
+            SELECT at, id
+              FROM monitors_dnschange
+             WHERE monitor_id = many.monitor_id
+             ORDER BY at DESC, id DESC
+            OFFSET %(kept)s LIMIT 1
+           ) AS surplus
+     WHERE change.monitor_id = many.monitor_id AND (change.at, change.id) <= (surplus.at, surplus.id)
+"""
+_COLUMNS = {
+    "monitor_id": "bigint",
+    "at": "timestamptz",
+    "added": "jsonb",
+    "removed": "jsonb",
+    "added_count": "int",
+    "removed_count": "int",
+}
+
+
+class FoundAnswer(NamedTuple):
+    """The records that a check found, sorted."""
+
+    monitor_id: int
+    at: datetime
+    records: tuple[str, ...]
+
+
+def note_answers(answers: Sequence[FoundAnswer]) -> None:
+    """Store the answers, and a change with a pending alert for each that differs from the one before it.
+
+    Call it for results that are applied to locked states, in the order of their claims, in their transaction.
+    """
+    while answers:
+        latest, later = {}, []
+        for answer in answers:
+            if answer.monitor_id in latest:
+                later.append(answer)
+            else:
+                latest[answer.monitor_id] = answer
+        _replace(latest)
+        answers = later
+
+
+def forget_old_changes(now: datetime) -> None:
+    """Delete changes that are older than results are kept, and all but the newest of a name whose records rotate."""
+    DnsChange.objects.filter(at__lt=now - timedelta(days=settings.RESULTS_KEPT_DAYS)).delete()
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET_SURPLUS, {"kept": KEPT_OF_MONITOR})
+
+
+def _replace(answers: dict[int, FoundAnswer]) -> None:
+    with connection.cursor() as cursor:
+        times = array(answer.at for answer in answers.values())
+        records = array(json.dumps(answer.records) for answer in answers.values())
+        cursor.execute(_REPLACE, [array(answers), times, records])
+        earlier = cursor.fetchall()
+    rows = []
+    for monitor_id, text in sorted(earlier):
+        answer = answers[monitor_id]
+        before, after = set(json.loads(text)), set(answer.records)
+        added, removed = sorted(after - before), sorted(before - after)
+        listed = (json.dumps(added[:MAX_LISTED]), json.dumps(removed[:MAX_LISTED]))
+        rows.append((monitor_id, answer.at, *listed, len(added), len(removed)))
+    insert_rows("monitors_dnschange", _COLUMNS, rows)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+from checks.probes.dns import DnsSpec, normal_record, parse_dns
+from checks.probes.target import BadAddressError
+from core.errors import ValidationFailed
+from monitors.types.base import MonitorType, Origin, Permits
+from monitors.types.content import TEXT_RULES, ContentSettings
+from monitors.types.settings import MonitorConfig, Setting
+
+MAX_RECORDS, MAX_RECORD = 16, 4_096
+
+
+class DnsSettings(ContentSettings, frozen=True, kw_only=True):
+    records: Annotated[
+        tuple[str, ...] | None,
+        Setting(
+            description="The exact set of records that is expected, without order; null: any.",
+            label="Expected records",
+            help="One a line, and no others. Left empty: any records.",
+            placeholder="any records",
+            position=60,
+            section="target",
+            max_length=MAX_RECORDS,
+            item_max_length=MAX_RECORD,
+        ),
+    ] = None
+
+
+class Dns(MonitorType):
+    name = "dns"
+    label = "DNS"
+    notes_changes = True
+    icon = "network"
+    description = "Looks up records of a name, and may compare them."
+    schemes = ("dns",)
+    example = "dns:shop.example?type=MX"
+    helps = {  # noqa: RUF012
+        "url": "dns: with a name, and ?type= unless it is A. To ask one resolver: dns://192.0.2.53/shop.example?type=MX.",
+        "name": "Left empty: the name and the type.",
+        "slow_ms": "An answer this late counts as slow.",
+    }
+    settings = DnsSettings
+    unasked = frozenset({"check_ssl", "request_body", "request_body_encoding"})
+    rule_types = TEXT_RULES
+    rules_help = "Optional: what the records must contain, or must not contain. Rules see one record a line, sorted."
+    max_body_bytes = 0
+
+    def parse(self, url: str) -> Origin:
+        return "dns", parse_dns(url).name, 0
+
+    def title(self, url: str) -> str | None:
+        try:
+            target = parse_dns(url)
+        except BadAddressError:
+            return None
+        return f"{target.name} {target.record_type}"
+
+    def check_target(self, config: MonitorConfig, permits_host: Permits) -> None:
+        # The name is only looked up. What is connected to is its resolver.
+        super().check_target(config, lambda _: True)
+        target = parse_dns(config.url)
+        if target.server is not None and not permits_host(target.server):
+            raise ValidationFailed(
+                "names a private or reserved address as its resolver, which Pulsekeeper does not ask.", field="url"
+            )
+        records = config["records"]
+        if records is not None and not records:
+            raise ValidationFailed("must name at least one record, or be null.", field="records")
+        for index, record in enumerate(records or ()):
+            if record.splitlines() != [record] or record.isspace():
+                raise ValidationFailed("must be one line, and not blank.", field=f"records[{index}]")
+            try:
+                normal_record(target.record_type, record)
+            except ValueError as error:
+                raise ValidationFailed(str(error), field=f"records[{index}]") from None
+
+    def spec(self, config: MonitorConfig, *, run_id: str) -> DnsSpec:
+        assert isinstance(config.own, DnsSettings)
+        target = parse_dns(config.url)
+        return DnsSpec(
+            name=target.name,
+            record_type=target.record_type,
+            server=target.server,
+            port=target.port,
+            timeout_ms=config.timeout_ms,
+            slow_ms=config.slow_ms,
+            rules=config.own.probe_rules(),
+            records=config.own.records,
+        )
+
+    def reproduce(self, config: MonitorConfig) -> str:
+        target = parse_dns(config.url)
+        server = "" if target.server is None else f" @{target.server} -p {target.port}"
+        return f"dig{server} {shlex.quote(target.name)} {target.record_type}"

@@ -1,0 +1,111 @@
+"""`pulsekeeper COMMAND`. Each command is imported when it is called, so that none waits for another's libraries."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+_HERE = Path(__file__).resolve().parent
+if (_HERE / "core").is_dir():  # installed from the wheel
+    sys.path.insert(0, str(_HERE))
+
+from core.cli import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, Command, CommandFailed, use_utf8  # noqa: E402
+
+if TYPE_CHECKING:
+    from manifests.commands import Access
+
+COMMANDS = {
+    "apply": "make an account match a YAML file",
+    "export": "write that file",
+    "check": "run checks of monitors now",
+    "import": "create monitors from the export of another product",
+    "probe": "check one address from this machine",
+    "run": "run a job and report it to a heartbeat",
+}
+_HELP = """\
+usage: pulsekeeper COMMAND [OPTIONS]
+
+{commands}
+
+pulsekeeper COMMAND --help describes a command. apply, export, check and import work on a server: PULSEKEEPER_URL or
+--url is its address, and PULSEKEEPER_TOKEN, or the file that PULSEKEEPER_TOKEN_FILE or --token-file names, has a token.
+"""
+
+
+def command_named(name: str) -> Command:
+    match name:
+        case "check":
+            from monitors.pipelines.command import Check
+
+            return Check()
+        case "probe":
+            from monitors.probing.command import Probe, engine_of_environment
+
+            return Probe(engine_of_environment)
+        case "run":
+            from monitors.wrapper.command import Run
+
+            return Run()
+        case _:
+            from manifests import commands
+            from manifests.remote import RemoteAccess
+
+            kinds: dict[str, Callable[[Access], Command]] = {
+                "apply": commands.Apply,
+                "export": commands.Export,
+                "import": commands.Import,
+            }
+            return kinds[name](RemoteAccess())
+
+
+class _Parser(ArgumentParser):
+    def __init__(self, command: Command, name: str) -> None:
+        self._command = command
+        prog = f"pulsekeeper {name}"
+        super().__init__(
+            prog=prog,
+            description=command.help,
+            epilog=command.epilog.replace("{prog}", prog),
+            formatter_class=RawDescriptionHelpFormatter,
+        )
+        command.add_arguments(self)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(self._command.usage_code, f"{self.prog}: {self._command.explain(message)}\n")
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        listed = "\n".join(f"  {command:8} {text}" for command, text in COMMANDS.items())
+        sys.stdout.write(_HELP.format(commands=listed))
+        sys.exit(0)
+    if name == "--version":
+        from core.version import product_version
+
+        sys.stdout.write(f"pulsekeeper {product_version()}\n")
+        sys.exit(0)
+    if name not in COMMANDS:
+        sys.stderr.write(f"pulsekeeper: no command {name!r}; there are {', '.join(COMMANDS)}\n")
+        sys.exit(EXIT_USAGE)
+    use_utf8(sys.stdout)
+    try:
+        command = command_named(name)
+        options = vars(_Parser(command, name).parse_args(rest))
+        sys.exit(command.run(options, out=sys.stdout, err=sys.stderr))
+    except CommandFailed as error:
+        sys.stderr.write(f"pulsekeeper {name}: {command.explain(str(error))}\n")
+        sys.exit(error.code)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception:  # noqa: BLE001 (printed)
+        traceback.print_exc()
+        sys.exit(EXIT_BUG)
+
+
+if __name__ == "__main__":
+    main()

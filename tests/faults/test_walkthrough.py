@@ -1,0 +1,19 @@
+"""The commands of docs/operate that `make rehearsal` runs: none is overlooked."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.faults.virtualenv import ROOT
+from tests.faults.walkthrough import PAGES, blocks_of, script_of
+
+
+def test_every_marked_block_is_found_and_is_a_script() -> None:
+    pages = {path.stem: path.read_text() for path in (ROOT / "docs/operate").glob("*.md")}
+    blocks = {name: list(blocks_of(page)) for name, page in pages.items()}
+    assert {name for name, found in blocks.items() if found} == set(PAGES)
+    assert {name: len(found) for name, found in blocks.items()} == {
+        name: page.count("<!-- tried") for name, page in pages.items()
+    }
+    done = subprocess.run(["bash", "-n"], input=script_of(blocks), text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

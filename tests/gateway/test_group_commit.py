@@ -1,0 +1,34 @@
+"""Group commits while the database hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from config.pings import MAX_WAITING, GroupCommit
+from core.errors import Overloaded
+
+
+def test_items_are_refused_while_too_many_wait() -> None:
+    hangs = threading.Event()
+
+    def work(items: Sequence[int]) -> Sequence[int]:
+        hangs.wait(60)
+        return items
+
+    async def run_all() -> list[int | BaseException]:
+        commits = GroupCommit("test", work)
+        try:
+            tasks = [asyncio.ensure_future(commits.run(item)) for item in range(MAX_WAITING + 5)]
+            await asyncio.sleep(0)  # each task runs up to its result or refusal
+            hangs.set()
+            return await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            hangs.set()
+            commits.close()
+
+    # The first starts a batch of its own at once.
+    results = asyncio.run(run_all())
+    assert results[: MAX_WAITING + 1] == list(range(MAX_WAITING + 1))
+    assert {type(result) for result in results[MAX_WAITING + 1 :]} == {Overloaded}

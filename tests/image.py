@@ -1,0 +1,102 @@
+"""Run each process of an image as a container does: its user, a read-only root, no capabilities.
+
+    python -m tests.image ROOT IMAGE_JSON IMAGES_JSON
+
+For deploy/try-image, which says what is needed: the mounted root of the image, and what `buildah inspect` and `buildah
+images` say. The last line printed is one JSON object: sizes, and the exit status of each process after it was healthy
+and was stopped. Exits 1 if one is not healthy, or the image is too large.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from honcho.environ import parse_procfile
+
+from tests.faults.reach import database_url, relay_database
+from tests.faults.system import serve_privately
+from tests.processes.up import ROOT, free_port
+
+LARGEST_MB = 200  # over the base
+HEALTHY_SECONDS = 120
+STOPPED = (0, 128 + 15)  # its own end, or that of its shell by SIGTERM
+
+# As root, in namespaces of its own; $0 is the root of the image.
+CONTAINER = """
+mount --bind "$0" "$0"
+mount -o remount,bind,ro "$0"
+mount -t tmpfs -o size=64m,mode=1777 none "$0/tmp"
+mount -t proc none "$0/proc"
+mount --rbind /dev "$0/dev"
+exec chroot "$0" "$@"
+"""
+# As the image's user; $0 is the process, "$@" the entry point.
+TRY = """
+if touch /srv/pulsekeeper/written; then exit 1; fi 2>/dev/null
+"$@" "$0" &
+until deploy/healthy "$0" 2>/dev/null; do kill -0 $!; sleep 1; done
+kill $!
+wait $!
+"""
+
+
+class Image:
+    def __init__(self, root: str, config: dict[str, Any]) -> None:
+        self._root = root
+        self._config = config
+
+    def run(self, command: Sequence[str], settings: dict[str, str]) -> int:
+        """Run a command with these settings. Return its exit status."""
+        user, _, group = self._config["User"].partition(":")
+        variables = [*self._config["Env"], *(f"{name}={value}" for name, value in settings.items())]
+        unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-euc", CONTAINER, self._root]
+        setpriv = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
+        dropped = ["--bounding-set=-all", "--inh-caps=-all"]
+        inside = ["env", "--ignore-environment", f"--chdir={self._config['WorkingDir']}", *variables]
+        words = [*unshare, *setpriv, *dropped, *inside, *command]
+        done = subprocess.run(words, stdout=sys.stderr, timeout=HEALTHY_SECONDS, check=False)
+        return done.returncode
+
+    def try_process(self, name: str, settings: dict[str, str]) -> int:
+        return self.run(["/bin/sh", "-euc", TRY, name, *self._config["Entrypoint"]], settings)
+
+
+def main(root: str, image: Path, images: Path) -> int:
+    sizes = {name: found["size"] for found in json.loads(images.read_text()) for name in found["names"] or ()}
+    megabytes = {name.split("/")[1].split(":")[0]: _megabytes(size) for name, size in sizes.items()}
+    tried = Image(root, json.loads(image.read_text())["OCIv1"]["config"])
+    with tempfile.TemporaryDirectory(prefix="pulsekeeper-image-") as name, ExitStack() as stack:
+        serve_privately(stack, Path(name))
+        database = relay_database("127.0.0.1")
+        stack.callback(database.shutdown)
+        settings = {
+            "DATABASE_URL": database_url(database),
+            **{name: os.environ[name] for name in ("REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS")},
+            "GRANIAN_HOST": "127.0.0.1",
+            "PORT": str(free_port()),
+        }
+        ended = {"migrate": tried.run(["deploy/process", "python", "manage.py", "migrate", "-v0"], settings)}
+        for process in parse_procfile((ROOT / "Procfile").read_text()).processes:
+            ended[process] = tried.try_process(process, settings)
+    over = megabytes["pulsekeeper"] - megabytes["base"]
+    print(json.dumps({"base_mb": megabytes["base"], "over_base_mb": over, "exit_statuses": ended}))  # noqa: T201
+    return 0 if over <= LARGEST_MB and set(ended.values()) <= set(STOPPED) else 1
+
+
+def _megabytes(size: str) -> int:
+    """Return 460 for `460 MB`."""
+    number, unit = size.split()
+    assert unit == "MB", size
+    return round(float(number))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(Path, sys.argv[2:])))

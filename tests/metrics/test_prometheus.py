@@ -1,0 +1,181 @@
+"""deploy/prometheus with a real Prometheus: the rules, and alerts that fire after scrapes of a running server."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import yaml
+from django.test import Client
+from pytest_django.fixtures import Settings
+from pytest_django.live_server_helper import LiveServer
+
+from alerts.outbox import DELIVERIES, MAX_QUEUED
+from config import metrics as shown
+from config.celery import app
+from core import metrics
+from core.clock import utc_now
+from monitors import metrics as instruments
+from monitors.models import Monitor, MonitorState
+from monitors.scheduling import tick
+from projects.models import Project
+from statuspages.subscriptions import MAILS
+from tests.api.client import Api
+from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, PingGapFactory, ProjectFactory
+from tests.helpers import flush_broker
+from tests.processes.up import free_port
+from tests.processes.waiting import until
+from tests.wrapper.conftest import require
+from tokens.models import ProjectToken
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "prometheus"
+START_SECONDS = 60
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    require("promtool")
+    metrics.report()
+    flush_broker()
+    monkeypatch.setattr(shown, "FRESH_SEC", -1)
+    yield
+    metrics.report()
+    flush_broker()
+
+
+def promtool(*arguments: str, text: bytes | None = None) -> str:
+    """Return what promtool prints. Raises AssertionError if it finds a fault."""
+    found = subprocess.run(["promtool", *arguments], cwd=FOLDER, input=text, capture_output=True, timeout=60)
+    printed = (found.stdout + found.stderr).decode()
+    assert found.returncode == 0, printed
+    return printed
+
+
+def test_the_files_are_valid() -> None:
+    promtool("check", "config", "--lint=all", "--lint-fatal", "prometheus.yml")
+    promtool("check", "rules", "--lint=all", "--lint-fatal", "pulsekeeper.rules.yml", "monitors.rules.yml")
+
+
+def test_each_alert_fires_for_its_series_alone() -> None:
+    promtool("test", "rules", "pulsekeeper.tests.yml", "monitors.tests.yml")
+
+
+def test_names_and_help_texts_pass_the_lint() -> None:
+    DELIVERIES.add(1, "dead", "email")
+    assert promtool("check", "metrics", text=Client().get("/metrics").content) == ""
+
+
+@pytest.fixture
+def monitor() -> Monitor:
+    monitor = MonitorFactory(project=ProjectFactory(), name='The "new"\nshop')
+    MonitorState.objects.update(status="down", next_due_at=None)  # neither a late check nor a late alert
+    return monitor
+
+
+def project_of(monitor: Monitor) -> Project:
+    assert monitor.project is not None
+    return monitor.project
+
+
+@pytest.fixture
+def prometheus(live_server: LiveServer, tmp_path: Path, monitor: Monitor) -> Iterator[Callable[[str], Any]]:
+    """`ask(path)` of the API of a Prometheus with our files, which waits for nothing before it fires an alert."""
+    for rules in FOLDER.glob("*.rules.yml"):
+        (tmp_path / rules.name).write_text(re.sub(r"for: \w+", "for: 0s", rules.read_text()))
+    (tmp_path / "token").write_text(str(Api.with_token(monitor.owner, project_of(monitor)).token))
+    sample = re.sub(r"^  # (?=- job_name|  )", "  ", (FOLDER / "prometheus.yml").read_text(), flags=re.MULTILINE)
+    config = yaml.safe_load(sample)
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    for job in config["scrape_configs"]:
+        target = live_server.url.removeprefix("http://").replace("localhost", "127.0.0.1")
+        job |= {"scheme": "http", "static_configs": [{"targets": [target]}]}
+    _, of_monitors = config["scrape_configs"]
+    of_monitors["authorization"]["credentials_file"] = str(tmp_path / "token")
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    port = free_port()
+    command = [
+        shutil.which("prometheus") or "prometheus",
+        f"--config.file={tmp_path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+
+        def ask(path: str) -> Any:
+            with urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=START_SECONDS) as answer:
+                return json.load(answer)["data"]
+
+        def answers() -> bool:
+            try:
+                return bool(ask("status/buildinfo"))
+            except OSError:
+                return False
+
+        try:
+            until(answers, START_SECONDS, "Prometheus answers")
+            yield ask
+        finally:
+            process.terminate()
+
+
+def test_each_alert_is_fired_by_its_cause(
+    prometheus: Callable[[str], Any], monitor: Monitor, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong is in the database, the broker or the settings of the server that Prometheus scrapes."""
+    groups = [yaml.safe_load(rules.read_text())["groups"] for rules in FOLDER.glob("*.rules.yml")]
+    expected = {rule["alert"] for [group] in groups for rule in group["rules"]}
+    seen: set[str] = set()
+
+    def firing() -> set[tuple[str, str]]:
+        """Return the firing alerts by name, each with the value of the label that distinguishes it."""
+        labels = [alert["labels"] for alert in prometheus("alerts")["alerts"] if alert["state"] == "firing"]
+        seen.update(each["alertname"] for each in labels)
+        return {(each["alertname"], each.get("process") or each.get("kind") or each.get("name", "")) for each in labels}
+
+    def have_fired(names: set[str]) -> bool:
+        firing()
+        return names <= seen
+
+    missing = {("PulsekeeperProcessMissing", kind) for kind in ("web", "worker", "interactive", "dispatcher", "beat")}
+    until(lambda: firing() == missing | {("MonitorDown", monitor.name)}, START_SECONDS, "only what is wrong fires")
+    for target in prometheus("targets")["activeTargets"]:
+        assert target["health"] == "up", target["lastError"]
+
+    DELIVERIES.add(1, "dead", "webhook")
+    dead = ("PulsekeeperDeliveriesDead", "webhook")
+    until(lambda: dead in firing(), START_SECONDS, "the first dead delivery is an increase")
+
+    now = utc_now()
+    never_checked = MonitorFactory(project=monitor.project, interval_sec=60)
+    MonitorState.objects.filter(pk=never_checked.pk).update(next_due_at=now - timedelta(hours=1), claimed_at=None)
+    MonitorState.objects.filter(pk=monitor.pk).update(cert_expires_at=now, domain_expires_at=now)
+    tick(now - timedelta(hours=1))
+    PingGapFactory(started_at=now - timedelta(minutes=10))
+    DeliveryFactory(channel=ChannelFactory(), created_at=now - timedelta(hours=1))
+    for _ in range(MAX_QUEUED + 1):
+        app.send_task("alerts.tasks.tick")
+    instruments.DISPATCH_HELD_BACK.add()
+    instruments.CLAIMS_LOST.add(1, "again")
+    instruments.CHECKS_DROPPED.add(1, "not_made")
+    instruments.SLOW_JUDGEMENTS.add()
+    DELIVERIES.add(1, "waiting", "webhook")
+    MAILS.add(1, "dead")
+    monkeypatch.setitem(metrics._sums._levels, instruments.WITHOUT_PINGS.name, lambda: 1)
+    unreadable = {"PulsekeeperUnreachable", "PulsekeeperDown", "MonitorMetricsMissing"}
+    until(lambda: have_fired(expected - unreadable), START_SECONDS, f"all of these fire: {expected - unreadable}")
+
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    until(lambda: have_fired({"PulsekeeperUnreachable"}), START_SECONDS, "the broker is away")
+    settings.METRICS_ALLOWED = ()
+    ProjectToken.objects.all().delete()
+    until(lambda: have_fired(expected), START_SECONDS, "nothing can be scraped")

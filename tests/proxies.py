@@ -1,0 +1,68 @@
+"""Run the samples of reverse proxies in deploy/ with other ports and files."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+NAME = "pulsekeeper.example.com"
+# Debian has nginx where only root looks for programs.
+PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
+
+
+class Connection(http.client.HTTPSConnection):
+    """To an address, with the certificate of a name."""
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._context.wrap_socket(self.sock, server_hostname=NAME)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def running(command: list[str], folder: Path) -> Iterator[None]:
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, env={"PATH": PATH, "HOME": str(folder)}, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        yield
+        assert process.poll() is None, (folder / "log").read_text()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def nginx(program: str, folder: Path, *, upstreams: tuple[int, int], plain: int, secure: int) -> Any:
+    """Run the sample with other ports and files, in the smallest configuration that nginx accepts."""
+    site = changed(
+        (DEPLOY / "nginx.conf").read_text(),
+        {
+            "server 127.0.0.1:8000": f"server 127.0.0.1:{upstreams[0]}",
+            "server 127.0.0.1:8001": f"server 127.0.0.1:{upstreams[1]}",
+            "/run/pulsekeeper": str(folder),
+            "listen 80;": f"listen 127.0.0.1:{plain};",
+            "listen 443 ssl": f"listen 127.0.0.1:{secure} ssl",
+            "/etc/ssl/pulsekeeper": str(folder),
+        },
+    )
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"{'user root;' if os.geteuid() == 0 else ''} daemon off; pid {folder}/pid; error_log {folder}/log;\n"
+        f"events {{}}\nhttp {{ access_log off; {temporary}\n{site} }}\n"
+    )
+    return running([program, "-p", str(folder), "-e", str(folder / "log"), "-c", str(folder / "nginx.conf")], folder)
+
+
+def changed(text: str, replacements: dict[str, str]) -> str:
+    for old, new in replacements.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
