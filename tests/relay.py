@@ -12,13 +12,17 @@ from django.db import connection
 
 
 class Relay:
-    """`silence`: nothing is forwarded. `silence_new`: not of new connections. `refuse`: there is no listener."""
+    """`silence`: nothing is forwarded. `silence_new`: not of new connections. `refuse`: there is no listener.
+
+    `lose_commit`: the next connection that commits is cut when PostgreSQL has answered, so that nobody gets the answer.
+    """
 
     def __init__(self) -> None:
         settings = connection.settings_dict
         self._server = f"{settings['HOST']}/.s.PGSQL.{settings['PORT'] or 5432}"
         self._flows, self._flows_of_new = threading.Event(), threading.Event()
         self._sockets: list[socket.socket] = []
+        self._loses_commit = threading.Event()
         self._listener: socket.socket | None = None
         self.port = 0
         self.serve()
@@ -41,6 +45,9 @@ class Relay:
 
     def silence_new(self) -> None:
         self._flows_of_new.clear()
+
+    def lose_commit(self) -> None:
+        self._loses_commit.set()
 
     def refuse(self) -> None:
         assert self._listener is not None
@@ -69,6 +76,11 @@ class Relay:
                     part = source.recv(65_536)
                     self._flows.wait()
                     if not part:
+                        return
+                    if source is client and b"COMMIT" in part and self._loses_commit.is_set():
+                        self._loses_commit.clear()
+                        server.sendall(part)
+                        server.recv(65_536)
                         return
                     (server if source is client else client).sendall(part)
 

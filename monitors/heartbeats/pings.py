@@ -18,6 +18,7 @@ from core.api.query import Param
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import ApiError, NotFound, TooManyRequests
+from core.postgresql.availability import is_outage
 from core.throttles import PINGS, seconds_to_wait
 from monitors import metrics
 from monitors.heartbeats import signals
@@ -65,11 +66,14 @@ def attempt_all(requests: Sequence[Request]) -> list[Attempt]:
 
 
 def complete_all(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Record pending signals in one transaction. What another transaction has locked stays pending."""
+    """Record pending signals in one transaction. What another transaction has locked stays pending.
+
+    So do all if one of them fails. If the connection was lost they may be recorded: then no one tries again.
+    """
     try:
         answers = signals.record_all([each.signal for each in attempts if each.signal], skip_locked=True)
-    except Exception:  # noqa: BLE001 - raised by `answer`, for each request that causes it
-        return list(attempts)
+    except Exception as error:  # noqa: BLE001 - raised by `answer`, for each request that causes it
+        return [Attempt(each.signal, error=error) for each in attempts] if is_outage(error) else list(attempts)
     return [Attempt(each.signal, kept) for each, kept in zip(attempts, answers, strict=True)]
 
 

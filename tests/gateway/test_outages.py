@@ -16,6 +16,7 @@ from django.db import connection
 
 from core.db import separate_connection
 from core.postgresql.availability import Availability
+from monitors.models import Ping
 from tests.api.client import Api
 from tests.factories import UserFactory
 from tests.helpers import PASSWORD
@@ -95,6 +96,17 @@ def test_every_request_is_answered_while_postgresql_is_away(web: str, postgres: 
         check_refusals()
         postgres.serve()
         until(works, PATIENCE_SEC, "PostgreSQL is used again")
+
+
+def test_a_signal_whose_commit_was_not_answered_is_not_recorded_again(web: str, postgres: Relay) -> None:
+    beat = heartbeat(UserFactory())
+    url = f"{web}/v1/heartbeats/{beat.public_id}/ping"
+    assert requests.post(url, b"first", timeout=PATIENCE_SEC).status_code == 200
+    postgres.lose_commit()
+    answer = requests.post(url, b"second", timeout=PATIENCE_SEC)
+    assert (answer.status_code, answer.json()) == (503, AWAY)
+    assert requests.post(url, b"third", timeout=PATIENCE_SEC).status_code == 200
+    assert list(Ping.objects.order_by("at").values_list("body", flat=True)) == ["first", "second", "third"]
 
 
 ASKED_AGAIN = """
