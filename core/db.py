@@ -1,4 +1,4 @@
-"""Helpers for the database: get a row, release the connection, lock by name or in turn, iterate, prepare."""
+"""Helpers for the database: get a row, release the connection, limit and take locks, iterate, prepare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models import F, Min, Model, QuerySet, Window
 from django.db.models.functions import RowNumber
 
@@ -54,6 +54,24 @@ def separate_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
         # Not as `options` of the connection, which PgBouncer refuses, and not for the session, which others would get.
         database.execute("SELECT set_config('statement_timeout', %s, true)", [f"{patience_sec}s"])
         yield database
+
+
+class LockTimeoutError(Exception):
+    """Another transaction kept a lock for too long."""
+
+
+@contextmanager
+def lock_timeout(seconds: float) -> Iterator[None]:
+    """Raise LockTimeoutError if a statement waits longer for a lock. Inside a transaction, which has failed then."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{seconds * 1_000:.0f}ms"])
+        try:
+            yield
+        except OperationalError as error:
+            if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise LockTimeoutError from None
+            raise
+        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
 
 
 def advisory_lock(name: str) -> None:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accounts.models import User
+from core.db import LockTimeoutError, advisory_lock, lock_timeout
+from core.errors import TooManyRequests
+from core.waiting import RETRY_SEC
 from manifests.problems import Path
 from manifests.secrets import Keep
 from projects import access
@@ -107,6 +110,22 @@ class Account:
 
     def owner_of(self, project_ref: ProjectRef | None) -> User:
         return self.caller.user if project_ref is None else project_ref.owner
+
+
+def take_turn(caller: Caller, *, patience_sec: float | None) -> None:
+    """Wait until no other apply or import of the account runs, and let others wait until the transaction ends.
+
+    Raises TooManyRequests after `patience_sec` (None: never).
+    """
+    name = f"manifest {caller.user.pk}"
+    if patience_sec is None:
+        advisory_lock(name)
+        return
+    try:
+        with lock_timeout(patience_sec):
+            advisory_lock(name)
+    except LockTimeoutError:
+        raise TooManyRequests(wait=RETRY_SEC) from None
 
 
 def open_account(caller: Caller) -> Account:

@@ -12,10 +12,9 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from core.db import advisory_lock
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, TooManyRequests, ValidationFailed
 from core.throttles import seconds_to_wait
-from manifests.account import Entry, Existing, MonitorRef, open_account
+from manifests.account import Entry, Existing, MonitorRef, open_account, take_turn
 from manifests.changes import Change, Report, compare_fields
 from manifests.parsing import Manifest
 from manifests.planning import Plan, locate_error, plan
@@ -40,16 +39,23 @@ class ConcurrentChangeError(Exception):
     """An object was deleted or moved after planning, so the plan must be repeated."""
 
 
-def apply(manifest: Manifest, caller: Caller, *, prune: bool, dry_run: bool, now: datetime) -> Report:
+def apply(
+    manifest: Manifest,
+    caller: Caller,
+    *,
+    prune: bool,
+    dry_run: bool,
+    now: datetime,
+    patience_sec: float | None = None,
+) -> Report:
     """Apply the manifest and return the changes.
 
-    Raises InvalidManifest with the problems, or TooManyRequests if it requests consent by e-mail too often. Nothing is
-    changed then.
+    Raises InvalidManifest with the problems, or TooManyRequests if it requests consent by e-mail too often, or if
+    another apply or import of the account runs for `patience_sec` (None: wait). Nothing is changed then.
     """
     for _ in range(TRIES):
         with suppress(ConcurrentChangeError), transaction.atomic():
-            # A concurrent apply of the same account plans after this one.
-            advisory_lock(f"declared {caller.user.pk}")
+            take_turn(caller, patience_sec=patience_sec)  # others plan after this one
             applying = _Applying(plan(manifest, open_account(caller), now=now), prune=prune, now=now)
             if not dry_run:
                 applying.count_mails()

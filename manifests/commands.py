@@ -98,7 +98,7 @@ exit codes:
   0  applied, or nothing to change
   2  nothing changed: the file has problems, which are listed with lines, or wrong usage
   3  with --detailed-exitcode: there were changes (with --dry-run: there would be)
-  4  nothing changed: the database or the server cannot be reached. If its answer was lost: all or nothing; repeat it
+  4  the database or the server cannot be reached. If only its answer was lost, all was applied or nothing: repeat it
 """
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from core.api.query import ChoiceParam, IdParam
 from core.api.viewsets import ServiceViewSet, operation
 from core.errors import MonitorLimit, NotFound, ValidationFailed
 from core.throttles import ManifestThrottle
-from core.waiting import limit_waiting
+from core.waiting import PATIENCE_SEC, limit_waiting
 from manifests.applying import apply
 from manifests.changes import ACTIONS, MAX_BODY, Report
 from manifests.exporting import export
@@ -198,7 +198,14 @@ class ManifestViewSet(ServiceViewSet):
         with limit_waiting(f"manifest {self.caller.account}", most=1):
             try:
                 manifest = parse(Document(data["manifest"]), data.get("variables", {}))
-                report = apply(manifest, self.caller, prune=data.get("prune", False), dry_run=dry_run, now=self.now)
+                report = apply(
+                    manifest,
+                    self.caller,
+                    prune=data.get("prune", False),
+                    dry_run=dry_run,
+                    now=self.now,
+                    patience_sec=PATIENCE_SEC,
+                )
             except InvalidManifest as error:
                 raise InvalidManifestFailure(error) from None
         return Response(_answer(report, applied=not dry_run))
@@ -227,7 +234,14 @@ class ImportViewSet(ServiceViewSet):
         place = {"project_id": data["project_id"]} if "project_id" in data else {}
         mapped = [MappedMonitor(item["name"], item["body"], item.get("enabled", True)) for item in data["monitors"]]
         with limit_waiting(f"manifest {self.caller.account}", most=1):
-            return import_monitors(self.caller, mapped, place=place, now=self.now, dry_run=data.get("dry_run", False))
+            return import_monitors(
+                self.caller,
+                mapped,
+                place=place,
+                now=self.now,
+                dry_run=data.get("dry_run", False),
+                patience_sec=PATIENCE_SEC,
+            )
 
 
 def _answer(report: Report, *, applied: bool) -> dict[str, Any]:

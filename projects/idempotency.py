@@ -12,17 +12,17 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.utils.crypto import constant_time_compare, salted_hmac
-from psycopg.errors import LockNotAvailable
 
 from core.api.idempotency import HEADER, Created
+from core.db import LockTimeoutError, lock_timeout
 from core.errors import IdempotencyKeyInUse, ValidationFailed
 from projects.access import Caller
 from projects.models import IdempotencyKey
 
 LIFETIME = timedelta(hours=24)
-LOCK_TIMEOUT_MS = 10_000
+LOCK_TIMEOUT_SEC = 10
 
 # Rows older than 24 hours count as absent and are overwritten. One statement, so that one of two concurrent requests
 # gets the key; the other waits at the unique index until the first commits or fails.
@@ -40,7 +40,7 @@ def create_once(caller: Caller, *, key: str, content: Any, create: Callable[[], 
     """Return what `create` created, now or earlier with the same key. It runs in the transaction that stores the key.
 
     `content` identifies the request. Raises ValidationFailed if an earlier request had the key and other content, and
-    IdempotencyKeyInUse if the first request with the key is still running after LOCK_TIMEOUT_MS.
+    IdempotencyKeyInUse if the first request with the key is still running after LOCK_TIMEOUT_SEC.
     """
     fingerprint = _fingerprint(content)
     with transaction.atomic():
@@ -65,19 +65,19 @@ def _fingerprint(content: Any) -> bytes:
 
 def _claim(caller: Caller, key: str, fingerprint: bytes, *, now: datetime) -> int | None:
     """Return the id of the new row, or None if the key is taken."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_TIMEOUT_MS}ms"])
-        try:
-            cursor.execute(
-                _CLAIM,
-                {"caller": caller.key, "key": key, "fingerprint": fingerprint, "now": now, "expired": now - LIFETIME},
-            )
-        except OperationalError as error:
-            if isinstance(error.__cause__, LockNotAvailable):
-                raise IdempotencyKeyInUse from None
-            raise
-        row = cursor.fetchone()
-        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+    values: dict[str, Any] = {
+        "caller": caller.key,
+        "key": key,
+        "fingerprint": fingerprint,
+        "now": now,
+        "expired": now - LIFETIME,
+    }
+    try:
+        with connection.cursor() as cursor, lock_timeout(LOCK_TIMEOUT_SEC):
+            cursor.execute(_CLAIM, values)
+            row = cursor.fetchone()
+    except LockTimeoutError:
+        raise IdempotencyKeyInUse from None
     return None if row is None else int(row[0])
 
 

@@ -18,6 +18,7 @@ from rest_framework.exceptions import ValidationError
 from accounts.models import Plan
 from core.api.errors import first_reason
 from core.errors import ValidationFailed
+from manifests.account import take_turn
 from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Note, Outcome
 from monitors import bulk, types
 from monitors.models import Monitor
@@ -29,14 +30,22 @@ from projects.access import Caller
 
 
 def import_monitors(
-    caller: Caller, mapped: Sequence[MappedMonitor], *, place: Mapping[str, Any], now: datetime, dry_run: bool = False
+    caller: Caller,
+    mapped: Sequence[MappedMonitor],
+    *,
+    place: Mapping[str, Any],
+    now: datetime,
+    dry_run: bool = False,
+    patience_sec: float | None = None,
 ) -> list[Imported]:
     """Create the monitors that do not exist yet, in the project `place["project_id"]` if given.
 
-    Creates nothing with `dry_run`, and if it raises ValidationFailed (unknown project) or MonitorLimit (plan). The
-    scheduler makes the first checks at once.
+    Creates nothing with `dry_run`, and if it raises ValidationFailed (unknown project), MonitorLimit (plan) or
+    TooManyRequests (another apply or import of the account runs for `patience_sec`; None: wait). The scheduler makes
+    the first checks at once.
     """
     with transaction.atomic():
+        take_turn(caller, patience_sec=patience_sec)
         project, owner = placement.place(caller, place)
         # A concurrent import waits and then finds these monitors.
         owner = lock_owner(owner)

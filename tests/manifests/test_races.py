@@ -15,13 +15,15 @@ from accounts.models import Plan, User
 from alerts.models import AlertChannel
 from alerts.services import delete_channel
 from core.clock import utc_now
-from manifests import applying
+from core.db import separate_connection
+from manifests import applying, views
 from manifests.changes import Report
 from manifests.planning import plan
 from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Project
+from tests.api.client import Answer, Api
 from tests.factories import UserFactory
 from tests.helpers import run_concurrently
 from tests.manifests.helpers import apply_text
@@ -78,6 +80,22 @@ def test_beside_changes_and_deletions_of_the_same_monitors(user: User) -> None:
         assert apply_or_refused(user, changed) is not None
         assert apply_text(user, changed, prune=True).changes == []
         assert set(Monitor.objects.values_list("slow_ms", flat=True)) == {100 + number}
+
+
+def test_one_of_another_process_is_waited_for_a_bounded_time(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "PATIENCE_SEC", 0.1)
+    api = Api.signed_in(user)
+
+    def send() -> list[Answer]:
+        return [
+            api.send("PUT", "/v1/manifest", {"manifest": {"version": 1}}),
+            api.post("/v1/imports", {"monitors": []}),
+        ]
+
+    with separate_connection(patience_sec=60) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"manifest {user.pk}"])
+        assert [(each.status, each.headers["Retry-After"]) for each in send()] == [(429, "5")] * 2
+    assert [each.status for each in send()] == [200, 200]
 
 
 def apply_or_refused(user: User, text: str) -> Report | None:
