@@ -213,6 +213,8 @@ def _run(*command: str) -> None:
 
 
 if __name__ == "__main__":
+    if shutil.which("debootstrap") is None:
+        raise SystemExit("error: debootstrap is not installed: apt-get install debootstrap")
     new_debian()  # now: the namespaces reach no package index
     isolated("tests.faults.walkthrough")
     sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else None))
