@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import dns.exception
-import dns.flags
 import dns.name
 import dns.rcode
 import dns.rdata
@@ -22,7 +22,7 @@ from dns.name import Name
 from dns.rcode import FORMERR, NOTIMP, REFUSED, SERVFAIL
 from dns.rdata import Rdata
 from dns.rdataclass import IN
-from dns.rdatatype import CNAME
+from dns.rdatatype import AAAA, CNAME, A
 from dns.rdtypes.ANY.OPT import OPT
 from dns.wire import Parser
 
@@ -33,7 +33,9 @@ UDP_PAYLOAD = 1232  # fits into one packet everywhere: https://www.dnsflagday.ne
 _HEADER = struct.Struct("!HHHHHH")
 _RECORD = struct.Struct("!HHIH")
 _WANTED = 0x0100  # RD
+_QR, _TC = 0x8000, 0x0200  # not the enum of `dns.flags`, which takes longer than the comparison
 _RESPONSE = 0xF800  # QR and the opcode
+_QUESTION = b"\xc0\x0c"  # a pointer to the name of the question
 _OPT = struct.pack("!BHHIH", 0, dns.rdatatype.OPT, UDP_PAYLOAD, 0, 0)
 # A server that cannot read a query may leave it out of its reply.
 _WITHOUT_QUESTION = frozenset({FORMERR, SERVFAIL, NOTIMP, REFUSED})
@@ -79,7 +81,7 @@ class Reply(NamedTuple):
 
     @property
     def is_truncated(self) -> bool:
-        return bool(self.flags & dns.flags.TC)
+        return bool(self.flags & _TC)
 
 
 def match_reply(wire: bytes, query: bytes, asked: bytes) -> Reply | None:
@@ -87,7 +89,7 @@ def match_reply(wire: bytes, query: bytes, asked: bytes) -> Reply | None:
     if len(wire) < _HEADER.size or wire[:2] != query[:2]:
         return None
     _, flags, questions, *counts = _HEADER.unpack_from(wire)
-    if flags & _RESPONSE != dns.flags.QR:
+    if flags & _RESPONSE != _QR:
         return None
     at = _HEADER.size
     if questions == 1:
@@ -113,8 +115,10 @@ def find_records(reply: Reply, name: str, record_type: str) -> Found:
     records: dict[Labels, list[Rdata]] = {}
     aliases: dict[Labels, Name] = {}
     parser = Parser(reply.wire, reply.at)
+    key: Labels = (*name.encode("ascii").split(b"."), b"")
+    known = {_QUESTION: key} if reply.at > _HEADER.size else {}
     try:
-        for owner, rdtype, rdclass, _, end in _read_section(parser, reply.counts[0]):
+        for owner, rdtype, rdclass, _, end in _read_section(parser, reply.counts[0], known):
             if rdclass != IN or rdtype not in (wanted, CNAME):
                 continue
             rdata = _read_rdata(parser, rdtype, end)
@@ -124,7 +128,6 @@ def find_records(reply: Reply, name: str, record_type: str) -> Found:
                 aliases.setdefault(owner, rdata.target)  # type: ignore[attr-defined]  # a CNAME's
     except dns.exception.DNSException as error:
         raise MalformedReply(_explain(error)) from error
-    key: Labels = (*name.encode("ascii").split(b"."), b"")
     alias: Name | None = None
     for _ in range(len(aliases) + 1):
         if key in records or key not in aliases:
@@ -156,15 +159,17 @@ def describe(reply: Reply, *, limit: int) -> Iterator[str]:
         yield f"; malformed: {error}"
 
 
-def _read_section(parser: Parser, count: int) -> Iterator[tuple[Labels, int, int, int, int]]:
+def _read_section(
+    parser: Parser, count: int, names: Mapping[bytes, Labels] = MappingProxyType({})
+) -> Iterator[tuple[Labels, int, int, int, int]]:
     """Yield the owner in lower case, type, class, TTL, and the end of the data, at whose beginning the parser is.
 
-    The caller may read the data or not.
+    The caller may read the data or not. `names` are owners by their pointers.
     """
     if count > MAX_RECORDS:
         raise MalformedReply(f"has {count} records, and at most {MAX_RECORDS} are read")
     wire = parser.wire
-    known: dict[bytes, Labels] = {}  # most owners are a pointer to an earlier one
+    known = dict(names)  # most owners are a pointer to an earlier one
     for _ in range(count):
         at = parser.current
         pointer = wire[at : at + 2]
@@ -182,8 +187,16 @@ def _read_section(parser: Parser, count: int) -> Iterator[tuple[Labels, int, int
 
 
 def _read_rdata(parser: Parser, rdtype: int, end: int, rdclass: int = IN) -> Rdata:
+    if rdtype in (A, AAAA) and rdclass == IN:
+        return _read_address(rdtype, parser.get_bytes(end - parser.current))
     with parser.restrict_to(end - parser.current):
         return dns.rdata.from_wire_parser(rdclass, rdtype, parser)  # type: ignore[arg-type]  # it makes them
+
+
+@lru_cache(maxsize=16_384)
+def _read_address(rdtype: int, data: bytes) -> Rdata:
+    """Return what most replies of monitors have, and have again in the next check."""
+    return dns.rdata.from_wire(IN, rdtype, data, 0, len(data))  # type: ignore[arg-type]  # it makes them
 
 
 def _key(name: Name) -> Labels:
