@@ -37,6 +37,7 @@ S = TypeVar("S", bound=CheckSpec)
 
 # A burst of starts would make each probe wait for the others' sockets, and record our queue as latency.
 _STARTS_PER_TURN = 4
+_TICK_SECONDS = 0.01  # timers fire together then: a wake-up for each would cost as much as what it sends
 _DEADLINE_SECONDS = 0.05  # how often deadlines are checked at most
 _IDLE_SECONDS = 1.0  # the longest wait; `Reactor.wake` ends it
 SLOW_SECONDS = 0.05  # of CPU: all other checks wait while one is judged
@@ -231,8 +232,9 @@ class Loop(Generic[K]):
             self._reactor.unwatch(watched.fileno())
 
     def call_later(self, probe: AnyProbe, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` after `seconds`, unless the probe has ended."""
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), probe, then))
+        """Call `then` after `seconds`, or up to _TICK_SECONDS later, unless the probe has ended."""
+        due = math.ceil((time.monotonic() + seconds) / _TICK_SECONDS) * _TICK_SECONDS
+        heapq.heappush(self._timers, (due, next(self._timer_number), probe, then))
 
     def call(self, probe: AnyProbe, function: Callable[..., None], *args: object) -> None:
         """Call a function of a probe, unless it has ended. An exception ends it. Delivers what has ended by then."""
@@ -269,6 +271,8 @@ class Loop(Generic[K]):
 
     def _turn(self, *, may_start: bool) -> None:
         timeout = 0.0
+        while self._timers and self._timers[0][2].ended:  # a wake-up for nothing would cost CPU
+            heapq.heappop(self._timers)
         if not may_start:
             wake_at = min(self._next_deadline, self._timers[0][0]) if self._timers else self._next_deadline
             timeout = min(_IDLE_SECONDS, max(0.0, wake_at - time.monotonic()))
