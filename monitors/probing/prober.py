@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 4_000  # bounds descriptors and memory of a worker
 LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU of its own
-LINGER_ASKED_SEC = 0.05  # with one that a caller waits for
+LINGER_ASKED_SEC = 0.05  # with one that a caller waits for, at most
 MOST_AT_ONCE = 500
 _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
@@ -161,17 +161,21 @@ class Prober:
         if first is None:
             return None
         group = [first]
-        deadline = time.monotonic() + LINGER_SEC
+        deadline = time.monotonic() + (LINGER_SEC if first[1] is None else LINGER_ASKED_SEC)
         while len(group) < MOST_AT_ONCE:
-            if group[-1][1] is not None:
-                deadline = min(deadline, time.monotonic() + LINGER_ASKED_SEC)
             try:
-                item = self._done.get(timeout=max(0.0, deadline - time.monotonic()))
+                item = self._done.get_nowait()
             except queue.Empty:
-                break
+                if time.monotonic() >= deadline:
+                    break
+                # Not until the next result: to wake up for each costs more than to record it.
+                self._leaving.wait(LINGER_ASKED_SEC)
+                continue
             if item is None:
                 self._done.put(None)
                 break
+            if item[1] is not None:
+                deadline = 0.0
             group.append(item)
         return group
 
