@@ -29,7 +29,7 @@ from core.addresses import client_network
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import NotFound, ProviderError, ProviderNotConfigured, ReconnectRequired, TooManyRequests
-from core.throttles import CALLBACK, ProbeThrottle, ProviderThrottle, seconds_to_wait
+from core.throttles import CALLBACK, ProbeThrottle, ProviderThrottle, count_request
 from core.waiting import limit_waiting
 from monitors.serializers import serialize_monitors
 
@@ -100,7 +100,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     """Receive the browser from the provider, with a code or an error."""
     signed_in = request.user if request.user.is_authenticated else None
     try:
-        _count(request)
+        count_request(CALLBACK, client_network(request))
         with limit_waiting(client_network(request)):
             connector, undo_secret = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
     except (TooManyRequests, OAuthRefused, GrantRevoked, ProviderFailed, NotFound) as error:
@@ -114,19 +114,13 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
 def undo(request: HttpRequest, provider: str) -> HttpResponse:
     """Undo a link that was just created in this browser."""
     try:
-        _count(request)
+        count_request(CALLBACK, client_network(request))
         connector = services.undo_link(provider, request.POST.get("secret", ""), now=utc_now())
     except TooManyRequests as error:
         return _refusal(request, error)
     except NotFound as error:
         return _page(request, "Nothing undone", {"problem": error.reason}, status=400)
     return _page(request, "Undone", {"undone": connector, "title": title_of(connector.provider)})
-
-
-def _count(request: HttpRequest) -> None:
-    """Count the request against the limit of its network. Raises TooManyRequests."""
-    if (wait := seconds_to_wait(CALLBACK, client_network(request))) is not None:
-        raise TooManyRequests(wait=wait)
 
 
 def _refusal(request: HttpRequest, error: Exception) -> HttpResponse:

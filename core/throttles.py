@@ -22,7 +22,6 @@ from django.conf import settings
 from django.utils.crypto import salted_hmac
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from rest_framework.exceptions import Throttled
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
@@ -135,6 +134,13 @@ def seconds_to_wait(scope: str, identity: str) -> float | None:
     return None if count <= limit else remaining
 
 
+def count_request(scope: str, identity: str) -> None:
+    """Count a request of `identity` in `scope`. Raises TooManyRequests past the limit."""
+    wait = seconds_to_wait(scope, identity)
+    if wait is not None:
+        raise TooManyRequests(wait=wait)
+
+
 class Throttle(BaseThrottle):
     """Limits the requests of one identity in a window. Operations of viewsets name the throttles that they add."""
 
@@ -156,11 +162,6 @@ class Throttle(BaseThrottle):
 
     def wait(self) -> float | None:
         return self._wait
-
-
-class AddressThrottle(Throttle):
-    def identity(self, request: Request) -> str | None:
-        return client_network(request)
 
 
 class CallerThrottle(Throttle, scope="requests"):
@@ -199,8 +200,11 @@ class ChannelAddressThrottle(CallerThrottle, scope="invite"):
         return super().identity(request) if given else None
 
 
-class SignInThrottle(AddressThrottle, scope="sign-in"):
+class SignInThrottle(Throttle, scope="sign-in"):
     """Signing in, by address."""
+
+    def identity(self, request: Request) -> str | None:
+        return client_network(request)
 
 
 class SignInEmailThrottle(Throttle, scope="sign-in-email"):
@@ -209,20 +213,3 @@ class SignInEmailThrottle(Throttle, scope="sign-in-email"):
     def identity(self, request: Request) -> str | None:
         email = request.data.get("email") if isinstance(request.data, dict) else None
         return email.strip().lower() if isinstance(email, str) else None
-
-
-def count_unauthorized(request: Request) -> None:
-    """Count a request without a valid token, by address. Raises Throttled past the limit.
-
-    Only failures are counted and refused: a client with a token that shares the address is not stopped.
-    """
-    wait = seconds_to_wait("unauthorized", client_network(request))
-    if wait is not None:
-        raise Throttled(wait)
-
-
-def count_second_factor(user_id: int) -> None:
-    """Count a code that is tried for the account, wherever it is entered. Raises TooManyRequests past the limit."""
-    wait = seconds_to_wait("second-factor", f"user:{user_id}")
-    if wait is not None:
-        raise TooManyRequests(wait=wait)

@@ -12,8 +12,8 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
-from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, TooManyRequests, ValidationFailed
-from core.throttles import seconds_to_wait
+from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
+from core.throttles import count_request
 from manifests.account import Entry, Existing, MonitorRef, open_account, take_turn
 from manifests.changes import Change, Report, compare_fields
 from manifests.parsing import Manifest
@@ -94,8 +94,7 @@ class _Applying:
             values = entry.values or {}
             if entry.section != "channels" or not Channels.sets_address(values, self.changed.get(entry, values)):
                 continue
-            if (wait := seconds_to_wait("invite", self.caller.account)) is not None:
-                raise TooManyRequests(wait=wait)
+            count_request("invite", self.caller.account)
 
     def run(self) -> Report:
         """Apply the plan. Locks are taken in the common order: monitor states, projects, owners, then the rest."""

@@ -23,7 +23,7 @@ from django.utils.crypto import constant_time_compare
 from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests, ValidationFailed
-from core.throttles import seconds_to_wait
+from core.throttles import count_request
 from statuspages import badges, caching, lookup, rendering, subscriptions
 from statuspages.caching import LocalCache, Rendered
 from statuspages.lookup import PublishedPage
@@ -175,8 +175,8 @@ def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResp
     if not page.lock:
         return back
     # Count per address first: a blocked address must not use up the page's attempts.
-    _count("status-password", f"{page.page_id} {client_network(request)}")
-    _count("status-password-page", str(page.page_id))
+    count_request("status-password", f"{page.page_id} {client_network(request)}")
+    count_request("status-password-page", str(page.page_id))
     stored = StatusPage.objects.filter(pk=page.page_id).values_list("password_hash", flat=True).first()
     if not stored or not check_password(request.POST.get("password", "")[:200], stored):
         return _ask_for_password(links, wrong="Wrong password.")
@@ -195,8 +195,8 @@ def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResp
 
 def _subscribe(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResponse:
     email = request.POST.get("email", "")[:254]
-    _count("status-subscribe", client_network(request))
-    _count("status-subscribe-address", email.strip().lower())
+    count_request("status-subscribe", client_network(request))
+    count_request("status-subscribe-address", email.strip().lower())
     try:
         subscriptions.subscribe(page.page_id, email, now=utc_now())
     except ValidationFailed as error:
@@ -213,7 +213,7 @@ def _subscribe(request: HttpRequest, page: PublishedPage, links: Links) -> HttpR
 
 def _link(request: HttpRequest, action: str, token: str) -> HttpResponse:
     """Answer a link of a mail. GET asks, POST acts: mail scanners follow links with GET and must change nothing."""
-    _count("status-links", client_network(request))
+    count_request("status-links", client_network(request))
     if request.method == "POST" and action == subscriptions.UNSUBSCRIBE:
         subscriptions.unsubscribe(token)
         return _message("Unsubscribed", "This address was deleted and gets no more mail.")
@@ -256,12 +256,6 @@ def _uncached(template: str, context: Mapping[str, Any], *, status: int) -> Http
         "Referrer-Policy": "no-referrer",  # mails contain secret links
     }
     return HttpResponse(render_to_string(template, context), HTML, status, headers=headers)
-
-
-def _count(scope: str, identity: str) -> None:
-    """Count a request. Raises TooManyRequests above the scope's rate."""
-    if (wait := seconds_to_wait(scope, identity)) is not None:
-        raise TooManyRequests(wait=wait)
 
 
 def _not_allowed(allowed: str) -> HttpResponse:

@@ -6,9 +6,10 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.request import Request
 
 from core import logs
+from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import Unauthorized
-from core.throttles import count_unauthorized
+from core.throttles import count_request
 from projects.access import Caller
 from tokens.services import caller_for
 
@@ -19,7 +20,8 @@ class BearerAuthentication(BaseAuthentication):
         plaintext = credential.strip().decode("latin-1")
         caller = caller_for(plaintext, now=utc_now()) if scheme.lower() == b"bearer" else None
         if caller is None:
-            count_unauthorized(request)
+            # Only failures are counted: a client with a token that shares the address is not stopped.
+            count_request("unauthorized", client_network(request))
             raise Unauthorized
         logs.add(user=caller.user.public_id)
         if caller.project is not None:

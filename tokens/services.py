@@ -29,7 +29,7 @@ from core.errors import (
     ProjectForbidden,
     ValidationFailed,
 )
-from core.throttles import count_second_factor
+from core.throttles import count_request
 from projects import access, log
 from projects.access import Caller
 from projects.members import accept_invitations
@@ -62,7 +62,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
     if second_factor.is_on(user):
         if not code:
             raise MfaRequired
-        count_second_factor(user.pk)
+        count_request("second-factor", f"user:{user.pk}")
         if second_factor.use_code(user, code) is None:
             raise InvalidCredentials("The code is wrong, or was used before.")
     accept_invitations(user, now=now)

@@ -25,7 +25,7 @@ from accounts.web import signing_up
 from core.clock import utc_now
 from core.errors import TooManyRequests, ValidationFailed
 from core.forms import sentence
-from core.throttles import count_second_factor
+from core.throttles import count_request
 from projects.access import Caller
 from projects.members import is_invited
 
@@ -136,7 +136,7 @@ class _Code:
     def clean_code(self) -> str:
         code = str(self.cleaned_data["code"])
         try:
-            count_second_factor(self.user.pk)
+            count_request("second-factor", f"user:{self.user.pk}")
         except TooManyRequests:
             raise forms.ValidationError("Too many codes were tried. Wait 15 minutes.") from None
         used = second_factor.use_code(self.user, code)
