@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from core.addresses import client_address
+from core.addresses import client_of
 
 ADMIN = "/admin/"
 
@@ -48,10 +48,9 @@ def current() -> Origin | None:
     request = _request.get()
     if request is None:
         return None
-    address = client_address(request)
     user = getattr(request, "user", None) if request.path_info.startswith(ADMIN) else None
     return Origin(
-        None if address is None else str(address),
+        client_of(request.META).address,
         request.META.get("HTTP_USER_AGENT", ""),
         user if user is not None and user.is_authenticated and user.is_staff else None,
     )

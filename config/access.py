@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from core import logs
-from core.addresses import client_address, is_from_trusted_proxy
+from core.addresses import address_of, is_from_trusted_proxy
 from core.ids import random_text
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def _log(request: HttpRequest, response: HttpResponseBase, *, level: int, second
         "path": request.path[:_MAX_PATH],
         "status": response.status_code,
         "duration_ms": round(seconds * 1000, 1),
-        "client": str(client_address(request)),
+        "client": str(address_of(request.META)),
     }
     # Only if a view loaded the session user: loading it here would cost a query. The API binds its callers itself.
     person = getattr(request, "_cached_user", None)

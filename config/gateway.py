@@ -21,7 +21,7 @@ from django.conf import settings
 from config.errors import unavailable
 from config.outages import OutageWatch, Turn
 from config.pings import ATTEMPT, SimplePings
-from core.addresses import network_of
+from core.addresses import client_of
 from core.api.errors import json_error
 from core.errors import ApiError, BodyTooLarge, Overloaded, RequestTimeout, TooManyRequests
 from core.metrics import EVERY_SEC, mark_alive
@@ -188,7 +188,7 @@ class Gateway:
 
     async def _receive(self, body: bytearray, environ: WSGIEnvironment, exchange: HTTPProtocol, *, limit: int) -> None:
         """Read the body until it ends or exceeds the limit. Raises RequestTimeout, TooManyRequests or Overloaded."""
-        client = network_of(environ)
+        client = client_of(environ).network
         if self._bodies[client] >= BODIES_OF_CLIENT:
             raise TooManyRequests(wait=BODY_SEC)
         self._bodies[client] += 1

@@ -24,7 +24,7 @@ from alerts import outbox
 from config.health import PATIENCE_SEC, Cached
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
-from core.addresses import client_address, is_forwarded_by_unknown_proxy
+from core.addresses import address_of, is_forwarded_by_unknown_proxy
 from core.api.exposition import expose
 from core.clock import utc_now
 from core.db import separate_connection
@@ -209,6 +209,6 @@ def serve_metrics(get_response: Callable[[HttpRequest], HttpResponse]) -> Callab
 
 
 def _is_allowed(request: HttpRequest) -> bool:
-    address = client_address(request)
+    address = address_of(request.META)
     allowed = address is not None and any(address in network for network in settings.METRICS_ALLOWED)
     return allowed and not is_forwarded_by_unknown_proxy(request)

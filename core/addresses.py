@@ -35,11 +35,6 @@ def _is_trusted(address: Address) -> bool:
     return any(address in network for network in settings.TRUSTED_PROXIES)
 
 
-def client_address(request: Request | HttpRequest) -> Address | None:
-    """Return `address_of` the request."""
-    return address_of(request.META)
-
-
 def address_of(meta: Mapping[str, Any]) -> Address | None:
     """Return the peer of the connection, or the address that it forwards for if TRUSTED_PROXIES contains the peer.
 
@@ -57,7 +52,7 @@ def address_of(meta: Mapping[str, Any]) -> Address | None:
 
 
 def is_forwarded_by_unknown_proxy(request: HttpRequest) -> bool:
-    """Return whether a proxy that is not in TRUSTED_PROXIES forwarded it, so that `client_address` is the proxy's.
+    """Return whether a proxy that is not in TRUSTED_PROXIES forwarded it, so that `address_of` is the proxy's.
 
     Otherwise every client of a proxy on this machine would count as 127.0.0.1.
     """
@@ -72,13 +67,8 @@ def is_from_trusted_proxy(meta: Mapping[str, Any]) -> bool:
 
 
 def client_network(request: Request | HttpRequest) -> str:
-    """Return `network_of` the request."""
-    return network_of(request.META)
-
-
-def network_of(meta: Mapping[str, Any]) -> str:
     """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 subscriber."""
-    return client_of(meta).network
+    return client_of(request.META).network
 
 
 class Client(NamedTuple):

@@ -11,8 +11,6 @@ from django.db import InterfaceError, OperationalError, ProgrammingError
 
 from core import cli
 
-EXIT_UNREACHABLE = cli.EXIT_UNREACHABLE
-
 
 class OurCommand(BaseCommand):
     """A command whose `epilog`, printed unchanged, has examples and a table `exit codes:`.
@@ -30,12 +28,10 @@ class OurCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
             return super().execute(*args, **options)
-        except (OperationalError, InterfaceError) as error:
-            problem = f"the database does not answer: {_first_line(error)}"
-            raise CommandError(problem, returncode=EXIT_UNREACHABLE) from error
-        except ProgrammingError as error:
-            problem = f"the database is not migrated: {_first_line(error)}"
-            raise CommandError(problem, returncode=EXIT_UNREACHABLE) from error
+        except (OperationalError, InterfaceError, ProgrammingError) as error:
+            problem = "is not migrated" if isinstance(error, ProgrammingError) else "does not answer"
+            first_line = str(error).partition("\n")[0]
+            raise CommandError(f"the database {problem}: {first_line}", returncode=cli.EXIT_UNREACHABLE) from error
 
 
 class SharedCommand(OurCommand):
@@ -70,7 +66,3 @@ class SharedCommand(OurCommand):
             raise CommandError(self.shared.explain(str(error)), returncode=error.code) from error
         if code:
             sys.exit(code)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0]

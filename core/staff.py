@@ -277,30 +277,26 @@ def act(
     name in the log, which outlives the row.
     """
     keys = list(queryset.values_list("pk", flat=True))
+    kind = ContentType.objects.get_for_model(page.model, for_concrete_model=False)
     try:
         with transaction.atomic():
             outcome = do(keys)
-            _log(request, page.model, [(row.pk, named(row)) for row in outcome.done], done=done, gone=gone)
+            LogEntry.objects.bulk_create(
+                LogEntry(
+                    user_id=request.user.pk or 0,  # always staff, which the stubs do not know
+                    content_type=kind,
+                    object_id=str(row.pk),
+                    object_repr=named(row)[:200],
+                    action_flag=DELETION if gone else CHANGE,
+                    change_message=f"{done.capitalize()}.",
+                )
+                for row in outcome.done
+            )
     except ApiError as error:
         page.message_user(request, f"Nothing was done: {error.reason}", messages.ERROR)
         return None
     _report(page, request, outcome, done=done, chosen=len(keys))
     return outcome
-
-
-def _log(request: HttpRequest, model: type[Model], rows: Sequence[tuple[Any, str]], *, done: str, gone: bool) -> None:
-    kind = ContentType.objects.get_for_model(model, for_concrete_model=False)
-    LogEntry.objects.bulk_create(
-        LogEntry(
-            user_id=request.user.pk or 0,  # always staff, which the stubs do not know
-            content_type=kind,
-            object_id=str(key),
-            object_repr=name[:200],
-            action_flag=DELETION if gone else CHANGE,
-            change_message=f"{done.capitalize()}.",
-        )
-        for key, name in rows
-    )
 
 
 def _report(

@@ -23,7 +23,7 @@ from accounts.models import User
 from accounts.services import AddressChange, record_address
 from accounts.web.signing_up import address_of, send_link
 from audit.actions import Action
-from core.addresses import client_address
+from core.addresses import client_of
 from core.clock import utc_now
 from core.crypto import decrypt, encrypt
 from core.mail import send_once
@@ -93,7 +93,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             return False
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        return str(client_address(request) or "0.0.0.0")  # noqa: S104  (not known, as over a Unix socket)
+        return client_of(request.META).address or "0.0.0.0"  # noqa: S104  (not known, as over a Unix socket)
 
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
         return reverse("account")

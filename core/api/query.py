@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from core.api.converters import PUBLIC_ID
+from core.api.converters import PUBLIC_ID, is_public_id
 from core.clock import EPOCH, MAX_MS, from_ms
 from core.errors import ValidationFailed
 
@@ -103,7 +102,7 @@ class ChoiceParam(Param):
 @dataclass(frozen=True, slots=True)
 class IdParam(Param):
     def parse(self, text: str) -> str:
-        if not re.fullmatch(PUBLIC_ID, text):
+        if not is_public_id(text):
             raise ValidationFailed("is no id.", field=self.name)
         return text
 
