@@ -45,20 +45,15 @@ def _join(path: str, field: object) -> str:
     return f"{path}.{field}" if path else str(field)
 
 
-def first_reason(detail: Any, path: str = "") -> str:
-    """Return DRF's nested error detail as one sentence that names the field: `request_headers[1].name: …`."""
-    if isinstance(detail, dict):
-        for field, inner in detail.items():
-            if inner:
-                return first_reason(inner, _join(path, field))
-    if isinstance(detail, list):
-        for index, inner in enumerate(detail):
-            if isinstance(inner, dict | list):
-                if inner:
-                    return first_reason(inner, f"{path}[{index}]")
-            else:
-                return first_reason(inner, path)
-    return f"{path}: {detail}" if path else str(detail)
+def validation_failed(detail: Any, path: str = "") -> ValidationFailed:
+    """Return the first of DRF's nested error details, with the path of its field: `request_headers[1].name`."""
+    for key, inner in detail.items() if isinstance(detail, dict) else enumerate(detail):
+        field = path if isinstance(detail, list) and isinstance(inner, str) else _join(path, key)
+        if isinstance(inner, str):
+            return ValidationFailed(inner, field=field)
+        if inner:
+            return validation_failed(inner, field)
+    return ValidationFailed(str(detail), field=path)
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
@@ -84,7 +79,7 @@ def _as_api_error(error: Exception) -> ApiError | None:
         case exceptions.Throttled():
             return TooManyRequests(wait=getattr(error, "wait", None))
         case exceptions.ValidationError():
-            return ValidationFailed(first_reason(error.detail))
+            return validation_failed(error.detail)
         case exceptions.ParseError():
             return ValidationFailed(str(error.detail))
         case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():

@@ -10,9 +10,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from core.api.errors import first_reason
+from core.api.errors import validation_failed
 from core.clock import MAX_MS, from_ms, to_ms
-from core.errors import ValidationFailed
 
 MAX_INT = 2_147_483_647
 
@@ -108,10 +107,9 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value({k: v for k, v in data.items() if k in writable})
 
 
-def validated(serializer: type[StrictSerializer], body: Mapping[str, Any]) -> dict[str, Any]:
+def validated(serializer: type[StrictSerializer], body: Any) -> dict[str, Any]:
     """Validate a body with a serializer of the API. Raises ValidationFailed with the path of the first error."""
     parsed = serializer(data=body)
-    if parsed.is_valid():
-        return dict(parsed.validated_data)
-    path, _, reason = first_reason(parsed.errors).partition(": ")
-    raise ValidationFailed(reason, field=path)
+    if not parsed.is_valid():
+        raise validation_failed(parsed.errors)
+    return dict(parsed.validated_data)

@@ -21,7 +21,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.viewsets import ViewSet
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from core.api.fields import StrictSerializer
+from core.api.fields import StrictSerializer, validated
 from core.api.idempotency import Created, create_once
 from core.api.query import Pages, Param
 from core.clock import utc_now
@@ -169,7 +169,7 @@ class ServiceViewSet(ViewSet):
             self.found = find(**ids)
         arguments: dict[str, Any] = dict(ids)
         if spec.body is not None:
-            self.data = arguments["data"] = self.parse(spec.body)
+            self.data = arguments["data"] = validated(spec.body, self.request.data)
         arguments |= {param.name: param.read(self.request) for param in spec.params}
         serialize = partial(self.serialize, serializer=spec.answer)
         if spec.pages is not None:
@@ -191,12 +191,6 @@ class ServiceViewSet(ViewSet):
             return Created(row.public_id, serialize([row])[0])
 
         return create_once(self.request, self.caller, run, now=self.now).answer
-
-    def parse(self, serializer: type[StrictSerializer]) -> dict[str, Any]:
-        """Return the validated fields of the body. Raises DRF's ValidationError."""
-        parsed = serializer(data=self.request.data)
-        parsed.is_valid(raise_exception=True)
-        return dict(parsed.validated_data)
 
     def get_serializer_context(self) -> dict[str, Any]:
         return {"now": self.now, "secret": self.secret}

@@ -13,10 +13,9 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from rest_framework.exceptions import ValidationError
 
 from accounts.models import Plan
-from core.api.errors import first_reason
+from core.api.fields import validated
 from core.errors import ValidationFailed
 from manifests.account import take_turn
 from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Note, Outcome
@@ -71,13 +70,11 @@ def _validate(mapped: MappedMonitor, *, plan: Plan) -> tuple[Imported, MonitorCo
     """Return the outcome and, unless the monitor is skipped, its configuration."""
     if mapped.body is None:
         return Imported(mapped.name, Outcome.SKIPPED, mapped.notes), None
-    parsed = MonitorInputSerializer(data=dict(mapped.body))
     try:
-        parsed.is_valid(raise_exception=True)
-        return Imported(mapped.name, Outcome.CREATED), complete(dict(parsed.validated_data), plan)
-    except (ValidationError, ValidationFailed) as error:
-        reason = first_reason(error.detail) if isinstance(error, ValidationError) else str(error)
-        return Imported(mapped.name, Outcome.SKIPPED, (Note("here", reason),)), None
+        config = complete(validated(MonitorInputSerializer, mapped.body), plan)
+    except ValidationFailed as error:
+        return Imported(mapped.name, Outcome.SKIPPED, (Note("here", str(error)),)), None
+    return Imported(mapped.name, Outcome.CREATED), config
 
 
 def _created(monitor: Monitor, *, dry_run: bool) -> CreatedMonitor:
