@@ -7,6 +7,7 @@ connection. Plain Python: probes and deliveries share it.
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 import unicodedata
 from dataclasses import dataclass
@@ -64,10 +65,6 @@ _REFUSED_V6 = tuple(
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are the IPv4 address
 
 
-def _is_public_v4(address: IPv4Address) -> bool:
-    return not any(address in network for network in _REFUSED_V4)
-
-
 def embedded_v4(address: IPv6Address) -> IPv4Address | None:
     """Return the IPv4 address that a translator or tunnel derives: ::ffff/96, 64:ff9b::/96, 2002::/16."""
     if address in _NAT64:
@@ -76,11 +73,10 @@ def embedded_v4(address: IPv6Address) -> IPv4Address | None:
 
 
 def _is_public(address: Address) -> bool:
+    if isinstance(address, IPv6Address) and (embedded := embedded_v4(address)) is not None:
+        address = embedded
     if isinstance(address, IPv4Address):
-        return _is_public_v4(address)
-    embedded = embedded_v4(address)
-    if embedded is not None:
-        return _is_public_v4(embedded)
+        return not any(address in network for network in _REFUSED_V4)
     return address in _GLOBAL_V6 and not any(address in network for network in _REFUSED_V6)
 
 
@@ -131,23 +127,7 @@ def trusted_file(named: str) -> str | None:
 
 
 _IDNA_DOTS = str.maketrans("\u3002", ".")
-_V4_PART = re.compile(r"0x[0-9a-f]*|0[0-7]*|[1-9][0-9]*", re.ASCII)
-
-
-def _parse_loose_v4(host: str) -> IPv4Address | None:
-    """Parse the formats of inet_aton: one to four parts, each decimal, octal or hex, the last filling the rest."""
-    parts = host.lower().split(".")
-    if len(parts) > 4 or not all(_V4_PART.fullmatch(part) and len(part) <= 32 for part in parts):
-        return None
-    values = [
-        int(part[2:] or "0", 16) if part.startswith("0x") else int(part, 8 if part[0] == "0" else 10) for part in parts
-    ]
-    *leading, last = values
-    if any(value > 255 for value in leading) or last >= 1 << (8 * (4 - len(leading))):
-        return None
-    for position, value in enumerate(leading):
-        last |= value << (8 * (3 - position))
-    return IPv4Address(last)
+_BLANK = re.compile(r"\s")
 
 
 def literal_address(host: str) -> Address | None:
@@ -166,4 +146,9 @@ def literal_address(host: str) -> Address | None:
     try:
         return ip_address(text)
     except ValueError:
-        return _parse_loose_v4(text) if text else None
+        pass
+    try:
+        # glibc ignores what follows a blank.
+        return None if _BLANK.search(text) else IPv4Address(socket.inet_aton(text))
+    except (OSError, ValueError):
+        return None
