@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from ipaddress import ip_address
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from core.egress import EgressGuard
@@ -79,7 +78,7 @@ class GuardedSession(requests.Session):
         # Redirects also call this, with the `timeout` of the first request: one deadline for all.
         timeout = kwargs.get("timeout")
         if not isinstance(timeout, _Deadline):
-            kwargs["timeout"] = _Deadline.after(self._total_sec if timeout is None else float(timeout))
+            kwargs["timeout"] = _Deadline(time.monotonic() + (self._total_sec if timeout is None else timeout))
         return super().send(request, **kwargs)
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
@@ -97,25 +96,20 @@ class GuardedSession(requests.Session):
         return _Hop(self._guard, max_body=self._max_body)
 
 
-@dataclass(frozen=True, slots=True)
-class _Deadline:
-    at: float  # monotonic
-
-    @classmethod
-    def after(cls, seconds: float) -> _Deadline:
-        return cls(time.monotonic() + seconds)
+class _Deadline(float):
+    """A monotonic time, which ends all hops of a request."""
 
     @property
     def remaining(self) -> float:
         """Return the seconds left. Raises DeadlineExceeded if none are."""
-        remaining = self.at - time.monotonic()
+        remaining = self - time.monotonic()
         if remaining <= 0:
             raise DeadlineExceeded("the request took too long")
         return remaining
 
     @property
     def over(self) -> bool:
-        return time.monotonic() >= self.at
+        return time.monotonic() >= self
 
 
 class _RefusedError(Exception):
@@ -201,7 +195,7 @@ class _Hop(HTTPAdapter):
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        pool.ConnectionCls = partial(_connection, _Https if pool.scheme == "https" else _Http, self._door)
+        pool.ConnectionCls = partial(_guarded, pool.ConnectionCls, self._door)
         return pool
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
@@ -242,32 +236,21 @@ class _Hop(HTTPAdapter):
         return super().build_response(req, resp)
 
 
-class _Guarded:
-    """A connection whose socket the door opens. Raises the errors of urllib3's own method."""
-
-    door: _Door
-
-    def _new_conn(self: Any) -> socket.socket:
-        try:
-            opened: socket.socket = self.door.connect(self._dns_host.strip("[]"), self.port)
-        except socket.gaierror as error:
-            raise NameResolutionError(self.host, self, error) from error
-        except TimeoutError as error:
-            raise ConnectTimeoutError(self, f"Connecting to {self.host} took too long") from error
-        except OSError as error:
-            raise NewConnectionError(self, f"Connecting to {self.host} failed: {error}") from error
-        return opened
-
-
-class _Http(_Guarded, HTTPConnection):
-    pass
-
-
-class _Https(_Guarded, HTTPSConnection):
-    pass
-
-
-def _connection(cls: type[_Http | _Https], door: _Door, **kwargs: Any) -> _Http | _Https:
+def _guarded(cls: type[HTTPConnection], door: _Door, **kwargs: Any) -> HTTPConnection:
+    """Return a connection whose socket the door opens."""
     connection = cls(**kwargs)
-    connection.door = door
+    connection._new_conn = partial(_connect, connection, door)  # type: ignore[method-assign]
     return connection
+
+
+def _connect(connection: HTTPConnection, door: _Door) -> socket.socket:
+    """Open the socket. Raises the errors of urllib3's own method."""
+    host = connection.host
+    try:
+        return door.connect(connection._dns_host.strip("[]"), connection.port)
+    except socket.gaierror as error:
+        raise NameResolutionError(host, connection, error) from error
+    except TimeoutError as error:
+        raise ConnectTimeoutError(connection, f"Connecting to {host} took too long") from error
+    except OSError as error:
+        raise NewConnectionError(connection, f"Connecting to {host} failed: {error}") from error
