@@ -16,6 +16,7 @@ from audit import origin
 from audit.actions import Action
 from audit.models import MAX_NAME, MAX_USER_AGENT, Entry
 from core.clock import utc_now
+from core.text import printable
 
 FAILURES_KEPT = 20  # of one account, within FAILURE_WINDOW
 STRANGERS_KEPT = 200  # of all failures without a known account, within FAILURE_WINDOW
@@ -66,7 +67,7 @@ def draft(
         action=action,
         actor_type=actor_type,
         target_id=target_id,
-        target_name=_one_line(target_name or "", MAX_NAME),
+        target_name=printable(target_name or "")[:MAX_NAME],
         details=dict(details or {}),
     )
     if actor is not None:
@@ -76,7 +77,7 @@ def draft(
     if project is not None:
         entry.project_id, entry.project_public_id = project.pk, project.public_id
     if request is not None:
-        entry.address, entry.user_agent = request.address, _one_line(request.user_agent, MAX_USER_AGENT)
+        entry.address, entry.user_agent = request.address, printable(request.user_agent)[:MAX_USER_AGENT]
     return entry
 
 
@@ -148,8 +149,3 @@ def forget_person(person: Person, *, addresses: Collection[str]) -> None:
     last = record(Action.ACCOUNT_DELETED, actor=person, target_id=person.public_id)
     if last.actor_id == person.pk:
         Entry.objects.filter(pk=last.pk).update(actor_email="", address=None, user_agent="")
-
-
-def _one_line(text: str, most: int) -> str:
-    """Return received text as one line that a column can store: PostgreSQL rejects NUL, for example."""
-    return "".join(c if c.isprintable() else " " for c in text)[:most]

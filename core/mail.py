@@ -6,8 +6,9 @@ import logging
 
 from django.conf import settings
 from django.core.mail import EmailMessage
-from django.db import connection, transaction
+from django.db import transaction
 
+from core.db import release_outside_transaction
 from core.errors import TooManyRequests
 from core.waiting import limit_waiting
 
@@ -39,8 +40,7 @@ def send_once(message: EmailMessage) -> str | None:
 
     The mail server may be slow, so the request returns its database connection, and few requests wait at a time.
     """
-    if not connection.in_atomic_block:
-        connection.close()
+    release_outside_transaction()
     try:
         with limit_waiting("mail"):
             message.send()

@@ -162,9 +162,7 @@ class _Sums:
                         pipe.hset(PROCESSES_KEY, process, at)
                     pipe.execute()
             except redis.RedisError as error:
-                with self._lock:
-                    for field, amount in reported_sums.items():
-                        self._waiting[field] += amount
+                self.add(reported_sums.items())
                 if not self._unreachable:
                     logger.warning("metrics wait for the broker: %s", error)
                 self._unreachable = True
@@ -176,13 +174,8 @@ class _Sums:
 
 @cache
 def _broker(url: str) -> redis.Redis:
-    return redis.Redis.from_url(
-        url,
-        decode_responses=True,
-        encoding_errors="replace",
-        socket_connect_timeout=_PATIENCE_SEC,
-        socket_timeout=_PATIENCE_SEC,
-    )
+    timeouts = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), _PATIENCE_SEC)
+    return redis.Redis.from_url(url, decode_responses=True, encoding_errors="replace", **timeouts)
 
 
 _sums = _Sums()

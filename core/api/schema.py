@@ -17,7 +17,6 @@ from core.errors import (
     BodyTooLarge,
     IdempotencyKeyInUse,
     NotFound,
-    NoWorker,
     SessionRequired,
     TooManyRequests,
     Unauthorized,
@@ -38,20 +37,8 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 
 
-def _examples(*errors: type[ApiError]) -> dict[str, Any]:
-    return {str(error.status): error_body(error, error.sample_limit) for error in errors}
-
-
-_EXAMPLES = _examples(
-    Unauthorized,
-    SessionRequired,
-    NotFound,
-    IdempotencyKeyInUse,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    TooManyRequests,
-    NoWorker,
-) | {
+_SHARED: tuple[type[ApiError], ...] = (Unauthorized, NotFound, BodyTooLarge, UnsupportedMediaType, TooManyRequests)
+_EXAMPLES = {
     "422": error_body(ValidationFailed("must be a whole number from 1 to 1000.", field="limit")),
     "default": error_body(ApiError),
 }
@@ -121,9 +108,8 @@ class PulsekeeperSchema(AutoSchema):
             if code not in bodies:
                 body: dict[str, Any] = self._get_response_for_code(ErrorSerializer, code)  # type: ignore[no-untyped-call]
                 bodies[code] = body | {"description": description}
-        examples = _EXAMPLES | {
-            str(error.status): error_body(error, error.sample_limit) for error in reversed(self._errors)
-        }
+        errors = (*_SHARED, *reversed(self._errors))
+        examples = _EXAMPLES | {str(error.status): error_body(error, error.sample_limit) for error in errors}
         for code, body in bodies.items():
             if not code.startswith("2"):
                 body["content"]["application/json"]["example"] = examples[code]
