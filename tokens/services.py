@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from hmac import compare_digest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.contrib.auth import authenticate
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
+from django.utils.crypto import constant_time_compare, salted_hmac
 
 import accounts.services
 import audit.services
@@ -29,20 +29,41 @@ from core.errors import (
     ProjectForbidden,
     ValidationFailed,
 )
+from core.ids import ALPHABET, random_text
 from core.throttles import count_request
 from projects import access, log
 from projects.access import Caller
 from projects.members import accept_invitations
-from tokens import secrets
 from tokens.models import Credential, ProjectToken, Session
 
 SESSION_PREFIX = "ses_"
 TOKEN_PREFIX = "svc_"  # noqa: S105  (a prefix, not a password)
+LOOKUP_LENGTH = 16  # 80 bits in base32, unique
+SECRET_LENGTH = 52  # 256 bits in base32
 SESSION_LIFETIME = timedelta(days=14)
 DOOR = "api"  # the value in the audit log; sign-ins by pages have "web"
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 C = TypeVar("C", bound=Credential)
+
+
+def _digest(plaintext: str) -> bytes:
+    return salted_hmac("pulsekeeper.tokens", plaintext, algorithm="sha256").digest()
+
+
+def _issue(prefix: str) -> tuple[str, dict[str, Any]]:
+    """Return a new token, `svc_<lookup><secret>`, which is shown once, and the columns that store it."""
+    lookup = random_text(10)
+    plaintext = prefix + lookup + random_text(32)
+    return plaintext, {"lookup": lookup, "digest": _digest(plaintext)}
+
+
+def _lookup_of(plaintext: str, *, prefix: str) -> str | None:
+    """Return the lookup key, or None if the text cannot be a token."""
+    rest = plaintext.removeprefix(prefix)
+    if rest == plaintext or len(rest) != LOOKUP_LENGTH + SECRET_LENGTH or not set(rest) <= set(ALPHABET):
+        return None
+    return rest[:LOOKUP_LENGTH]
 
 
 def sign_in(*, email: str, password: str, now: datetime, code: str | None = None) -> tuple[Session, str]:
@@ -66,7 +87,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
         if second_factor.use_code(user, code) is None:
             raise InvalidCredentials("The code is wrong, or was used before.")
     accept_invitations(user, now=now)
-    plaintext, columns = secrets.issue(SESSION_PREFIX)
+    plaintext, columns = _issue(SESSION_PREFIX)
     with transaction.atomic():
         session = Session.objects.create(
             user=user,
@@ -81,7 +102,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
 
 def session_lookup(plaintext: str) -> str | None:
     """Return the lookup key of a session token."""
-    return secrets.lookup_of(plaintext, prefix=SESSION_PREFIX)
+    return _lookup_of(plaintext, prefix=SESSION_PREFIX)
 
 
 def sign_out(plaintext: str) -> None:
@@ -156,7 +177,7 @@ def create_token(
     caller: Caller, *, project_id: str, name: str, ttl_seconds: int | None = None, now: datetime
 ) -> tuple[ProjectToken, str]:
     caller.require_session()
-    plaintext, columns = secrets.issue(TOKEN_PREFIX)
+    plaintext, columns = _issue(TOKEN_PREFIX)
     with transaction.atomic():
         try:
             project = access.lock_project(caller, project_id)
@@ -226,7 +247,7 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
     """
     session = _find(Session.objects.select_related("user__plan"), plaintext, prefix=SESSION_PREFIX, now=now)
     if session is not None:
-        unchanged = compare_digest(session.password_hash, session.user.get_session_auth_hash())
+        unchanged = constant_time_compare(session.password_hash, session.user.get_session_auth_hash())
         if not (session.user.is_active and unchanged):
             return None
         return Caller(session.user, signed_in_at=session.created_at)
@@ -245,12 +266,12 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
 
 
 def _find(credentials: QuerySet[C], plaintext: str, *, prefix: str, now: datetime) -> C | None:
-    lookup = secrets.lookup_of(plaintext, prefix=prefix)
+    lookup = _lookup_of(plaintext, prefix=prefix)
     if lookup is None:
         return None
     # Every request of the API runs this query, and its conditions and order take time to compile.
     found = next(iter(credentials.filter(lookup=lookup)), None)
-    if found is None or not secrets.matches(plaintext, found.digest):
+    if found is None or not constant_time_compare(_digest(plaintext), bytes(found.digest)):
         return None
     if found.expires_at is not None and found.expires_at <= now:
         return None
