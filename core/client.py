@@ -191,14 +191,13 @@ def find_token(file: Path | None) -> tuple[str, str]:
     """
     if file is None and (token := os.environ.get(TOKEN)):
         return token, TOKEN
-    if file is None and (named := os.environ.get(TOKEN_FILE)):
-        file = Path(named)
-    if file is None:
+    named = file or os.environ.get(TOKEN_FILE)
+    if not named:
         raise UsageError(f"a token is needed in the environment: {TOKEN}, or {TOKEN_FILE} with the name of a file")
     try:
-        return file.read_text("ascii", errors="replace"), str(file)
+        return Path(named).read_text("ascii", errors="replace"), str(named)
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from None
+        raise UsageError(f"{named}: {error.strerror}") from None
 
 
 def checked_address(url: str) -> str:

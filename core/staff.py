@@ -45,11 +45,6 @@ _LOOKUPS = ("exact", "isempty", "isnull", "id", "pk")  # suffixes, in the order 
 _RESET = ("p", "all")  # query parameters of the position in the list, which a new filter resets
 
 
-def is_capped(queryset: QuerySet[Any]) -> bool:
-    """Return whether the list is shorter than the queryset."""
-    return queryset.order_by()[: MOST_LISTED + 1].count() > MOST_LISTED
-
-
 class CappedPaginator(Paginator[Any]):
     @cached_property
     def count(self) -> int:
@@ -58,11 +53,10 @@ class CappedPaginator(Paginator[Any]):
 
 
 class StaffChangeList(ChangeList):
-    is_capped = False
-
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        self.is_capped = self.result_count >= MOST_LISTED
+    @property
+    def is_capped(self) -> bool:
+        """Return whether the list may be shorter than the queryset."""
+        return self.result_count >= MOST_LISTED
 
     def get_ordering_field(self, field_name: Any) -> Any:
         """Return None for columns that are not in `sortable_by`, also if the query string names them."""
@@ -92,32 +86,19 @@ def _matching(model: type[Model], field: str, term: str) -> Q:
     return Q(**{f"{path}__startswith": term}) | Q(**{f"{path}__startswith": term.lower()})
 
 
-def describe(fields: tuple[str, ...]) -> str:
-    """Return the help text of the search field."""
-    begins = [_words(field) for field in fields if not field.endswith(_CONTAINS)]
-    contains = [_words(field.removesuffix(_CONTAINS)) for field in fields if field.endswith(_CONTAINS)]
-    parts = ["begins with: " + ", ".join(begins)] if begins else []
-    parts += ["contains: " + ", ".join(contains)] if contains else []
-    return "; ".join(parts).capitalize()
-
-
-def _words(path: str) -> str:
-    return path.replace("public_id", "id").replace("__", " ").replace("_", " ")
-
-
 class AutocompleteFilter(admin.FieldListFilter):
     """Filters by a foreign key with an autocomplete field: Django's filter would list all rows."""
 
     template = "staff/autocomplete_filter.html"
+    field: Any
 
     def __init__(
         self, field: Any, request: HttpRequest, params: Any, model: Any, model_admin: Any, field_path: str
     ) -> None:
         self.lookup = f"{field_path}__{field.target_field.name}__exact"
         super().__init__(field, request, params, model, model_admin, field_path)
-        site = model_admin.admin_site
-        self._field, self._site = field, site
-        target = site._registry.get(field.remote_field.model)
+        self._site = model_admin.admin_site
+        target = self._site._registry.get(field.remote_field.model)
         self._may = target is not None and target.has_view_permission(request)
 
     def expected_parameters(self) -> list[str | None]:
@@ -136,8 +117,8 @@ class AutocompleteFilter(admin.FieldListFilter):
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """Yield one choice: the context of the template's form."""
-        widget = AutocompleteSelect(self._field, self._site, attrs={"data-placeholder": "All"})
-        rows = self._field.remote_field.model._default_manager.all()
+        widget = AutocompleteSelect(self.field, self._site, attrs={"data-placeholder": "All"})
+        rows = self.field.remote_field.model._default_manager.all()
         widget.choices = ModelChoiceField(rows, required=False).choices  # the widget reads the selected row from it
         yield {
             "select": widget.render(self.lookup, self.value, {"id": f"filter-{self.field_path}"}),
@@ -178,7 +159,11 @@ class StaffAdmin(admin.ModelAdmin[M]):
 
     @property
     def search_help_text(self) -> str:  # type: ignore[override]
-        return describe(tuple(self.search_fields))
+        named: dict[str, list[str]] = {"begins with": [], "contains": []}
+        for field in self.search_fields:
+            words = field.removesuffix(_CONTAINS).replace("public_id", "id").replace("__", " ").replace("_", " ")
+            named["contains" if field.endswith(_CONTAINS) else "begins with"].append(words)
+        return "; ".join(f"{how}: {', '.join(fields)}" for how, fields in named.items() if fields).capitalize()
 
     @property
     def media(self) -> Media:
@@ -208,7 +193,8 @@ class StaffAdmin(admin.ModelAdmin[M]):
         return path in offered
 
     def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *args: Any) -> HttpResponse | None:
-        if request.POST.get("select_across") == "1" and is_capped(queryset):
+        first = queryset.order_by()[: MOST_LISTED + 1]
+        if request.POST.get("select_across") == "1" and first.count() > MOST_LISTED:
             text = f"More than {MOST_LISTED:,} rows are selected: search or filter for fewer. Nothing was done."
             self.message_user(request, text, messages.WARNING)
             return HttpResponseRedirect(request.get_full_path())
