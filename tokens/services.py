@@ -18,17 +18,9 @@ from accounts.models import User
 from accounts.services import is_verified
 from audit.actions import Action
 from audit.models import Entry
+from core import errors
 from core.bulk import BulkResult
 from core.db import get_or_not_found
-from core.errors import (
-    EmailUnverified,
-    Forbidden,
-    InvalidCredentials,
-    MfaRequired,
-    NotFound,
-    ProjectForbidden,
-    ValidationFailed,
-)
 from core.ids import ALPHABET, random_text
 from core.throttles import count_request
 from projects import access, log
@@ -77,15 +69,15 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
     if not isinstance(user, User):
         tried = User.objects.filter(email=email).first()
         audit.services.record_failure(Action.SIGN_IN_FAILED, subject=tried, details={"door": DOOR})
-        raise InvalidCredentials
+        raise errors.InvalidCredentials
     if not is_verified(user):
-        raise EmailUnverified
+        raise errors.EmailUnverified
     if second_factor.is_on(user):
         if not code:
-            raise MfaRequired
+            raise errors.MfaRequired
         count_request("second-factor", f"user:{user.pk}")
         if second_factor.use_code(user, code) is None:
-            raise InvalidCredentials("The code is wrong, or was used before.")
+            raise errors.InvalidCredentials("The code is wrong, or was used before.")
     accept_invitations(user, now=now)
     plaintext, columns = _issue(SESSION_PREFIX)
     with transaction.atomic():
@@ -134,7 +126,7 @@ def end_session(caller: Caller, public_id: str) -> None:
     with transaction.atomic():
         deleted, _ = Session.objects.filter(user=caller.user, public_id=public_id).delete()
         if not deleted:
-            raise NotFound
+            raise errors.NotFound
         log.record(caller, Action.SESSION_REVOKED, target_id=public_id, details={"door": DOOR})
 
 
@@ -169,7 +161,7 @@ def delete_account(caller: Caller, *, password: str) -> None:
     """
     caller.require_session()
     if not caller.user.check_password(password):
-        raise ValidationFailed("is not the password of this account.", field="password")
+        raise errors.ValidationFailed("is not the password of this account.", field="password")
     accounts.services.delete_account(caller.user)
 
 
@@ -181,8 +173,8 @@ def create_token(
     with transaction.atomic():
         try:
             project = access.lock_project(caller, project_id)
-        except NotFound:
-            raise ProjectForbidden from None
+        except errors.NotFound:
+            raise errors.ProjectForbidden from None
         token = ProjectToken.objects.create(
             project=project,
             created_by=caller.user,
@@ -204,11 +196,11 @@ def revoke_token(caller: Caller, public_id: str) -> None:
     caller.require_session()
     token = get_or_not_found(list_tokens(caller), public_id=public_id)
     if token.created_by_id != caller.user.pk and not access.has_role(caller, token.project, access.MANAGERS):
-        raise Forbidden
+        raise errors.Forbidden
     with transaction.atomic():
         deleted, _ = ProjectToken.objects.filter(pk=token.pk).delete()
         if not deleted:
-            raise NotFound
+            raise errors.NotFound
         _record(caller, Action.TOKEN_REVOKED, token)
 
 

@@ -13,18 +13,8 @@ from core.api.query import Pages
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.errors import EmailUnverified, InvalidCredentials, ProjectRequired, ProjectsShared
 from core.throttles import PasswordThrottle, SignInEmailThrottle, SignInThrottle
-from tokens import services
+from tokens import serializers, services
 from tokens.models import ProjectToken, Session
-from tokens.serializers import (
-    AccountDeletionSerializer,
-    AccountPatchSerializer,
-    SessionCreatedSerializer,
-    SessionInputSerializer,
-    SessionSerializer,
-    TokenCreatedSerializer,
-    TokenInputSerializer,
-    TokenSerializer,
-)
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
@@ -41,7 +31,7 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 class SessionViewSet(ServiceViewSet):
     noun = "session"
     lookup_url_kwarg = "session_id"
-    serializer_class = SessionSerializer
+    serializer_class = serializers.SessionSerializer
     session_only = True
 
     def get_serializer_context(self) -> dict[str, Any]:
@@ -59,8 +49,8 @@ class SessionViewSet(ServiceViewSet):
         return services.list_sessions(self.caller, now=self.now)
 
     @operation(
-        body=SessionInputSerializer,
-        answer=SessionCreatedSerializer,
+        body=serializers.SessionInputSerializer,
+        answer=serializers.SessionCreatedSerializer,
         errors=(InvalidCredentials, EmailUnverified),
         throttles=(SignInThrottle, SignInEmailThrottle),
         is_public=True,
@@ -99,7 +89,7 @@ class AccountViewSet(ServiceViewSet):
         user: User = self.caller.user
         return user
 
-    @operation(body=AccountPatchSerializer, throttles=(PasswordThrottle,))
+    @operation(body=serializers.AccountPatchSerializer, throttles=(PasswordThrottle,))
     def partial_update(self, data: dict[str, Any]) -> User:
         """Change the password.
 
@@ -107,7 +97,7 @@ class AccountViewSet(ServiceViewSet):
         """
         return services.change_password(self.caller, current=data["current_password"], new=data["password"])
 
-    @operation(body=AccountDeletionSerializer, errors=(ProjectsShared,), throttles=(PasswordThrottle,))
+    @operation(body=serializers.AccountDeletionSerializer, errors=(ProjectsShared,), throttles=(PasswordThrottle,))
     def destroy(self, data: dict[str, Any]) -> None:
         """Delete the account.
 
@@ -120,7 +110,7 @@ class AccountViewSet(ServiceViewSet):
 class TokenViewSet(ServiceViewSet):
     noun = "token"
     lookup_url_kwarg = "token_id"
-    serializer_class = TokenSerializer
+    serializer_class = serializers.TokenSerializer
     session_only = True
 
     @operation()
@@ -128,7 +118,9 @@ class TokenViewSet(ServiceViewSet):
         """List project tokens."""
         return services.list_tokens(self.caller)
 
-    @operation(body=TokenInputSerializer, answer=TokenCreatedSerializer, errors=(ProjectRequired,))
+    @operation(
+        body=serializers.TokenInputSerializer, answer=serializers.TokenCreatedSerializer, errors=(ProjectRequired,)
+    )
     def create(self, data: dict[str, Any]) -> ProjectToken:
         """Create a project token."""
         token, self.secret = services.create_token(self.caller, **data, now=self.now)

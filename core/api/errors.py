@@ -11,18 +11,7 @@ from django.http import Http404, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from core.errors import (
-    ApiError,
-    Forbidden,
-    MethodNotAllowed,
-    NotFound,
-    Overloaded,
-    TooManyRequests,
-    Unauthorized,
-    Unavailable,
-    UnsupportedMediaType,
-    ValidationFailed,
-)
+from core import errors
 from core.postgresql.availability import is_outage
 
 UNAVAILABLE_SEC = 5
@@ -31,7 +20,7 @@ UNAVAILABLE_SEC = 5
 logger = logging.getLogger(__name__)
 
 
-def error_body(error: ApiError | type[ApiError], limit: int | None = None) -> dict[str, Any]:
+def error_body(error: errors.ApiError | type[errors.ApiError], limit: int | None = None) -> dict[str, Any]:
     """Return the Error object."""
     body: dict[str, Any] = {"error": error.code, "reason": error.reason, **error.details}
     return body if limit is None else body | {"limit": limit}
@@ -45,15 +34,15 @@ def _join(path: str, field: object) -> str:
     return f"{path}.{field}" if path else str(field)
 
 
-def validation_failed(detail: Any, path: str = "") -> ValidationFailed:
+def validation_failed(detail: Any, path: str = "") -> errors.ValidationFailed:
     """Return the first of DRF's nested error details, with the path of its field: `request_headers[1].name`."""
     for key, inner in detail.items() if isinstance(detail, dict) else enumerate(detail):
         field = path if isinstance(detail, list) and isinstance(inner, str) else _join(path, key)
         if isinstance(inner, str):
-            return ValidationFailed(inner, field=field)
+            return errors.ValidationFailed(inner, field=field)
         if inner:
             return validation_failed(inner, field)
-    return ValidationFailed(str(detail), field=path)
+    return errors.ValidationFailed(str(detail), field=path)
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
@@ -61,45 +50,45 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     known = _as_api_error(error)
     if known is None:
         logger.error("unhandled error in %s", type(context.get("view")).__name__, exc_info=error)
-        known = ApiError()
+        known = errors.ApiError()
     return Response(error_body(known, known.limit), status=known.status, headers=_headers(known))
 
 
-def json_error(error: ApiError) -> JsonResponse:
+def json_error(error: errors.ApiError) -> JsonResponse:
     """Return the same response from a view that is not DRF's."""
     return JsonResponse(error_body(error, error.limit), status=error.status, headers=_headers(error))
 
 
-def _as_api_error(error: Exception) -> ApiError | None:
+def _as_api_error(error: Exception) -> errors.ApiError | None:
     if is_outage(error):
-        return Unavailable()
+        return errors.Unavailable()
     match error:
-        case ApiError():
+        case errors.ApiError():
             return error
         case exceptions.Throttled():
-            return TooManyRequests(wait=getattr(error, "wait", None))
+            return errors.TooManyRequests(wait=getattr(error, "wait", None))
         case exceptions.ValidationError():
             return validation_failed(error.detail)
         case exceptions.ParseError():
-            return ValidationFailed(str(error.detail))
+            return errors.ValidationFailed(str(error.detail))
         case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
-            return Unauthorized()
+            return errors.Unauthorized()
         case exceptions.MethodNotAllowed():
-            return MethodNotAllowed(str(error.detail))
+            return errors.MethodNotAllowed(str(error.detail))
         case exceptions.UnsupportedMediaType():
-            return UnsupportedMediaType()
+            return errors.UnsupportedMediaType()
         case Http404():
-            return NotFound()
+            return errors.NotFound()
         case PermissionDenied() | exceptions.PermissionDenied():
-            return Forbidden()
+            return errors.Forbidden()
     return None
 
 
-def _headers(error: ApiError) -> dict[str, str]:
-    if isinstance(error, TooManyRequests):
+def _headers(error: errors.ApiError) -> dict[str, str]:
+    if isinstance(error, errors.TooManyRequests):
         return {"Retry-After": str(max(1, math.ceil(error.wait or 1)))}
-    if isinstance(error, Overloaded):
+    if isinstance(error, errors.Overloaded):
         return {"Retry-After": "1"}
-    if isinstance(error, Unavailable):
+    if isinstance(error, errors.Unavailable):
         return {"Retry-After": str(UNAVAILABLE_SEC)}
     return {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}

@@ -8,21 +8,11 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
+from core import errors
 from core.api.errors import error_body
 from core.api.fields import StrictSerializer, TextField
 from core.api.idempotency import HEADER, MAX_LENGTH
 from core.api.viewsets import Operation
-from core.errors import (
-    ApiError,
-    BodyTooLarge,
-    IdempotencyKeyInUse,
-    NotFound,
-    SessionRequired,
-    TooManyRequests,
-    Unauthorized,
-    UnsupportedMediaType,
-    ValidationFailed,
-)
 
 NO_NUL = "^[^\\u0000]*$"
 """PostgreSQL stores no NUL in text."""
@@ -37,10 +27,16 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 
 
-_SHARED: tuple[type[ApiError], ...] = (Unauthorized, NotFound, BodyTooLarge, UnsupportedMediaType, TooManyRequests)
+_SHARED: tuple[type[errors.ApiError], ...] = (
+    errors.Unauthorized,
+    errors.NotFound,
+    errors.BodyTooLarge,
+    errors.UnsupportedMediaType,
+    errors.TooManyRequests,
+)
 _EXAMPLES = {
-    "422": error_body(ValidationFailed("must be a whole number from 1 to 1000.", field="limit")),
-    "default": error_body(ApiError),
+    "422": error_body(errors.ValidationFailed("must be a whole number from 1 to 1000.", field="limit")),
+    "default": error_body(errors.ApiError),
 }
 
 
@@ -87,13 +83,13 @@ class PulsekeeperSchema(AutoSchema):
         return answers | {error.status: ErrorSerializer for error in self._errors}
 
     @property
-    def _errors(self) -> list[type[ApiError]]:
-        errors = list(self._spec.errors)
+    def _errors(self) -> list[type[errors.ApiError]]:
+        found = list(self._spec.errors)
         if self.view.session_only and not self._spec.is_public:
-            errors.append(SessionRequired)
+            found.append(errors.SessionRequired)
         if self._spec.is_idempotent:
-            errors.append(IdempotencyKeyInUse)
-        return errors
+            found.append(errors.IdempotencyKeyInUse)
+        return found
 
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> Any:
         bodies = super()._get_response_bodies(direction)
@@ -108,8 +104,8 @@ class PulsekeeperSchema(AutoSchema):
             if code not in bodies:
                 body: dict[str, Any] = self._get_response_for_code(ErrorSerializer, code)  # type: ignore[no-untyped-call]
                 bodies[code] = body | {"description": description}
-        errors = (*_SHARED, *reversed(self._errors))
-        examples = _EXAMPLES | {str(error.status): error_body(error, error.sample_limit) for error in errors}
+        possible = (*_SHARED, *reversed(self._errors))
+        examples = _EXAMPLES | {str(error.status): error_body(error, error.sample_limit) for error in possible}
         for code, body in bodies.items():
             if not code.startswith("2"):
                 body["content"]["application/json"]["example"] = examples[code]
