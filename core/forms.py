@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from django import forms
 from django.forms.renderers import TemplatesSetting
+from django.utils.text import capfirst
 
 from core.errors import ApiError, NotFound, ValidationFailed
 
@@ -48,8 +49,4 @@ class ServiceForm(forms.Form):
     def refuse(self, field: str | None, reason: str) -> None:
         """Put a service's reason beside its field. Override it if the form's fields have other names."""
         name = field if field in self.fields else None
-        self.add_error(name, sentence(reason.removeprefix(f"{name}: ") if name else reason))
-
-
-def sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+        self.add_error(name, capfirst(reason.removeprefix(f"{name}: ") if name else reason))

@@ -11,6 +11,7 @@ from django.core.validators import MaxLengthValidator
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.text import capfirst
 from django_htmx.http import HttpResponseClientRedirect
 
 from connectors import importing, selectors, services
@@ -19,7 +20,6 @@ from connectors.providers import provider, title_of
 from connectors.serializers import MAX_REFS
 from core.clock import utc_now
 from core.errors import ApiError, MonitorLimit, NotFound, ReconnectRequired
-from core.forms import sentence
 from dashboard.forms import PageForm, ProjectField, project_choices
 from dashboard.pages import PageRequest, action, count_request, done, errors_as_messages, page, render_page
 from projects.access import Caller
@@ -148,4 +148,4 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
 def _reason(error: str) -> str:
     """Return an error of the API as a sentence."""
     reasons = {MonitorLimit.code: MonitorLimit.reason, NotFound.code: "It no longer exists."}
-    return reasons.get(error) or sentence(error.removeprefix("url: "))
+    return reasons.get(error) or capfirst(error.removeprefix("url: "))

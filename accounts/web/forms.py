@@ -16,6 +16,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils.text import capfirst
 
 import tokens.services
 from accounts import second_factor
@@ -24,7 +25,6 @@ from accounts.services import AddressTaken, hand_over, is_verified
 from accounts.web import signing_up
 from core.clock import utc_now
 from core.errors import TooManyRequests, ValidationFailed
-from core.forms import sentence
 from core.throttles import count_request
 from projects.access import Caller
 from projects.members import is_invited
@@ -102,7 +102,7 @@ class ChangePasswordForm(_Plain, account_forms.ChangePasswordForm):  # type: ign
             changed = tokens.services.change_password(Caller(self.user), current=current, new=new)
         except ValidationFailed as error:
             # A concurrent change came after the form was validated.
-            self.add_error(None, sentence(error.reason or ""))
+            self.add_error(None, capfirst(error.reason or ""))
             raise ImmediateHttpResponse(redirect("account_change_password")) from None
         self.user.password = changed.password  # keeps this browser signed in
 

@@ -12,8 +12,9 @@ from django import forms
 from django.forms.boundfield import BoundField
 from django.http import QueryDict
 from django.utils.html import format_html_join
+from django.utils.text import capfirst
 
-from core.forms import conditional, sentence
+from core.forms import conditional
 from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
     CountField,
@@ -205,7 +206,7 @@ class MonitorForm(ObjectForm):
             return None
         row = filled(self.rows[place[1]])[int(place[2])]
         name = row.aliases.get(place[3], place[3])
-        row.add_error(name if name in row.fields else None, sentence(reason.removeprefix(f"{field}: ")))
+        row.add_error(name if name in row.fields else None, capfirst(reason.removeprefix(f"{field}: ")))
         return None
 
     def problems(self) -> Iterator[tuple[str, str, str]]:

@@ -7,11 +7,11 @@ from typing import Any
 
 from django import forms
 from django.http import HttpResponse
+from django.utils.text import capfirst
 from django.views.decorators.http import require_GET
 
 from core.clock import utc_now
 from core.errors import ValidationFailed
-from core.forms import sentence
 from dashboard.pages import PageRequest, page, render_page
 from monitors.selectors import get_monitor
 from monitors.types.schedule import UTC, parse_schedule
@@ -65,7 +65,7 @@ def preview(request: PageRequest) -> HttpResponse:
             schedule = parse_schedule(expression, given.get("timezone") or UTC, floor_sec=floor_sec)
         except ValidationFailed as error:
             reason = error.reason.removeprefix(f"{error.field}: ")
-            context = {"is_zone": error.field == "timezone", "problem": sentence(reason)}
+            context = {"is_zone": error.field == "timezone", "problem": capfirst(reason)}
         else:
             times = schedule.upcoming(utc_now(), SHOWN)
             # As text, because templates convert times to their own zone.
