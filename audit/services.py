@@ -15,6 +15,7 @@ from django.db.models import Q, QuerySet
 from audit import origin
 from audit.actions import Action
 from audit.models import MAX_NAME, MAX_USER_AGENT, Entry
+from core.addresses import client_of
 from core.clock import utc_now
 from core.text import printable
 
@@ -53,11 +54,11 @@ def draft(
     `actor` is the account that the service acts for. In the admin that account becomes the subject, and the staff
     member the actor.
     """
-    request = origin.current()
+    request = origin.current.get()
     if request is None:
         actor_type = Entry.ActorType.OPERATOR
-    elif request.staff is not None:
-        actor_type, actor, subject = Entry.ActorType.STAFF, request.staff, subject or actor
+    elif (staff := origin.staff(request)) is not None:
+        actor_type, actor, subject = Entry.ActorType.STAFF, staff, subject or actor
     elif by_token:
         actor_type = Entry.ActorType.TOKEN
     else:
@@ -77,7 +78,8 @@ def draft(
     if project is not None:
         entry.project_id, entry.project_public_id = project.pk, project.public_id
     if request is not None:
-        entry.address, entry.user_agent = request.address, printable(request.user_agent)[:MAX_USER_AGENT]
+        entry.address = client_of(request.META).address
+        entry.user_agent = printable(request.headers.get("User-Agent", ""))[:MAX_USER_AGENT]
     return entry
 
 
