@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from core import logs
-from core.api.errors import UNAVAILABLE_SEC, json_error
+from core.api.errors import json_error
 from core.errors import ApiError, BadRequest, NotFound, Unavailable
 from core.postgresql.availability import is_outage
 
@@ -49,4 +49,4 @@ def unavailable(path: str) -> HttpResponse:
         return json_error(Unavailable())
     context = {"title": "Temporarily unavailable", "reason": "The database does not answer. Try again in a moment."}
     page = render_to_string("problem.html", context)
-    return HttpResponse(page, status=503, headers={"Retry-After": str(UNAVAILABLE_SEC)})
+    return HttpResponse(page, status=503, headers={"Retry-After": str(Unavailable.wait)})

@@ -19,6 +19,8 @@ class ApiError(Exception):
     """Further members of the body."""
     sample_limit: int | None = None
     """`limit` of the example in openapi.json."""
+    wait: float | None = None
+    """Seconds until a retry may succeed, where that is known."""
 
     def __init_subclass__(cls, *, status: int | None = None, code: str | None = None) -> None:
         cls.status, cls.code = status or cls.status, code or cls.code
@@ -60,10 +62,12 @@ class RequestTimeout(ApiError, status=408, code="request_timeout"):
 
 class Overloaded(ApiError, status=503, code="overloaded"):
     reason = "The server has too many requests to answer; try again in a moment."
+    wait = 1
 
 
 class Unavailable(ApiError, status=503, code="unavailable"):
     reason = "The database does not answer; try again in a moment."
+    wait = 5
 
 
 class NotFound(ApiError, status=404, code="not_found"):
@@ -114,7 +118,6 @@ class TooManyRequests(ApiError, status=429, code="rate_limited"):
     reason = "Too many requests; wait before the next."
 
     def __init__(self, *, wait: float | None = None) -> None:
-        """`wait`: seconds until the next one may pass, where that is known."""
         self.wait = wait
         super().__init__()
 

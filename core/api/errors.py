@@ -14,9 +14,6 @@ from rest_framework.response import Response
 from core import errors
 from core.postgresql.availability import is_outage
 
-UNAVAILABLE_SEC = 5
-"""Retry-After while PostgreSQL is away."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -85,10 +82,6 @@ def _as_api_error(error: Exception) -> errors.ApiError | None:
 
 
 def _headers(error: errors.ApiError) -> dict[str, str]:
-    if isinstance(error, errors.TooManyRequests):
+    if error.wait is not None or isinstance(error, errors.TooManyRequests):
         return {"Retry-After": str(max(1, math.ceil(error.wait or 1)))}
-    if isinstance(error, errors.Overloaded):
-        return {"Retry-After": "1"}
-    if isinstance(error, errors.Unavailable):
-        return {"Retry-After": str(UNAVAILABLE_SEC)}
     return {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
