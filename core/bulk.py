@@ -48,31 +48,24 @@ def _arrays(columns: Columns) -> str:
     return ", ".join(f"%s::{kind}[]" for kind in columns.values())
 
 
-def _transposed(rows: Sequence[Sequence[Any]]) -> list[str]:
-    return [array(values) for values in zip(*rows, strict=True)]
+def _execute(statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [array(values) for values in zip(*rows, strict=True)])
 
 
 def insert_rows(table: str, columns: Columns, rows: Sequence[Sequence[Any]]) -> None:
     """Insert all rows. Identifiers come from code, never from a user."""
-    if not rows:
-        return
     names = ", ".join(columns)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {table} ({names}) SELECT * FROM unnest({_arrays(columns)})",  # noqa: S608
-            _transposed(rows),
-        )
+    _execute(f"INSERT INTO {table} ({names}) SELECT * FROM unnest({_arrays(columns)})", rows)  # noqa: S608
 
 
 def update_rows(table: str, columns: Columns, rows: Sequence[Sequence[Any]], *, key: str) -> None:
     """Set the columns of each row, found by `key`, to its values."""
-    if not rows:
-        return
     settings = ", ".join(f"{name} = new.{name}" for name in columns if name != key)
     names = ", ".join(columns)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE {table} AS old SET {settings} FROM unnest({_arrays(columns)}) AS new ({names}) "  # noqa: S608
-            f"WHERE old.{key} = new.{key}",
-            _transposed(rows),
-        )
+    _execute(
+        f"UPDATE {table} AS old SET {settings} FROM unnest({_arrays(columns)}) AS new ({names}) "  # noqa: S608
+        f"WHERE old.{key} = new.{key}",
+        rows,
+    )

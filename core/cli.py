@@ -19,23 +19,23 @@ EXIT_USAGE, EXIT_UNREACHABLE, EXIT_BUG, EXIT_INTERRUPTED = 2, 4, 70, 130
 class CommandFailed(Exception):
     """The command ends with a message and an exit code."""
 
-    def __init__(self, message: str, *, code: int) -> None:
-        self.code = code
+    code: int
+
+    def __init__(self, message: str, *, code: int | None = None) -> None:
+        self.code = self.code if code is None else code
         super().__init__(message)
 
 
 class UsageError(CommandFailed):
     """The request is invalid, and a retry would fail again."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, code=EXIT_USAGE)
+    code = EXIT_USAGE
 
 
 class UnreachableError(CommandFailed):
     """The database, the broker or the server cannot be reached."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, code=EXIT_UNREACHABLE)
+    code = EXIT_UNREACHABLE
 
 
 def use_utf8(stream: object) -> None:

@@ -20,9 +20,7 @@ class IntField(serializers.IntegerField):
     """A whole number, by default one that fits a 32-bit column."""
 
     def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("min_value", -MAX_INT)
-        kwargs.setdefault("max_value", MAX_INT)
-        super().__init__(**kwargs)
+        super().__init__(**{"min_value": -MAX_INT, "max_value": MAX_INT} | kwargs)
 
     def to_internal_value(self, data: Any) -> int:
         if type(data) is not int:
@@ -41,8 +39,7 @@ class TextField(serializers.CharField):
     """A string that is not trimmed."""
 
     def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("trim_whitespace", False)
-        super().__init__(**kwargs)
+        super().__init__(**{"trim_whitespace": False} | kwargs)
 
     def run_validation(self, data: Any = serializers.empty) -> Any:
         # CharField accepts numbers as text.
