@@ -57,6 +57,7 @@ class Operation:
     max_bytes: int | None = None
 
 
+_NOT_ALLOWED = Operation(summary="", description="")
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "list": {"pages": Pages(), "many": True},
     "create": {"status": 201, "is_idempotent": True},
@@ -133,9 +134,9 @@ class ServiceViewSet(ViewSet):
         return self.request.user
 
     @property
-    def current_operation(self) -> Operation | None:
-        """The operation of this request; None if its method is not allowed."""
-        spec: Operation | None = getattr(getattr(type(self), self.action or "", None), "operation", None)
+    def current_operation(self) -> Operation:
+        """The operation of this request; an empty one if its method is not allowed."""
+        spec: Operation = getattr(getattr(type(self), self.action or "", None), "operation", _NOT_ALLOWED)
         return spec
 
     def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Request:
@@ -144,22 +145,18 @@ class ServiceViewSet(ViewSet):
         return super().initialize_request(request, *args, **kwargs)
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        return [] if self._is_public else super().get_authenticators()
+        return [] if self.current_operation.is_public else super().get_authenticators()
 
     def get_permissions(self) -> Sequence[Any]:
-        return [AllowAny()] if self._is_public else super().get_permissions()
+        return [AllowAny()] if self.current_operation.is_public else super().get_permissions()
 
     def get_throttles(self) -> list[BaseThrottle]:
-        own = [] if self.current_operation is None else [throttle() for throttle in self.current_operation.throttles]
-        return own if self._is_public else [*super().get_throttles(), *own]
-
-    @property
-    def _is_public(self) -> bool:
-        return self.current_operation is not None and self.current_operation.is_public
+        own = [throttle() for throttle in self.current_operation.throttles]
+        return own if self.current_operation.is_public else [*super().get_throttles(), *own]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if self.session_only and self.current_operation is not None and not self._is_public:
+        if self.session_only and self.current_operation is not _NOT_ALLOWED and not self.current_operation.is_public:
             self.caller.require_session()
 
     def run(self, spec: Operation, call: Callable[..., Any], ids: dict[str, str]) -> HttpResponseBase:
