@@ -84,10 +84,7 @@ def draft(
 
 
 def record(action: Action, **what: Any) -> Entry:
-    """Store an entry; takes the arguments of `draft`.
-
-    Call it in the transaction of the action, so that both or neither are stored.
-    """
+    """Store an entry with the arguments of `draft`. Call it in the transaction of the action."""
     entry = draft(action, **what)
     entry.save(force_insert=True)
     return entry

@@ -1,7 +1,6 @@
 """Commands in plain Python: `manage.py` runs them in the server, `pulsekeeper` on any machine.
 
-A command defines its arguments, output and exit codes once. What differs between the two, such as how it reaches an
-account, is a parameter of its constructor.
+What differs between the two, such as how a command reaches an account, is a parameter of its constructor.
 """
 
 from __future__ import annotations

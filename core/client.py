@@ -185,10 +185,7 @@ def server_of(options: Mapping[str, Any]) -> Server:
 
 
 def find_token(file: Path | None) -> tuple[str, str]:
-    """Return the token of a file or the environment, and the name of its source.
-
-    It is not an option, because arguments are visible to others.
-    """
+    """Return the token and the name of its source. It is no option, because arguments are visible to others."""
     if file is None and (token := os.environ.get(TOKEN)):
         return token, TOKEN
     named = file or os.environ.get(TOKEN_FILE)

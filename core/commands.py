@@ -13,10 +13,9 @@ from core import cli
 
 
 class OurCommand(BaseCommand):
-    """A command whose `epilog`, printed unchanged, has examples and a table `exit codes:`.
+    """A command with an `epilog` like that of `cli.Command`.
 
-    `docs/use/commands.md` has the same table; a test compares the two. argparse exits with 2 for wrong use, and so does
-    a command that finds it later.
+    argparse exits with 2 for wrong use, and so does a command that finds it later.
     """
 
     epilog = ""

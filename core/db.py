@@ -17,10 +17,8 @@ M = TypeVar("M", bound=Model)
 
 
 def get_or_not_found(rows: QuerySet[M], **conditions: Any) -> M:
-    """Return the only row that matches. Raise NotFound, which the API answers with 404.
-
-    No row has a text with a NUL, which PostgreSQL refuses.
-    """
+    """Return the only row that matches. Raise NotFound, which the API answers with 404."""
+    # No row has a text with a NUL, which PostgreSQL refuses.
     if any(isinstance(value, str) and "\0" in value for value in conditions.values()):
         raise NotFound
     # Not first(), which orders by the primary key: most requests run such a query, and the order takes time to compile.
@@ -31,10 +29,7 @@ def get_or_not_found(rows: QuerySet[M], **conditions: Any) -> M:
 
 
 def release_connection() -> None:
-    """Return the connection to the pool before waiting for the network.
-
-    Raises RuntimeError in a transaction, which would keep its locks during the wait.
-    """
+    """Return the connection to the pool before waiting for the network. Raises RuntimeError in a transaction."""
     if connection.in_atomic_block:
         raise RuntimeError("the network must not be awaited inside a transaction")
     connection.close()
@@ -161,10 +156,7 @@ CHUNK_ROWS = 500
 
 
 def chunks(queryset: QuerySet[M]) -> Iterator[list[M]]:
-    """Iterate a large queryset in primary-key chunks, releasing the connection in between.
-
-    Rows that are added during the iteration may be missing.
-    """
+    """Iterate a large queryset in primary-key chunks, releasing the connection in between. New rows may be missing."""
     last: int = 0
     while rows := list(queryset.filter(pk__gt=last).order_by("pk")[:CHUNK_ROWS]):
         last = rows[-1].pk

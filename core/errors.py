@@ -1,7 +1,4 @@
-"""Errors of the API: one class per kind, mapped to a response in one place.
-
-`code` is the stable word in `error`, `reason` a sentence that names the field.
-"""
+"""Errors of the API. `code` is the stable word in `error`, `reason` a sentence that names the field."""
 
 from __future__ import annotations
 

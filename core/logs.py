@@ -60,10 +60,7 @@ def context() -> Mapping[str, Any]:
 
 
 def capture() -> None:
-    """Log warnings and uncaught errors of this process if LOG_FORMAT is json, also before settings are read.
-
-    Python would print them as text.
-    """
+    """Log warnings and uncaught errors, which Python prints as text, if LOG_FORMAT is json; needs no settings."""
     if not _is_json():
         return
     handler = logging.lastResort = logging.StreamHandler()  # until logging is configured
@@ -91,10 +88,7 @@ def _is_json() -> bool:
 
 
 class Formatter(logging.Formatter):
-    """Creates structlog's formatter with the first line.
-
-    `json` is by default that of LOG_FORMAT in the environment: granian logs before settings are read.
-    """
+    """Creates structlog's formatter with the first line. LOG_FORMAT of the environment is the default of `json`."""
 
     def __init__(self, *, json: bool | None = None) -> None:
         super().__init__()

@@ -12,8 +12,5 @@ def guard() -> EgressGuard:
 
 
 def trust_store() -> str | None:
-    """Return the PEM file of the certificate authorities to trust: SSL_CERT_FILE, or else the system's.
-
-    OpenSSL's environment variables do not count: the settings decide.
-    """
+    """Return the PEM file of the authorities to trust: the setting SSL_CERT_FILE, or else the system's."""
     return trusted_file(settings.SSL_CERT_FILE)

@@ -65,10 +65,7 @@ def post(address: str, answer: Any) -> None:
 
 
 def wait(address: str, kind: type[T], *, timeout_sec: float) -> T | None:
-    """Return the answer, or None if none came in time or it is no `kind`. Raises RedisError.
-
-    A worker that could not do its task answers None at once.
-    """
+    """Return the answer, or None if none came in time, it is no `kind`, or the task failed. Raises RedisError."""
     taken = _client(settings.REDIS_URL).blpop([address], timeout=timeout_sec)
     if taken is None:
         return None

@@ -30,7 +30,7 @@ _present: Counter[str] = Counter()
 
 @contextmanager
 def limit_waiting(account: str, *, most: int = MAX_ACTIVE) -> Iterator[None]:
-    """Run the block while few other requests of the account, or of a client address, run theirs: less than `most`.
+    """Run the block while less than `most` requests of the account, or of a client address, run theirs.
 
     A burst waits up to PATIENCE_SEC for its turn. Raises TooManyRequests.
     """

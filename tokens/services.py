@@ -155,10 +155,7 @@ def delete_expired_sessions(now: datetime) -> int:
 
 
 def delete_account(caller: Caller, *, password: str) -> None:
-    """Delete the account.
-
-    Raises ValidationFailed for a wrong password, and ProjectsShared if its projects have other members.
-    """
+    """Delete the account. Raises ValidationFailed, or ProjectsShared if its projects have other members."""
     caller.require_session()
     if not caller.user.check_password(password):
         raise errors.ValidationFailed("is not the password of this account.", field="password")
@@ -233,10 +230,7 @@ def _delete(credentials: QuerySet[C], ids: Collection[int], entry: Callable[[C],
 
 
 def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
-    """Return the caller of a Bearer token.
-
-    None if it is malformed, unknown, revoked or expired, or if its user is inactive.
-    """
+    """Return the caller of a Bearer token, or None if it is invalid or expired, or if its user is inactive."""
     session = _find(Session.objects.select_related("user__plan"), plaintext, prefix=SESSION_PREFIX, now=now)
     if session is not None:
         unchanged = constant_time_compare(session.password_hash, session.user.get_session_auth_hash())
