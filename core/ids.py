@@ -6,8 +6,6 @@ import base64
 import secrets
 from functools import partial
 
-ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
-
 
 def random_text(nbytes: int) -> str:
     """Return lower-case base32 without padding: safe in URLs and shells, and selected by a double click."""

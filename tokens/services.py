@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from audit.models import Entry
 from core import errors
 from core.bulk import BulkResult
 from core.db import get_or_not_found
-from core.ids import ALPHABET, random_text
+from core.ids import random_text
 from core.throttles import count_request
 from projects import access, log
 from projects.access import Caller
@@ -30,8 +31,6 @@ from tokens.models import Credential, ProjectToken, Session
 
 SESSION_PREFIX = "ses_"
 TOKEN_PREFIX = "svc_"  # noqa: S105  (a prefix, not a password)
-LOOKUP_LENGTH = 16  # 80 bits in base32, unique
-SECRET_LENGTH = 52  # 256 bits in base32
 SESSION_LIFETIME = timedelta(days=14)
 DOOR = "api"  # the value in the audit log; sign-ins by pages have "web"
 USE_NOTED_EVERY = timedelta(minutes=1)
@@ -50,12 +49,11 @@ def _issue(prefix: str) -> tuple[str, dict[str, Any]]:
     return plaintext, {"lookup": lookup, "digest": _digest(plaintext)}
 
 
-def _lookup_of(plaintext: str, *, prefix: str) -> str | None:
+def lookup_of(plaintext: str, *, prefix: str = SESSION_PREFIX) -> str | None:
     """Return the lookup key, or None if the text cannot be a token."""
-    rest = plaintext.removeprefix(prefix)
-    if rest == plaintext or len(rest) != LOOKUP_LENGTH + SECRET_LENGTH or not set(rest) <= set(ALPHABET):
-        return None
-    return rest[:LOOKUP_LENGTH]
+    # In base32: a unique key of 80 bits, and a secret of 256.
+    found = re.fullmatch(rf"{prefix}([a-z2-7]{{16}})[a-z2-7]{{52}}", plaintext)
+    return found and found[1]
 
 
 def sign_in(*, email: str, password: str, now: datetime, code: str | None = None) -> tuple[Session, str]:
@@ -92,13 +90,8 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
     return session, plaintext
 
 
-def session_lookup(plaintext: str) -> str | None:
-    """Return the lookup key of a session token."""
-    return _lookup_of(plaintext, prefix=SESSION_PREFIX)
-
-
 def sign_out(plaintext: str) -> None:
-    Session.objects.filter(lookup=session_lookup(plaintext)).delete()
+    Session.objects.filter(lookup=lookup_of(plaintext)).delete()
 
 
 def change_password(caller: Caller, *, current: str, new: str) -> User:
@@ -252,7 +245,7 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
 
 
 def _find(credentials: QuerySet[C], plaintext: str, *, prefix: str, now: datetime) -> C | None:
-    lookup = _lookup_of(plaintext, prefix=prefix)
+    lookup = lookup_of(plaintext, prefix=prefix)
     if lookup is None:
         return None
     # Every request of the API runs this query, and its conditions and order take time to compile.
@@ -261,15 +254,9 @@ def _find(credentials: QuerySet[C], plaintext: str, *, prefix: str, now: datetim
         return None
     if found.expires_at is not None and found.expires_at <= now:
         return None
-    _note_use(credentials.model, found, now=now)
+    # Store the time of use at most once a minute. The WHERE clause decides between concurrent requests.
+    before = now - USE_NOTED_EVERY
+    if found.last_used_at is None or found.last_used_at <= before:
+        stale = Q(last_used_at=None) | Q(last_used_at__lte=before)
+        credentials.model._default_manager.filter(stale, pk=found.pk).update(last_used_at=now)
     return found
-
-
-def _note_use(model: type[C], credential: C, *, now: datetime) -> None:
-    """Store the time of use at most once a minute. The WHERE clause decides between concurrent requests."""
-    noted = credential.last_used_at
-    if noted is not None and noted > now - USE_NOTED_EVERY:
-        return
-    model._default_manager.filter(
-        Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY), pk=credential.pk
-    ).update(last_used_at=now)

@@ -38,7 +38,7 @@ class SessionViewSet(ServiceViewSet):
         context = super().get_serializer_context()
         if getattr(self, "swagger_fake_view", False):  # the schema has no request to authenticate
             return context
-        return context | {"lookup": services.session_lookup(str(self.request.auth))}
+        return context | {"lookup": services.lookup_of(str(self.request.auth))}
 
     @operation(pages=Pages(newest_first=True))
     def list(self) -> QuerySet[Session]:
