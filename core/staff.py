@@ -167,12 +167,10 @@ class StaffAdmin(admin.ModelAdmin[M]):
 
     @property
     def media(self) -> Media:
-        return super().media + Media(css={"all": ["pulsekeeper/staff.css"]}) + self._filter_media
-
-    @property
-    def _filter_media(self) -> Media:
-        autocomplete = any(isinstance(each, tuple) and each[1] is AutocompleteFilter for each in self.list_filter)
-        return AutocompleteSelect(None, None).media if autocomplete else Media()  # type: ignore[arg-type]
+        media = super().media + Media(css={"all": ["pulsekeeper/staff.css"]})
+        if any(isinstance(each, tuple) and each[1] is AutocompleteFilter for each in self.list_filter):
+            media += AutocompleteSelect(None, None).media  # type: ignore[arg-type]
+        return media
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> Any:
         return StaffChangeList
