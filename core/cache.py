@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from copy import copy
 from typing import Any, TypeVar
 
 import msgspec
@@ -66,9 +65,19 @@ class JsonSerializer:
             raise MalformedEntry from error
 
 
-def _failing_open(method: Callable[..., Any], *, fallback: Any) -> Any:
+def _failing_open(method: Callable[..., Any], fallback: Callable[..., Any]) -> Any:
+    """Return the method, which returns `fallback` of its arguments while the broker does not answer."""
+
     def call(cache: FailOpenRedisCache, *args: Any, **kwargs: Any) -> Any:
-        return cache._ask(method, copy(fallback), *args, **kwargs)
+        if time.monotonic() >= cache._asked_again_at:
+            try:
+                return method(cache, *args, **kwargs)
+            except MalformedEntry:
+                pass
+            except redis.RedisError as error:
+                cache._asked_again_at = time.monotonic() + LEFT_ALONE_SEC
+                logger.warning("the cache is off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error)
+        return fallback(*args, **kwargs)
 
     return call
 
@@ -91,29 +100,13 @@ class FailOpenRedisCache(RedisCache):
         }
         self._asked_again_at = 0.0  # monotonic; a lost race between threads costs one more question
 
-    def _ask(self, method: Callable[..., T], fallback: T, *args: Any, **kwargs: Any) -> T:
-        if time.monotonic() < self._asked_again_at:
-            return fallback
-        try:
-            return method(self, *args, **kwargs)
-        except MalformedEntry:
-            return fallback
-        except redis.RedisError as error:
-            self._asked_again_at = time.monotonic() + LEFT_ALONE_SEC
-            logger.warning("the cache is off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error)
-            return fallback
-
-    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        return self._ask(RedisCache.get, default, key, default, version)
-
-    def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
-        return self._ask(RedisCache.incr, delta, key, delta, version)
-
-    add = _failing_open(RedisCache.add, fallback=True)
-    set = _failing_open(RedisCache.set, fallback=None)
-    touch = _failing_open(RedisCache.touch, fallback=True)
-    delete = _failing_open(RedisCache.delete, fallback=False)
-    has_key = _failing_open(RedisCache.has_key, fallback=False)
-    get_many = _failing_open(RedisCache.get_many, fallback={})
-    set_many = _failing_open(RedisCache.set_many, fallback=[])
-    delete_many = _failing_open(RedisCache.delete_many, fallback=None)
+    get = _failing_open(RedisCache.get, lambda key, default=None, version=None: default)  # noqa: ARG005
+    incr = _failing_open(RedisCache.incr, lambda key, delta=1, version=None: delta)  # noqa: ARG005
+    add = _failing_open(RedisCache.add, lambda *_, **__: True)
+    set = _failing_open(RedisCache.set, lambda *_, **__: None)
+    touch = _failing_open(RedisCache.touch, lambda *_, **__: True)
+    delete = _failing_open(RedisCache.delete, lambda *_, **__: False)
+    has_key = _failing_open(RedisCache.has_key, lambda *_, **__: False)
+    get_many = _failing_open(RedisCache.get_many, lambda *_, **__: {})
+    set_many = _failing_open(RedisCache.set_many, lambda *_, **__: [])
+    delete_many = _failing_open(RedisCache.delete_many, lambda *_, **__: None)
