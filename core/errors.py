@@ -7,15 +7,15 @@ from typing import Any
 
 
 class ApiError(Exception):
-    """Base of every error with an Error body, and that of crashes. `limit` is the limit that was reached, if any."""
+    """Base of every error with an Error body, and that of crashes."""
 
     status = 500
     code = "internal_error"
     reason = "Something broke on our side; it has been logged."
     details: Mapping[str, Any] = {}
     """Further members of the body."""
-    sample_limit: int | None = None
-    """`limit` of the example in openapi.json."""
+    limit: int | None = None
+    """The limit that was reached, if any. That of a class is for the example in openapi.json."""
     wait: float | None = None
     """Seconds until a retry may succeed, where that is known."""
 
@@ -50,7 +50,7 @@ class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
 
 class BodyTooLarge(ApiError, status=413, code="body_too_large"):
     reason = "The body is larger than any valid one."
-    sample_limit = 262144
+    limit = 262144
 
 
 class RequestTimeout(ApiError, status=408, code="request_timeout"):
@@ -121,7 +121,7 @@ class TooManyRequests(ApiError, status=429, code="rate_limited"):
 
 class MonitorLimit(ApiError, status=403, code="monitor_limit"):
     reason = "The plan's number of monitors is reached."
-    sample_limit = 50
+    limit = 50
 
 
 class MonitorPaused(ApiError, status=409, code="monitor_paused"):
@@ -130,12 +130,12 @@ class MonitorPaused(ApiError, status=409, code="monitor_paused"):
 
 class ChannelLimit(ApiError, status=403, code="channel_limit"):
     reason = "The number of alert channels of an account is reached."
-    sample_limit = 50
+    limit = 50
 
 
 class WindowLimit(ApiError, status=403, code="window_limit"):
     reason = "The number of maintenance windows is reached; delete those that are over."
-    sample_limit = 100
+    limit = 100
 
 
 class IncidentResolved(ApiError, status=409, code="incident_resolved"):
@@ -180,7 +180,7 @@ class NotDead(ApiError, status=409, code="not_dead"):
 
 class StatusPageLimit(ApiError, status=403, code="status_page_limit"):
     reason = "The number of status pages of an account is reached."
-    sample_limit = 50
+    limit = 50
 
 
 class NoteResolved(ApiError, status=409, code="note_resolved"):

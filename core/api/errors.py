@@ -17,10 +17,10 @@ from core.postgresql.availability import is_outage
 logger = logging.getLogger(__name__)
 
 
-def error_body(error: errors.ApiError | type[errors.ApiError], limit: int | None = None) -> dict[str, Any]:
+def error_body(error: errors.ApiError | type[errors.ApiError]) -> dict[str, Any]:
     """Return the Error object."""
     body: dict[str, Any] = {"error": error.code, "reason": error.reason, **error.details}
-    return body if limit is None else body | {"limit": limit}
+    return body if error.limit is None else body | {"limit": error.limit}
 
 
 def _join(path: str, field: object) -> str:
@@ -48,12 +48,12 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     if known is None:
         logger.error("unhandled error in %s", type(context.get("view")).__name__, exc_info=error)
         known = errors.ApiError()
-    return Response(error_body(known, known.limit), status=known.status, headers=_headers(known))
+    return Response(error_body(known), status=known.status, headers=_headers(known))
 
 
 def json_error(error: errors.ApiError) -> JsonResponse:
     """Return the same response from a view that is not DRF's."""
-    return JsonResponse(error_body(error, error.limit), status=error.status, headers=_headers(error))
+    return JsonResponse(error_body(error), status=error.status, headers=_headers(error))
 
 
 def _as_api_error(error: Exception) -> errors.ApiError | None:

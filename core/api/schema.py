@@ -105,7 +105,7 @@ class PulsekeeperSchema(AutoSchema):
                 body: dict[str, Any] = self._get_response_for_code(ErrorSerializer, code)  # type: ignore[no-untyped-call]
                 bodies[code] = body | {"description": description}
         possible = (*_SHARED, *reversed(self._errors))
-        examples = _EXAMPLES | {str(error.status): error_body(error, error.sample_limit) for error in possible}
+        examples = _EXAMPLES | {str(error.status): error_body(error) for error in possible}
         for code, body in bodies.items():
             if not code.startswith("2"):
                 body["content"]["application/json"]["example"] = examples[code]
