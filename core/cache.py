@@ -17,7 +17,7 @@ from django.core.cache import cache
 from django.core.cache.backends.redis import RedisCache
 from django.core.signing import BadSignature, TimestampSigner
 
-from core.throttles import LEFT_ALONE_SEC, PATIENCE_SEC, broker_retry
+from core.throttles import BROKER_OPTIONS, LEFT_ALONE_SEC
 
 logger = logging.getLogger(__name__)
 
@@ -92,12 +92,7 @@ class FailOpenRedisCache(RedisCache):
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
         super().__init__(server, params)
-        self._options: dict[str, Any] = {
-            "socket_connect_timeout": PATIENCE_SEC,
-            "socket_timeout": PATIENCE_SEC,
-            "retry": broker_retry(),
-            "serializer": JsonSerializer,
-        }
+        self._options = {**BROKER_OPTIONS, "serializer": JsonSerializer}
         self._asked_again_at = 0.0  # monotonic; a lost race between threads costs one more question
 
     get = _failing_open(RedisCache.get, lambda key, default=None, version=None: default)  # noqa: ARG005

@@ -36,6 +36,13 @@ CALLBACK = "connector-callback"  # by address: a provider redirects there, witho
 PINGS = "pings"  # by address, and generous: a whole network of jobs may share one
 MAX_COUNTERS = 20_000  # about 5 MB; beyond it all counters are dropped with what was not reported
 
+BROKER_OPTIONS: dict[str, Any] = {
+    "socket_connect_timeout": PATIENCE_SEC,
+    "socket_timeout": PATIENCE_SEC,
+    # Only a connection that the broker had closed is tried again: a timeout is not waited for twice.
+    "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+}
+
 Counted = tuple[int, float]  # the count of all processes in the window, and the seconds until it ends
 
 
@@ -83,16 +90,9 @@ class LocalCounters:
 _asked_again_at = 0.0
 
 
-def broker_retry() -> Any:
-    """Retry once, and only a connection that the broker had closed: a timeout is not waited for twice."""
-    return Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
-
-
 @cache
 def _broker(url: str) -> redis.Redis:
-    return redis.Redis.from_url(
-        url, socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC, retry=broker_retry()
-    )
+    return redis.Redis.from_url(url, **BROKER_OPTIONS)
 
 
 def _add(name: str, count: int, seconds: int) -> Counted:

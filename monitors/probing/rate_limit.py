@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import redis
 
 from checks.probes.rate_limit import SECOND
-from core.throttles import PATIENCE_SEC, broker_retry
+from core.throttles import BROKER_OPTIONS
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +30,7 @@ class SharedSeconds:
     """Claims for all processes of a deployment. For one thread."""
 
     def __init__(self, url: str) -> None:
-        broker = redis.Redis.from_url(
-            url, socket_connect_timeout=PATIENCE_SEC, socket_timeout=PATIENCE_SEC, retry=broker_retry()
-        )
-        self._claim = broker.register_script(_CLAIM)
+        self._claim = redis.Redis.from_url(url, **BROKER_OPTIONS).register_script(_CLAIM)
         self._unreachable = False
 
     def __call__(self, addresses: Sequence[str]) -> list[float]:
