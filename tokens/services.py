@@ -94,12 +94,6 @@ def sign_out(plaintext: str) -> None:
     Session.objects.filter(lookup=lookup_of(plaintext)).delete()
 
 
-def change_password(caller: Caller, *, current: str, new: str) -> User:
-    """Change the password and end every session of the user, the current one included. Project tokens stay."""
-    caller.require_session()
-    return accounts.services.change_password(caller.user, current=current, new=new)
-
-
 def follow_password(user: User) -> None:
     """End the sessions of an account whose password changed.
 

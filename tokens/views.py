@@ -9,6 +9,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 from accounts.models import User
 from accounts.serializers import AccountSerializer
+from accounts.services import change_password
 from core.api.query import Pages
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.errors import EmailUnverified, InvalidCredentials, ProjectRequired, ProjectsShared
@@ -95,7 +96,7 @@ class AccountViewSet(ServiceViewSet):
 
         Ends every session of the account, this one included.
         """
-        return services.change_password(self.caller, current=data["current_password"], new=data["password"])
+        return change_password(self.caller.user, current=data["current_password"], new=data["password"])
 
     @operation(body=serializers.AccountDeletionSerializer, errors=(ProjectsShared,), throttles=(PasswordThrottle,))
     def destroy(self, data: dict[str, Any]) -> None:

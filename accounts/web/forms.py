@@ -18,15 +18,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.text import capfirst
 
-import tokens.services
 from accounts import second_factor
 from accounts.models import User
-from accounts.services import AddressTaken, hand_over, is_verified
+from accounts.services import AddressTaken, change_password, hand_over, is_verified
 from accounts.web import signing_up
 from core.clock import utc_now
 from core.errors import TooManyRequests, ValidationFailed
 from core.throttles import count_request
-from projects.access import Caller
 from projects.members import is_invited
 
 
@@ -99,7 +97,7 @@ class ChangePasswordForm(_Plain, account_forms.ChangePasswordForm):  # type: ign
     def save(self) -> None:
         current, new = self.cleaned_data["oldpassword"], self.cleaned_data["password1"]
         try:
-            changed = tokens.services.change_password(Caller(self.user), current=current, new=new)
+            changed = change_password(self.user, current=current, new=new)
         except ValidationFailed as error:
             # A concurrent change came after the form was validated.
             self.add_error(None, capfirst(error.reason or ""))

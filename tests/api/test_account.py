@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
+from accounts.services import change_password
 from core.clock import utc_now
 from core.errors import ValidationFailed
 from manifests.importers.creating import import_monitors
@@ -21,7 +22,7 @@ from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFac
 from tests.helpers import NOON, PASSWORD, flush_broker, run_concurrently
 from tests.manifests.helpers import apply_text
 from tokens.models import Session
-from tokens.services import change_password, sign_in
+from tokens.services import sign_in
 
 NEW = "another long password"
 
@@ -119,8 +120,8 @@ def test_the_current_password_cannot_be_tried_for_long(api: Api, settings: Setti
 def test_two_changes_and_a_sign_in_at_once() -> None:
     user = UserFactory()
     outcomes = run_concurrently(
-        lambda: change_password(Caller(user), current=PASSWORD, new="the first long password"),
-        lambda: change_password(Caller(user), current=PASSWORD, new="the second long password"),
+        lambda: change_password(user, current=PASSWORD, new="the first long password"),
+        lambda: change_password(user, current=PASSWORD, new="the second long password"),
         lambda: sign_in(email=user.email, password=PASSWORD, now=utc_now()),
     )
     assert sorted(type(outcome).__name__ for outcome in outcomes[:2]) == ["User", "ValidationFailed"]
