@@ -45,7 +45,9 @@ _SECRET = re.compile(
 
 def mask(text: str) -> str:
     """Mask what looks like a secret, and the secrets of this deployment's settings."""
-    for value in _configured():
+    from django.conf import settings
+
+    for value in _of_settings() if settings.configured else ():
         if value in text:
             text = text.replace(value, MASKED)
     return _SECRET.sub(_masked, text)
@@ -74,12 +76,6 @@ def _masked(found: re.Match[str]) -> str:
             return f"://{MASKED}@"
         case kind:
             return f"{found[kind or 0]}{MASKED}"
-
-
-def _configured() -> tuple[str, ...]:
-    from django.conf import settings
-
-    return _of_settings() if settings.configured else ()
 
 
 @cache

@@ -36,13 +36,8 @@ def when(moment: datetime | None, style: str = "full", *, never: str = "never") 
     day = f"{utc.day} {utc:%b %Y}"
     exact = f"{day}, {utc:%H:%M:%S} UTC"
     shown = {"day": day, "log": exact}.get(style, f"{day}, {utc:%H:%M} UTC")
-    return format_html(
-        '<time datetime="{}" title="{}" data-time="{}">{}</time>',
-        utc.isoformat(timespec="seconds"),
-        exact,
-        style,
-        shown,
-    )
+    element = '<time datetime="{}" title="{}" data-time="{}">{}</time>'
+    return format_html(element, utc.isoformat(timespec="seconds"), exact, style, shown)
 
 
 @register.filter
