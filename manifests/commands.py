@@ -13,7 +13,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from checks.evidence import shown_address
 from core.cli import Command, CommandFailed, Output, UsageError
@@ -50,6 +50,16 @@ class NoRoomError(Exception):
 class Backend(ABC):
     """Access to an account. Raises CommandFailed."""
 
+    example: ClassVar[str]
+    """The arguments that choose the account, in examples."""
+
+    @abstractmethod
+    def __init__(self, options: Mapping[str, Any]) -> None: ...
+
+    @staticmethod
+    @abstractmethod
+    def add_arguments(parser: ArgumentParser) -> None: ...
+
     @abstractmethod
     def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
         """Apply all or nothing. Raises InvalidManifest with all problems."""
@@ -64,24 +74,10 @@ class Backend(ABC):
         """Create all or nothing. Raises NoRoomError."""
 
 
-class Access(ABC):
-    """How a command reaches an account: its arguments, and the backend that they choose."""
-
-    example: str
-    """The arguments in examples."""
-
-    @abstractmethod
-    def add_arguments(self, parser: ArgumentParser) -> None: ...
-
-    @abstractmethod
-    def open(self, options: Mapping[str, Any]) -> Backend:
-        """Return the backend. Raises UsageError."""
-
-
 class AccountCommand(Command):
-    def __init__(self, access: Access) -> None:
-        self.access = access
-        self.epilog = type(self).epilog.replace("{account}", access.example)  # type: ignore[misc]  # of this instance
+    def __init__(self, backend: type[Backend]) -> None:
+        self.backend = backend
+        self.epilog = type(self).epilog.replace("{account}", backend.example)  # type: ignore[misc]  # of this instance
 
 
 class Apply(AccountCommand):
@@ -103,7 +99,7 @@ exit codes:
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", help="YAML; - is standard input")
-        self.access.add_arguments(parser)
+        self.backend.add_arguments(parser)
         parser.add_argument("--dry-run", action="store_true", help="show what would change without changing it")
         parser.add_argument("--prune", action="store_true", help="delete what the file manages but does not list")
         parser.add_argument(
@@ -114,7 +110,7 @@ exit codes:
     def run(self, options: Mapping[str, Any], *, out: Output, err: Output) -> int:
         file, as_json, dry_run = options["file"], options["as_json"], options["dry_run"]
         try:
-            backend = self.access.open(options)
+            backend = self.backend(options)
             report = backend.apply(read(_read_file(file)), os.environ, prune=options["prune"], dry_run=dry_run)
         except InvalidManifest as error:
             if as_json:
@@ -146,14 +142,14 @@ exit codes:
 """
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        self.access.add_arguments(parser)
+        self.backend.add_arguments(parser)
         parser.add_argument("--project", metavar="ID", help="export only this project")
         parser.add_argument("--ids", action="store_true", help="include all ids, to rename or move objects")
         parser.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
         parser.add_argument("--json", action="store_true", dest="as_json", help="write JSON, which is YAML too")
 
     def run(self, options: Mapping[str, Any], *, out: Output, err: Output) -> int:
-        document = self.access.open(options).export(project_id=options["project"], with_ids=options["ids"])
+        document = self.backend(options).export(project_id=options["project"], with_ids=options["ids"])
         text = write(document, as_json=options["as_json"])
         if options["output"] is None:
             out.write(text)
@@ -194,7 +190,7 @@ exit codes:
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("source", choices=SOURCES, help="product that exported the file")
         parser.add_argument("file", metavar="FILE", help="the exported file, or the address of UptimeRobot's API")
-        self.access.add_arguments(parser)
+        self.backend.add_arguments(parser)
         parser.add_argument("--project", metavar="ID", help="project for the monitors")
         parser.add_argument("--dry-run", action="store_true", help="show what would be created without creating it")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
@@ -203,7 +199,7 @@ exit codes:
         dry_run = options["dry_run"]
         try:
             mapped = SOURCES[options["source"]](_read_source(options["source"], options["file"]))
-            backend = self.access.open(options)
+            backend = self.backend(options)
             imported = backend.import_monitors(mapped, project_id=options["project"], dry_run=dry_run)
         except UnreadableFileError as error:
             raise UsageError(f"{options['file']}: {error}") from None

@@ -12,7 +12,7 @@ from core.clock import utc_now
 from core.errors import MonitorLimit, NotFound, TooManyRequests, ValidationFailed
 from manifests.applying import apply
 from manifests.changes import Report
-from manifests.commands import Access, Backend, NoRoomError
+from manifests.commands import Backend, NoRoomError
 from manifests.exporting import export
 from manifests.importers.creating import import_monitors
 from manifests.importers.mapped import Imported, MappedMonitor
@@ -21,23 +21,19 @@ from manifests.yaml_reader import Document
 from projects.access import Caller
 
 
-class LocalAccess(Access):
+class LocalBackend(Backend):
     example = "--account me@example.com"
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--account", required=True, metavar="EMAIL", help="the account")
-
-    def open(self, options: Mapping[str, Any]) -> Backend:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         email = options["account"]
         user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
         if user is None:
             raise UsageError(f"no account {email}")
-        return _Local(Caller(user))
+        self._caller = Caller(user)
 
-
-class _Local(Backend):
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
+    @staticmethod
+    def add_arguments(parser: ArgumentParser) -> None:
+        parser.add_argument("--account", required=True, metavar="EMAIL", help="the account")
 
     def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
         manifest = parse(document, environment)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from core.cli import UsageError
-from core.client import Answer, AnswerLostError, Server, add_server_arguments, server_of
+from core.client import Answer, AnswerLostError, add_server_arguments, server_of
 from manifests.changes import MAX_BODY, Change, FieldChange, Report
-from manifests.commands import Access, Backend, NoRoomError
+from manifests.commands import Backend, NoRoomError
 from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Note, Outcome
 from manifests.problems import InvalidManifest, Problem, parse_path
 from manifests.secrets import variables_in
@@ -19,19 +18,12 @@ from manifests.yaml_reader import Document
 TIMEOUT_SEC = 120.0
 
 
-class RemoteAccess(Access):
+class RemoteBackend(Backend):
     example = "--url https://pulsekeeper.example.com"
+    add_arguments = staticmethod(add_server_arguments)
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        add_server_arguments(parser)
-
-    def open(self, options: Mapping[str, Any]) -> Backend:
-        return _Remote(server_of(options))
-
-
-class _Remote(Backend):
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._server = server_of(options)
 
     def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
         if not isinstance(document.root, dict):
