@@ -6,6 +6,7 @@ monitors by ProjectRef and MonitorRef objects, which are the same on both sides.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,13 +50,16 @@ class MonitorRef:
 class Existing:
     """An existing object of the account. `name` identifies it in files."""
 
-    id: str
-    pk: int
+    row: Any
     name: str
     project_ref: ProjectRef | None
     values: Values
-    config: Any = None  # only monitors: the source of `values`
     is_over: bool = False  # only maintenance windows: they have no further occurrence
+
+    @property
+    def id(self) -> str:
+        public_id: str = self.row.public_id
+        return public_id
 
 
 @dataclass(eq=False, slots=True)
@@ -67,7 +71,7 @@ class Entry:
 
     section: str
     path: Path
-    given: Values
+    given: Values = field(default_factory=dict)
     keeps: dict[Path, Keep] = field(default_factory=dict)
     project_ref: ProjectRef | None = None
     existing: Existing | None = None
@@ -117,13 +121,9 @@ def take_turn(caller: Caller, *, patience_sec: float | None) -> None:
 
     Raises TooManyRequests after `patience_sec` (None: never).
     """
-    name = f"manifest {caller.user.pk}"
-    if patience_sec is None:
-        advisory_lock(name)
-        return
     try:
-        with lock_timeout(patience_sec):
-            advisory_lock(name)
+        with nullcontext() if patience_sec is None else lock_timeout(patience_sec):
+            advisory_lock(f"manifest {caller.user.pk}")
     except LockTimeoutError:
         raise TooManyRequests(wait=RETRY_SEC) from None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 
 from django.db import transaction
@@ -14,13 +15,12 @@ from django.db import transaction
 from accounts.models import User
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, TooManyRequests, ValidationFailed
 from core.throttles import seconds_to_wait
-from manifests.account import Entry, Existing, MonitorRef, open_account, take_turn
+from manifests.account import Entry, Existing, open_account, take_turn
 from manifests.changes import Change, Report, compare_fields
 from manifests.parsing import Manifest
-from manifests.planning import Plan, locate_error, plan
+from manifests.planning import Plan, locate_error
 from manifests.problems import InvalidManifest, Path, format_path
 from manifests.resources import RESOURCES
-from manifests.resources.base import ServiceResource
 from manifests.resources.channels import Channels
 from monitors import bulk, operations, types
 from monitors.models import Monitor
@@ -33,10 +33,6 @@ from projects.services import create_project, rename_project
 TRIES = 5
 MAX_FAILURES = 20  # of the entries that are tried while rows are locked
 RESOURCE_OF = {resource.section: resource for resource in RESOURCES}
-
-
-class ConcurrentChangeError(Exception):
-    """An object was deleted or moved after planning, so the plan must be repeated."""
 
 
 def apply(
@@ -54,12 +50,12 @@ def apply(
     another apply or import of the account runs for `patience_sec` (None: wait). Nothing is changed then.
     """
     for _ in range(TRIES):
-        with suppress(ConcurrentChangeError), transaction.atomic():
+        with suppress(NotFound), transaction.atomic():  # an object was deleted or moved after planning
             take_turn(caller, patience_sec=patience_sec)  # others plan after this one
-            applying = _Applying(plan(manifest, open_account(caller), now=now), prune=prune, now=now)
+            applying = _Applying(Plan(manifest, open_account(caller), now=now), prune=prune, now=now)
             if not dry_run:
                 applying.count_mails()
-            report = applying.run()
+            report = replace(applying.run(), applied=not dry_run)
             transaction.set_rollback(dry_run)
             return report
     raise InvalidManifest([manifest.document.problem((), "the account kept changing; apply again.")])
@@ -114,24 +110,26 @@ class _Applying:
         return Report(changes, self.plan.notes, self.unmentioned, sum(map(_is_enabled, polled)))
 
     def _lock(self) -> None:
-        changed = {existing.pk: existing for existing in self.changed_monitors.values()}
-        keys = {monitor_ref.key for entry in (*self.new, *self.changed) for monitor_ref in _monitor_refs(entry)}
+        changed = {existing.row.pk: existing for existing in self.changed_monitors.values()}
+        gone = [one.row.pk for one in self.gone.get("monitors", [])]
+        keys = {
+            monitor_ref.key
+            for entry in (*self.new, *self.changed)
+            for monitor_ref in RESOURCE_OF[entry.section].monitor_refs(entry.values or {})
+        }
         referenced = Monitor.objects.filter(public_id__in=keys).values_list("pk", flat=True)
-        self.locked = bulk.lock_for_update({*changed, *(one.pk for one in self.gone.get("monitors", [])), *referenced})
+        self.locked = bulk.lock_for_update({*changed, *gone, *referenced})
         for key, planned in changed.items():
-            if key not in self.locked:
-                raise ConcurrentChangeError
-            place = self.locked[key].project_id
-            if not self.account.knows(place) or self.account.project_ref(place) is not planned.project_ref:
-                raise ConcurrentChangeError
+            found = self.locked.get(key)
+            if found is None or not self.account.knows(found.project_id):
+                raise NotFound
+            if self.account.project_ref(found.project_id) is not planned.project_ref:
+                raise NotFound
         used = {project_ref for _, project_ref in self.plan.project_refs}
         used |= {existing.project_ref for existing in self.transferred.values() if existing.project_ref}
         for _, project_ref in sorted(self.account.project_refs.items()):
             if project_ref in used:
-                try:
-                    self.projects[project_ref] = access.lock_project(self.caller, project_ref.id or "")
-                except NotFound:
-                    raise ConcurrentChangeError from None
+                self.projects[project_ref] = access.lock_project(self.caller, project_ref.id or "")
         owners = {project_ref.owner.pk for project_ref in used} | {self.caller.user.pk}
         list(User.objects.select_for_update(no_key=True, of=["self"]).filter(pk__in=owners).order_by("pk"))
 
@@ -146,20 +144,19 @@ class _Applying:
 
     def _delete(self) -> None:
         for section, gone in reversed(self.gone.items()):
-            resource = RESOURCE_OF.get(section)
-            if isinstance(resource, ServiceResource):
-                for one in gone:
-                    with suppress(NotFound):  # already deleted by another request
-                        resource.delete(self.caller, one.id)
-            else:
-                operations.delete([one.pk for one in gone])
+            if section == "monitors":
+                operations.delete([one.row.pk for one in gone])
+                continue
+            for one in gone:
+                with suppress(NotFound):  # already deleted by another request
+                    RESOURCE_OF[section].delete(self.caller, one.id)
 
     def _update_monitors(self) -> None:
         self._check_transfers()
-        drafts = {existing.pk: self._draft(entry) for entry, existing in self.changed_monitors.items()}
+        drafts = {existing.row.pk: self._draft(entry) for entry, existing in self.changed_monitors.items()}
         moves = [
             move_of(
-                self.locked[existing.pk], self.projects[entry.project_ref], self.account.owner_of(entry.project_ref)
+                self.locked[existing.row.pk], self.projects[entry.project_ref], self.account.owner_of(entry.project_ref)
             )
             for entry, existing in self.transferred.items()
         ]
@@ -172,8 +169,6 @@ class _Applying:
         for left in {existing.project_ref for existing in self.transferred.values()}:
             try:
                 placement.require_giving(self.caller, self.projects[left], self.account.owner_of(left))
-            except NotFound:
-                raise ConcurrentChangeError from None
             except Forbidden as error:
                 for entry, existing in self.transferred.items():
                     if existing.project_ref is left:
@@ -201,7 +196,7 @@ class _Applying:
                 self.plan.problem((), "there may be more problems: not every entry was tried.")
                 return
             resource, values = RESOURCE_OF[entry.section], entry.values or {}
-            if not isinstance(resource, ServiceResource) or failed & resource.monitor_refs(values):
+            if entry.section == "monitors" or failed & resource.monitor_refs(values):
                 continue
             body = resource.body(values, self.changed.get(entry, values), self.monitor_ids)
             with self._collect_errors(entry.path):
@@ -216,8 +211,8 @@ class _Applying:
         try:
             with transaction.atomic():
                 yield
-        except NotFound:
-            raise ConcurrentChangeError from None
+        except NotFound:  # `apply` plans again
+            raise
         except MonitorLimit as error:
             self.plan.problem(path, f"exceed the plan's limit of {error.limit} together with other monitors.")
         except ValidationFailed as error:
@@ -265,8 +260,3 @@ def _name_of(one: Entry | Existing) -> str | None:
 
 def _is_enabled(entry: Entry) -> bool:
     return bool(entry.values and entry.values["enabled"])
-
-
-def _monitor_refs(entry: Entry) -> set[MonitorRef]:
-    resource = RESOURCE_OF[entry.section]
-    return resource.monitor_refs(entry.values or {}) if isinstance(resource, ServiceResource) else set()

@@ -58,18 +58,20 @@ class Report:
     notes: Sequence[Problem] = field(default_factory=list)
     unmentioned: int = 0
     first_checks: int = 0
+    applied: bool = True
 
-    def count(self, action: str) -> int:
+    created = property(lambda self: self._count("create"))
+    changed = property(lambda self: self._count("update"))
+    deleted = property(lambda self: self._count("delete"))
+
+    def _count(self, action: str) -> int:
         return sum(change.action == action for change in self.changes)
 
-    def as_json(self, *, applied: bool) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
+        numbers = ("created", "changed", "deleted", "unmentioned", "first_checks")
         return {
-            "applied": applied,
-            "created": self.count("create"),
-            "changed": self.count("update"),
-            "deleted": self.count("delete"),
-            "unmentioned": self.unmentioned,
-            "first_checks": self.first_checks,
+            "applied": self.applied,
+            **{name: getattr(self, name) for name in numbers},
             "changes": [asdict(change) for change in self.changes],
             "notes": [note.as_json() for note in self.notes],
         }

@@ -11,7 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from core.files import replaced
 from core.text import printable
 from manifests.changes import Report
 from manifests.importers import fetching, gatus, healthchecks, uptime_kuma, uptimerobot
-from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Outcome, UnreadableFileError
+from manifests.importers.mapped import Imported, MappedMonitor, Outcome, UnreadableFileError
 from manifests.problems import InvalidManifest
 from manifests.yaml_reader import MAX_BYTES, Document, read
 from manifests.yaml_writer import write
@@ -39,12 +39,10 @@ SOURCES: dict[str, Callable[[str], list[MappedMonitor]]] = {
 }
 
 
-class NoRoomError(Exception):
-    """The plan's limit of monitors would be exceeded; nothing was created."""
-
+class NoRoomError(CommandFailed):
     def __init__(self, limit: int | None) -> None:
-        self.limit = limit
-        super().__init__(f"the limit is {limit}")
+        problem = f"nothing was created: these exceed the plan's limit of {limit} monitors"
+        super().__init__(problem, code=EXIT_NO_ROOM)
 
 
 class Backend(ABC):
@@ -61,8 +59,8 @@ class Backend(ABC):
     def add_arguments(parser: ArgumentParser) -> None: ...
 
     @abstractmethod
-    def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
-        """Apply all or nothing. Raises InvalidManifest with all problems."""
+    def apply(self, document: Document, *, prune: bool, dry_run: bool) -> Report:
+        """Apply all or nothing. Variables are those of the environment. Raises InvalidManifest with all problems."""
 
     @abstractmethod
     def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]: ...
@@ -71,7 +69,7 @@ class Backend(ABC):
     def import_monitors(
         self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
     ) -> list[Imported]:
-        """Create all or nothing. Raises NoRoomError."""
+        """Create all or nothing, and return one outcome for each. Raises NoRoomError."""
 
 
 class AccountCommand(Command):
@@ -108,10 +106,10 @@ exit codes:
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
     def run(self, options: Mapping[str, Any], *, out: Output, err: Output) -> int:
-        file, as_json, dry_run = options["file"], options["as_json"], options["dry_run"]
+        file, as_json = options["file"], options["as_json"]
         try:
             backend = self.backend(options)
-            report = backend.apply(read(_read_file(file)), os.environ, prune=options["prune"], dry_run=dry_run)
+            report = backend.apply(read(_read_file(file)), prune=options["prune"], dry_run=options["dry_run"])
         except InvalidManifest as error:
             if as_json:
                 _print_json(out, {"applied": False, "problems": [problem.as_json() for problem in error.problems]})
@@ -122,9 +120,9 @@ exit codes:
                 _print(err, f"{count} {'problem' if count == 1 else 'problems'}; nothing was changed.")
             return UsageError("").code
         if as_json:
-            _print_json(out, report.as_json(applied=not dry_run))
+            _print_json(out, report.as_json())
         else:
-            _print(out, *_report_lines(report, dry_run=dry_run))
+            _print(out, *_report_lines(report))
         return EXIT_CHANGES if options["detailed_exitcode"] and report.changes else 0
 
 
@@ -200,12 +198,14 @@ exit codes:
         try:
             mapped = SOURCES[options["source"]](_read_source(options["source"], options["file"]))
             backend = self.backend(options)
-            imported = backend.import_monitors(mapped, project_id=options["project"], dry_run=dry_run)
+            supported = [each for each in mapped if each.body is not None]
+            outcomes = iter(backend.import_monitors(supported, project_id=options["project"], dry_run=dry_run))
         except UnreadableFileError as error:
             raise UsageError(f"{options['file']}: {error}") from None
-        except NoRoomError as error:
-            problem = f"nothing was created: these exceed the plan's limit of {error.limit} monitors"
-            raise CommandFailed(problem, code=EXIT_NO_ROOM) from None
+        imported = [
+            Imported(each.name, Outcome.SKIPPED, each.notes) if each.body is None else _noted(each, next(outcomes))
+            for each in mapped
+        ]
         counts = {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
         if options["as_json"]:
             monitors = [_as_json(each) for each in imported]
@@ -239,16 +239,12 @@ def _read_file(file: str) -> bytes:
 
 def _read_source(source: str, file: str) -> str:
     """Return the text of a file, or all pages of an API. Raises UnreadableFileError."""
-    if source != "uptimerobot" or not file.startswith(("http://", "https://")):
-        return _read_text(Path(file))
-    key = os.environ.get(API_KEY, "").strip()
-    if not key or not key.isascii() or not key.isprintable():
-        raise UsageError(f"an API key is needed in the environment: {API_KEY}")
-    return fetching.fetch(file, key=key)
-
-
-def _read_text(path: Path) -> str:
-    """Read a file. Raises UnreadableFileError."""
+    if source == "uptimerobot" and file.startswith(("http://", "https://")):
+        key = os.environ.get(API_KEY, "").strip()
+        if not key or not key.isascii() or not key.isprintable():
+            raise UsageError(f"an API key is needed in the environment: {API_KEY}")
+        return fetching.fetch(file, key=key)
+    path = Path(file)
     try:
         if path.stat().st_size > MAX_FILE:
             raise UnreadableFileError("is too large")
@@ -259,19 +255,25 @@ def _read_text(path: Path) -> str:
         raise UnreadableFileError("is not UTF-8 text") from None
 
 
-def _report_lines(report: Report, *, dry_run: bool) -> Iterator[str]:
+def _report_lines(report: Report) -> Iterator[str]:
     for change in report.changes:
         yield from change.lines()
     for note in report.notes:
         yield f"note: line {note.mark.line}: {note.path}: {note.message}"
     if report.unmentioned:
         yield f"note: {report.unmentioned} not in the file; --prune would delete them."
-    verb = "to create, {} to change, {} to delete" if dry_run else "created, {} changed, {} deleted"
-    counts = [report.count(action) for action in ("create", "update", "delete")]
-    yield ("{} " + verb + ".").format(*counts) if report.changes else "Nothing to change."
-    if report.first_checks and not dry_run:
+    counts = "{} created, {} changed, {} deleted." if report.applied else "{} to create, {} to change, {} to delete."
+    numbers = (report.created, report.changed, report.deleted)
+    yield counts.format(*numbers) if report.changes else "Nothing to change."
+    if report.first_checks and report.applied:
         come = "first check runs" if report.first_checks == 1 else "first checks run"
         yield f"{report.first_checks} {come} with the next tick of the scheduler."
+
+
+def _noted(mapped: MappedMonitor, imported: Imported) -> Imported:
+    """Return the outcome with the notes of the mapping, which matter only for new monitors."""
+    notes = mapped.notes if imported.outcome is Outcome.CREATED else ()
+    return replace(imported, notes=(*notes, *imported.notes))
 
 
 def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
@@ -279,7 +281,8 @@ def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
     about = ""
     if (monitor := each.monitor) is not None:
         where = shown_address(monitor.url) if monitor.url else ""
-        shown = [monitor.type, where, _rhythm(monitor)]
+        cron = f"at {monitor.schedule} in {monitor.timezone}" if monitor.schedule is not None else ""
+        shown = [monitor.type, where, cron or f"every {monitor.interval_sec} s"]
         about = f" ({', '.join(filter(None, shown))})" + (f" {monitor.id}" if monitor.id else "")
     would_be = "WOULD BE " if dry_run and each.outcome is Outcome.CREATED else ""
     yield f"{would_be}{each.outcome.upper()} {printable(each.name)}{about}"
@@ -288,18 +291,12 @@ def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
     yield from (f"  {note.field}: {printable(note.text)}" for note in each.notes)
 
 
-def _rhythm(monitor: CreatedMonitor) -> str:
-    if monitor.schedule is None:
-        return f"every {monitor.interval_sec} s"
-    return f"at {monitor.schedule} in {monitor.timezone}"
-
-
 def _as_json(each: Imported) -> dict[str, Any]:
     monitor = each.monitor
     return {
         "name": each.name,
         "outcome": each.outcome.value,
-        "id": None if monitor is None else monitor.id,
-        "ping_url": None if monitor is None else monitor.ping_url,
+        "id": monitor and monitor.id,
+        "ping_url": monitor and monitor.ping_url,
         "notes": [asdict(note) for note in each.notes],
     }

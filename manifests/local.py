@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from manifests.commands import Backend, NoRoomError
 from manifests.exporting import export
 from manifests.importers.creating import import_monitors
 from manifests.importers.mapped import Imported, MappedMonitor
-from manifests.parsing import parse
+from manifests.parsing import Manifest
 from manifests.yaml_reader import Document
 from projects.access import Caller
 
@@ -35,10 +36,9 @@ class LocalBackend(Backend):
     def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument("--account", required=True, metavar="EMAIL", help="the account")
 
-    def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
-        manifest = parse(document, environment)
+    def apply(self, document: Document, *, prune: bool, dry_run: bool) -> Report:
         try:
-            return apply(manifest, self._caller, prune=prune, dry_run=dry_run, now=utc_now())
+            return apply(Manifest(document, os.environ), self._caller, prune=prune, dry_run=dry_run, now=utc_now())
         except TooManyRequests as error:
             raise UnreachableError(str(error)) from None
 

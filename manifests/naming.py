@@ -39,9 +39,9 @@ class Names:
         words = [given.get(name) for name in ("name", "slug", "id")]
         self._invalid |= {(str(path[0]), word) for word in words if isinstance(word, str)}
 
-    def add_project(self, path: Path, project_ref: ProjectRef, name: str) -> None:
+    def add_project(self, path: Path, project_ref: ProjectRef) -> None:
         self.project_refs.append((path, project_ref))
-        self._projects[name].append(project_ref)
+        self._projects[project_ref.name].append(project_ref)
 
     def add_monitors(self, entries: Sequence[Entry]) -> None:
         """Add the file's monitors. Those that it renames or moves no longer match their old name."""

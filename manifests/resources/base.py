@@ -1,4 +1,4 @@
-"""The interface of a resource: read, resolve, export, and for most also create, update and delete."""
+"""The interface of a resource: read, resolve, export, create, update and delete."""
 
 from __future__ import annotations
 
@@ -25,13 +25,18 @@ class Resource(ABC):
     noun: ClassVar[str]
     identity: ClassVar[str] = "name"
     defaults: ClassVar[dict[str, Any]]
+    # The services of the API, except of monitors, which are created, updated and deleted in bulk.
+    create: ClassVar[Callable[..., Any]]  # (caller, body, *, now)
+    update: ClassVar[Callable[..., Any]]  # (caller, public_id, body, *, now)
+    delete: ClassVar[Callable[..., Any]]  # (caller, public_id)
 
     @abstractmethod
     def rows(self, caller: Caller) -> QuerySet[Any]:
         """Return the rows that the caller may see."""
 
     @abstractmethod
-    def existing(self, row: Any, account: Account, *, now: datetime) -> Existing: ...
+    def stored(self, row: Any, account: Account) -> Values:
+        """Return the values of a row, except its identity and project."""
 
     @abstractmethod
     def desired(self, entry: Entry, names: Names) -> Values:
@@ -43,8 +48,16 @@ class Resource(ABC):
 
     def read(self, account: Account, *, now: datetime) -> list[Existing]:
         """Return all existing objects of the account."""
-        rows = [row for row in self.rows(account.caller).order_by("pk") if account.knows(row.project_id)]
-        return [self.existing(row, account, now=now) for row in rows]
+        found = []
+        for row in self.rows(account.caller).order_by("pk"):
+            if account.knows(row.project_id):
+                name, project_ref = getattr(row, self.identity), account.project_ref(row.project_id)
+                values = {self.identity: name, "project": project_ref, **self.stored(row, account)}
+                found.append(Existing(row, name, project_ref, values, is_over=self.is_over(row, now=now)))
+        return found
+
+    def is_over(self, row: Any, *, now: datetime) -> bool:
+        return False
 
     def export(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
         """Return the entry for an export."""
@@ -56,30 +69,6 @@ class Resource(ABC):
     def non_defaults(self, values: Values) -> dict[str, Any]:
         """Return the values that differ from the defaults, in their order."""
         return {name: values[name] for name, default in self.defaults.items() if values[name] != default}
-
-
-class ServiceResource(Resource):
-    """A resource whose entries are created and updated one by one, by the services of the API."""
-
-    create: ClassVar[Callable[..., Any]]  # (caller, body, *, now)
-    update: ClassVar[Callable[..., Any]]  # (caller, public_id, body, *, now)
-    delete: ClassVar[Callable[..., Any]]  # (caller, public_id)
-
-    @abstractmethod
-    def stored(self, row: Any, account: Account) -> Values:
-        """Return the values of a row."""
-
-    def is_over(self, row: Any, *, now: datetime) -> bool:
-        return False
-
-    def existing(self, row: Any, account: Account, *, now: datetime) -> Existing:
-        values = {
-            self.identity: getattr(row, self.identity),
-            "project": account.project_ref(row.project_id),
-            **self.stored(row, account),
-        }
-        is_over = self.is_over(row, now=now)
-        return Existing(row.public_id, row.pk, values[self.identity], values["project"], values, is_over=is_over)
 
     def monitor_refs(self, values: Values) -> set[MonitorRef]:
         """Return the monitors to which the values refer."""

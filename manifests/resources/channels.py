@@ -17,8 +17,8 @@ from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError, Path
 from manifests.resources.base import (
     ProjectScope,
+    Resource,
     Scope,
-    ServiceResource,
     chosen_scope,
     export_scope,
     resolve_scope,
@@ -28,7 +28,7 @@ from manifests.secrets import Secret
 from projects.access import Caller
 
 
-class Channels(ServiceResource):
+class Channels(Resource):
     section, noun = "channels", "alert channel"
     defaults: ClassVar[dict[str, Any]] = {
         "enabled": True,

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from manifests.account import Account, Entry, Existing, MonitorRef, Values
 from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError
-from manifests.resources.base import ServiceResource, resolve_monitors, resolve_secret
+from manifests.resources.base import Resource, resolve_monitors, resolve_secret
 from manifests.secrets import Secret
 from projects.access import Caller
 from statuspages import colours, selectors, services
@@ -37,7 +37,7 @@ class Group:
         return f"{self.name or 'no heading'} ({monitors})"
 
 
-class Pages(ServiceResource):
+class Pages(Resource):
     section, noun, identity = "status_pages", "status page", "slug"
     defaults: ClassVar[dict[str, Any]] = {
         "description": "",

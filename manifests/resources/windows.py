@@ -12,11 +12,11 @@ from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
 from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
-from manifests.resources.base import ServiceResource, chosen_scope, export_scope, resolve_scope
+from manifests.resources.base import Resource, chosen_scope, export_scope, resolve_scope
 from projects.access import Caller
 
 
-class Windows(ServiceResource):
+class Windows(Resource):
     section, noun = "maintenance_windows", "maintenance window"
     defaults: ClassVar[dict[str, Any]] = {"time_zone": "UTC", "rrule": ""}
     create = staticmethod(windows.create_window)
