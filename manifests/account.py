@@ -1,7 +1,7 @@
 """Entries of a manifest and existing objects of an account, in one form that can be compared.
 
-The values of both are a dict of their fields, named as in files, including defaults. They refer to projects and
-monitors by ProjectRef and MonitorRef objects, which are the same on both sides.
+The values of both are a dict of their fields, named as in files, including defaults. They refer to projects by
+ProjectRef, and to monitors by MonitorRef, which are the same objects on both sides.
 """
 
 from __future__ import annotations
@@ -33,17 +33,6 @@ class ProjectRef:
 
     def __str__(self) -> str:
         return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorRef:
-    """A monitor that other entries refer to. `key` is its id, or a placeholder until it is created."""
-
-    key: str
-    label: str = field(compare=False)
-
-    def __str__(self) -> str:
-        return self.label
 
 
 @dataclass(eq=False, slots=True)
@@ -87,10 +76,9 @@ class Entry:
         name: str = self.given.get("slug") or self.given["name"]
         return name
 
-    @property
-    def monitor_ref(self) -> MonitorRef:
-        """Return the reference to a monitor."""
-        return MonitorRef(self.existing.id if self.existing else f"new:{self.path}", self.name)
+
+MonitorRef = Existing | Entry
+"""A monitor that other entries refer to: an existing one, or the entry of a new one."""
 
 
 @dataclass(slots=True)

@@ -80,7 +80,7 @@ class _Applying:
         self.gone = planned.unmentioned if prune else {}
         self.unmentioned = 0 if prune else sum(map(len, planned.unmentioned.values()))
         self.projects: dict[object, Project | None] = {None: None}  # by ProjectRef
-        self.monitor_ids: dict[str, str] = {}
+        self.monitor_ids: dict[Entry, str] = {}  # of new monitors
         self.locked: Mapping[int, Monitor] = {}
 
     def count_mails(self) -> None:
@@ -112,12 +112,12 @@ class _Applying:
     def _lock(self) -> None:
         changed = {existing.row.pk: existing for existing in self.changed_monitors.values()}
         gone = [one.row.pk for one in self.gone.get("monitors", [])]
-        keys = {
-            monitor_ref.key
+        referenced = [
+            monitor_ref.row.pk
             for entry in (*self.new, *self.changed)
             for monitor_ref in RESOURCE_OF[entry.section].monitor_refs(entry.values or {})
-        }
-        referenced = Monitor.objects.filter(public_id__in=keys).values_list("pk", flat=True)
+            if isinstance(monitor_ref, Existing)
+        ]
         self.locked = bulk.lock_for_update({*changed, *gone, *referenced})
         for key, planned in changed.items():
             found = self.locked.get(key)
@@ -179,7 +179,7 @@ class _Applying:
         with self._collect_errors(("monitors",)):
             made = bulk.create_monitors(drafts, now=self.now)
             for entry, monitor in zip(self.new_monitors, made, strict=True):
-                self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
+                self.monitor_ids[entry] = monitor.public_id
 
     def _draft(self, entry: Entry) -> bulk.Draft:
         owner = self.account.owner_of(entry.project_ref)
@@ -190,7 +190,7 @@ class _Applying:
 
         Skip entries that refer to monitors that could not be created.
         """
-        failed = {entry.monitor_ref for entry in self.new_monitors if entry.monitor_ref.key not in self.monitor_ids}
+        failed = set(self.new_monitors) - self.monitor_ids.keys()
         for entry in (*self.changed, *self.new):
             if len(self.plan.problems) >= MAX_FAILURES:
                 self.plan.problem((), "there may be more problems: not every entry was tried.")

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from manifests.problems import Problem, printable
-from manifests.secrets import Secret
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 ACTIONS = tuple(_SIGNS)
@@ -113,8 +112,6 @@ def _word(value: Any) -> str | None:
     """Return a value as text."""
     if value is None or value == "" or value == []:
         return None
-    if isinstance(value, Secret):
-        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):

@@ -41,8 +41,10 @@ def export(caller: Caller, *, project_id: str | None, with_ids: bool, now: datet
         there = [one for one in existing if one.project_ref in shown and not one.is_over]
         there.sort(key=lambda one: (shown.index(one.project_ref), one.name, one.id))
         twice = Counter((one.project_ref, one.name) for one in existing)
-        document[resource.section] = [
-            ({"id": one.id} if with_ids or twice[one.project_ref, one.name] > 1 else {}) | resource.export(one, names)
-            for one in there
-        ]
+        document[resource.section] = entries = []
+        for one in there:
+            entry: dict[str, Any] = {"id": one.id} if with_ids or twice[one.project_ref, one.name] > 1 else {}
+            entry |= {name: one.values[name] for name in ("slug", "name") if name in one.values}
+            entry |= {} if one.project_ref is None else {"project": names.project(one.project_ref)}
+            entries.append(entry | resource.exported(one, names))
     return document

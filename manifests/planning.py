@@ -116,7 +116,9 @@ class Plan:
         for entry in entries:
             entry.existing = entry.values = entry.config = None  # of a plan that a concurrent change made outdated
             with self._reporting(entry):
-                self._find_project(entry)
+                entry.project_ref = self.names.project(entry.given.get("project"), (*entry.path, "project"))
+                if entry.project_ref is None and self.account.caller.project is not None:
+                    raise EntryError(entry.path, "set project: a project token works in its own project only.")
         entries = [entry for entry in entries if entry not in self._invalid]
         for entry in sorted(entries, key=lambda entry: entry.id is None):
             path = (*entry.path, resource.identity if entry.id is None else "id")
@@ -139,11 +141,6 @@ class Plan:
                     raise EntryError(path, f"you have {len(found)} with this name here; set id.")
                 entry.existing = found[0] if found else None
         return [entry for entry in entries if entry not in self._invalid]
-
-    def _find_project(self, entry: Entry) -> None:
-        entry.project_ref = self.names.project(entry.given.get("project"), (*entry.path, "project"))
-        if entry.project_ref is None and self.account.caller.project is not None:
-            raise EntryError(entry.path, "set project: a project token works in its own project only.")
 
     def _note_interval(self, entry: Entry, values: Values) -> None:
         asked = entry.given.get("interval_sec") if entry.section == "monitors" else None

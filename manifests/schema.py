@@ -10,11 +10,9 @@ from rest_framework import serializers
 from alerts.serializers import MAX_CHOSEN
 from core.api.fields import BoolField, ChoiceField, IntField
 from manifests.parsing import VERSION
-from manifests.serializers import PROJECT_HELP, REFERENCE_HELP, SECTIONS, ReferenceField, ScopeField, TimeField
+from manifests.serializers import PROJECT_HELP, REFERENCE_HELP, SECTIONS, Field, ReferenceField, ScopeField, TimeField
 
 Schema = dict[str, Any]
-Field = serializers.Field[Any, Any, Any, Any]
-
 _TEXT: Schema = {"type": "string", "minLength": 1}
 
 

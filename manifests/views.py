@@ -220,13 +220,12 @@ class ImportViewSet(ServiceViewSet):
         One transaction. A monitor exists if one of the same type, name and URL is in the same project, so repeating the
         request creates nothing more. First checks run with the scheduler's next tick.
         """
-        place = {"project_id": data["project_id"]} if "project_id" in data else {}
         mapped = [MappedMonitor(item["name"], item["body"], item.get("enabled", True)) for item in data["monitors"]]
         with limit_waiting(f"manifest {self.caller.account}", most=1):
             return import_monitors(
                 self.caller,
                 mapped,
-                place=place,
+                place=data,
                 now=self.now,
                 dry_run=data.get("dry_run", False),
                 patience_sec=PATIENCE_SEC,

@@ -101,21 +101,18 @@ def _port(builder: MonitorBuilder) -> None:
     security, watched = builder.text("smtpSecurity"), builder.source.get("expiryNotification")
     encrypted = security in ("secure", "starttls")
     if encrypted and watched:
-        dialogue = f"?starttls={_starttls(builder)}" if security == "starttls" else ""
-        url = f"tls{builder.body['url'].removeprefix('tcp')}{dialogue}"
+        url = f"tls{builder.body['url'].removeprefix('tcp')}"
+        if security == "starttls":
+            if (dialogue := _STARTTLS.get(builder.port("port") or 0)) is None:
+                ports = ", ".join(map(str, _STARTTLS))
+                builder.reject("smtpSecurity", f"starttls is supported on ports {ports} only")
+            url += f"?starttls={dialogue}"
         builder.body |= {"url": url, "check_ssl": True, "timeout_ms": 10_000}
     elif watched:
         builder.note("expiryNotification", "is skipped: the port is checked without TLS")
     elif encrypted:
         builder.note("smtpSecurity", "is skipped: without expiryNotification the port is checked without TLS")
     _common(builder)
-
-
-def _starttls(builder: MonitorBuilder) -> str:
-    port = builder.port("port")
-    if port not in _STARTTLS:
-        builder.reject("smtpSecurity", f"starttls is supported on ports {', '.join(map(str, _STARTTLS))} only")
-    return _STARTTLS[port]
 
 
 def _ping(builder: MonitorBuilder) -> None:

@@ -146,11 +146,9 @@ def _http(builder: MonitorBuilder) -> None:
     elif way not in ("", "NONE"):
         builder.reject("authType", f"{way} is not supported; use a request header")
     builder.add_headers("customHttpHeaders")
-    if (data := builder.source.get("postValueData")) not in (None, "", {}, []):
-        _set_body(builder, data)
-
-
-def _set_body(builder: MonitorBuilder, data: Any) -> None:
+    data = builder.source.get("postValueData")
+    if data in (None, "", {}, []):
+        return
     form = builder.text("postValueType") == "KEY_VALUE"
     if form and not isinstance(data, str):
         builder.note("postValueData", "its fields are sent as JSON")

@@ -15,7 +15,6 @@ from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError, InvalidReferenceError, Path
 from manifests.secrets import Keep, Secret
 from monitors.models import Monitor
-from projects.access import Caller
 
 
 class Resource(ABC):
@@ -25,14 +24,12 @@ class Resource(ABC):
     noun: ClassVar[str]
     identity: ClassVar[str] = "name"
     defaults: ClassVar[dict[str, Any]]
+    rows: ClassVar[Callable[..., QuerySet[Any]]]  # (caller)
+    """Return the rows that the caller may see."""
     # The services of the API, except of monitors, which are created, updated and deleted in bulk.
     create: ClassVar[Callable[..., Any]]  # (caller, body, *, now)
     update: ClassVar[Callable[..., Any]]  # (caller, public_id, body, *, now)
     delete: ClassVar[Callable[..., Any]]  # (caller, public_id)
-
-    @abstractmethod
-    def rows(self, caller: Caller) -> QuerySet[Any]:
-        """Return the rows that the caller may see."""
 
     @abstractmethod
     def stored(self, row: Any, account: Account) -> Values:
@@ -59,13 +56,6 @@ class Resource(ABC):
     def is_over(self, row: Any, *, now: datetime) -> bool:
         return False
 
-    def export(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
-        """Return the entry for an export."""
-        found: Values = {name: existing.values[name] for name in ("slug", "name") if name in existing.values}
-        if existing.project_ref is not None:
-            found["project"] = names.project(existing.project_ref)
-        return found | self.exported(existing, names)
-
     def non_defaults(self, values: Values) -> dict[str, Any]:
         """Return the values that differ from the defaults, in their order."""
         return {name: values[name] for name, default in self.defaults.items() if values[name] != default}
@@ -75,11 +65,8 @@ class Resource(ABC):
         scope = values.get("monitors")
         return set(scope.monitor_refs) if isinstance(scope, ChosenScope) else set()
 
-    def body(self, values: Values, names: Collection[str], monitor_ids: Mapping[str, str]) -> dict[str, Any]:
-        """Return the input of the service that sets the fields `names`.
-
-        `monitor_ids` has the ids of new monitors by the keys of their references.
-        """
+    def body(self, values: Values, names: Collection[str], new_ids: Mapping[Entry, str]) -> dict[str, Any]:
+        """Return the input of the service that sets the fields `names`. `new_ids` are the ids of new monitors."""
         body = {name: values[name] for name in names}
         if "project" in body:
             body["project_id"] = _id_of(body.pop("project"))
@@ -87,9 +74,13 @@ class Resource(ABC):
         if isinstance(scope, ProjectScope):
             body |= {"monitors": "project", "scope_project_id": _id_of(scope.project_ref)}
         elif isinstance(scope, ChosenScope):
-            ids = sorted(monitor_ids.get(monitor_ref.key, monitor_ref.key) for monitor_ref in scope.monitor_refs)
+            ids = sorted(monitor_id(monitor_ref, new_ids) for monitor_ref in scope.monitor_refs)
             body |= {"monitors": "chosen", "monitor_ids": ids}
         return {name: value.value if isinstance(value, Secret) else value for name, value in body.items()}
+
+
+def monitor_id(monitor_ref: MonitorRef, new_ids: Mapping[Entry, str]) -> str:
+    return monitor_ref.id if isinstance(monitor_ref, Existing) else new_ids[monitor_ref]
 
 
 def _id_of(project_ref: ProjectRef | None) -> str | None:
@@ -111,10 +102,10 @@ class ChosenScope:
     monitor_refs: frozenset[MonitorRef]
 
     def parts(self) -> dict[str, str]:
-        return {monitor_ref.label: "chosen" for monitor_ref in sorted(self.monitor_refs, key=str)}
+        return dict.fromkeys(sorted(monitor_ref.name for monitor_ref in self.monitor_refs), "chosen")
 
     def __str__(self) -> str:
-        return ", ".join(sorted(map(str, self.monitor_refs))) or "none"
+        return ", ".join(sorted(monitor_ref.name for monitor_ref in self.monitor_refs)) or "none"
 
 
 Scope = str | ProjectScope | ChosenScope
@@ -136,7 +127,7 @@ def resolve_scope(entry: Entry, names: Names) -> Scope:
     monitor_refs = resolve_monitors([((*path, index), one) for index, one in enumerate(value)], entry, names)
     if len(set(monitor_refs)) < len(monitor_refs):
         twice = next(one for index, one in enumerate(monitor_refs) if one in monitor_refs[:index])
-        raise EntryError(path, f"{twice} is listed twice.")
+        raise EntryError(path, f"{twice.name} is listed twice.")
     return ChosenScope(frozenset(monitor_refs))
 
 
@@ -159,7 +150,7 @@ def export_scope(existing: Existing, names: ExportNames) -> Any:
     if isinstance(scope, ProjectScope):
         return {"project": names.project(scope.project_ref)}
     if isinstance(scope, ChosenScope):
-        chosen = sorted(scope.monitor_refs, key=lambda monitor_ref: (monitor_ref.label, monitor_ref.key))
+        chosen = sorted(scope.monitor_refs, key=lambda monitor_ref: (monitor_ref.name, monitor_ref.id or ""))
         return [names.monitor(monitor_ref, existing.project_ref) for monitor_ref in chosen]
     return scope
 

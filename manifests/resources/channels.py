@@ -6,8 +6,6 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
-
 from alerts import selectors, services
 from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
 from alerts.transports import KINDS, secret_settings, settings_by_name
@@ -36,6 +34,7 @@ class Channels(Resource):
         "monitors": "all",
         "remind_every_hours": 24,
     }
+    rows = staticmethod(selectors.list_channels)
     update = staticmethod(services.update_channel)
     delete = staticmethod(services.delete_channel)
 
@@ -51,9 +50,6 @@ class Channels(Resource):
     def sets_address(values: Values, names: Collection[str]) -> bool:
         """Return whether the fields `names` include an address whose owner has to agree."""
         return KINDS[values["kind"]].consent in names
-
-    def rows(self, caller: Caller) -> QuerySet[AlertChannel]:
-        return selectors.list_channels(caller)
 
     def stored(self, row: AlertChannel, account: Account) -> Values:
         scope: Scope = "all"

@@ -9,14 +9,14 @@ import msgspec
 from django.db.models import QuerySet
 
 from core.errors import ValidationFailed
-from manifests.account import Account, Entry, Existing, MonitorRef, Values
+from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError
 from manifests.resources.base import Resource, keep_secret
 from manifests.secrets import Secret
 from monitors import configuration, types
 from monitors.models import Monitor
-from monitors.services import permits_host
+from monitors.services import complete
 from monitors.types.http import Header
 from monitors.types.settings import MonitorConfig
 from projects import access
@@ -27,25 +27,23 @@ class Monitors(Resource):
     section, noun = "monitors", "monitor"
     defaults: ClassVar[dict[str, Any]] = {"enabled": True, "type": types.DEFAULT}
 
-    def rows(self, caller: Caller) -> QuerySet[Monitor]:
+    @staticmethod
+    def rows(caller: Caller) -> QuerySet[Monitor]:
         return access.accessible(caller, Monitor.objects.all())
 
     def read(self, account: Account, *, now: datetime) -> list[Existing]:
         found = super().read(account, now=now)
-        account.monitor_refs = {one.row.pk: MonitorRef(one.id, one.name) for one in found}
+        account.monitor_refs = {one.row.pk: one for one in found}
         return found
 
     def stored(self, row: Monitor, account: Account) -> Values:
         return {**_plain_settings(row.full_config), "enabled": row.enabled, "type": row.type}
 
     def desired(self, entry: Entry, names: Names) -> Values:
-        plan = names.account.owner_of(entry.project_ref).plan
         given = {name: value for name, value in entry.given.items() if name != "request_headers"}
-        if headers := self._headers(entry, names.account):
-            given["request_headers"] = headers
-        config = configuration.complete(
-            given, floor_sec=plan.min_interval_sec, default_sec=plan.default_interval_sec, permits_host=permits_host
-        )
+        if entry.given.get("request_headers"):
+            given["request_headers"] = self._headers(entry, names.account)
+        config = complete(given, names.account.owner_of(entry.project_ref).plan)
         if entry.existing is not None:
             configuration.check_type(entry.existing.values["type"], config.type)
         entry.config = config
@@ -55,7 +53,7 @@ class Monitors(Resource):
     def _headers(self, entry: Entry, account: Account) -> list[dict[str, Any]]:
         stored = self._stored_headers(entry, account)
         headers = []
-        for index, header in enumerate(entry.given.get("request_headers", [])):
+        for index, header in enumerate(entry.given["request_headers"]):
             path = (*entry.path, "request_headers", index, "value")
             if path in entry.keeps:
                 there = stored.get(header["name"].lower())
