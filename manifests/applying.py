@@ -13,6 +13,7 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.models import User
+from alerts.transports import KINDS
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, TooManyRequests, ValidationFailed
 from core.throttles import seconds_to_wait
 from manifests.account import Entry, Existing, open_account, take_turn
@@ -21,7 +22,6 @@ from manifests.parsing import Manifest
 from manifests.planning import Plan, locate_error
 from manifests.problems import InvalidManifest, Path, format_path
 from manifests.resources import RESOURCES
-from manifests.resources.channels import Channels
 from monitors import bulk, operations, types
 from monitors.models import Monitor
 from monitors.services import move_of
@@ -84,11 +84,10 @@ class _Applying:
         self.locked: Mapping[int, Monitor] = {}
 
     def count_mails(self) -> None:
-        """Count the addresses of channels as invitations. Raises TooManyRequests. Locks no rows."""
-        entries = [] if self.plan.problems else [*self.new, *self.changed]
-        for entry in entries:
+        """Count addresses whose owner has to agree as invitations. Raises TooManyRequests. Locks no rows."""
+        for entry in [] if self.plan.problems else [*self.new, *self.changed]:
             values = entry.values or {}
-            if entry.section != "channels" or not Channels.sets_address(values, self.changed.get(entry, values)):
+            if entry.section != "channels" or KINDS[values["kind"]].consent not in self.changed.get(entry, values):
                 continue
             if (wait := seconds_to_wait("invite", self.caller.account)) is not None:
                 raise TooManyRequests(wait=wait)

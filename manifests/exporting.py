@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from core.errors import NotFound
+from core.errors import ValidationFailed
 from manifests.account import ProjectRef, open_account
 from manifests.naming import ExportNames
 from manifests.parsing import VERSION
@@ -18,7 +18,7 @@ def export(caller: Caller, *, project_id: str | None, with_ids: bool, now: datet
     """Export the whole account, or one project: a project token exports its own. Entries have ids if names are
     ambiguous, or `with_ids`.
 
-    Entries are sorted by project and name, so that exports diff well. Raises NotFound for an unknown project.
+    Entries are sorted by project and name, so that exports diff well. Raises ValidationFailed for an unknown project.
     """
     if project_id is None and caller.project is not None:
         project_id = caller.project.public_id
@@ -29,7 +29,7 @@ def export(caller: Caller, *, project_id: str | None, with_ids: bool, now: datet
     if project_id is not None:
         project_refs = [project_ref for project_ref in project_refs if project_ref.id == project_id]
         if not project_refs:
-            raise NotFound(f"no project {project_id} in this account.")
+            raise ValidationFailed("you have no such project.", field="project_id")
     shown: list[ProjectRef | None] = [*project_refs] if project_id is not None else [None, *project_refs]
     names = ExportNames(account, project_refs)
     document: dict[str, Any] = {"version": VERSION}

@@ -10,7 +10,7 @@ from typing import Any
 from accounts.models import User
 from core.cli import UnreachableError, UsageError
 from core.clock import utc_now
-from core.errors import MonitorLimit, NotFound, TooManyRequests, ValidationFailed
+from core.errors import MonitorLimit, TooManyRequests, ValidationFailed
 from manifests.applying import apply
 from manifests.changes import Report
 from manifests.commands import Backend, NoRoomError
@@ -45,8 +45,8 @@ class LocalBackend(Backend):
     def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]:
         try:
             return export(self._caller, project_id=project_id, with_ids=with_ids, now=utc_now())
-        except NotFound as error:
-            raise UsageError(str(error)) from None
+        except ValidationFailed:
+            raise UsageError(f"no project {project_id} in this account.") from None
 
     def import_monitors(
         self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool

@@ -43,7 +43,10 @@ class RemoteBackend(Backend):
             if answer.status != 200:
                 raise self._server.failure(answer)
             return Report(
-                [_locate(document, change) for change in msgspec.convert(found["changes"], list[Change])],
+                [
+                    change if change.path is None else replace(change, line=document.line(parse_path(change.path)))
+                    for change in msgspec.convert(found["changes"], list[Change])
+                ],
                 [_problem(document, note) for note in found["notes"]],
                 int(found["unmentioned"]),
                 int(found["first_checks"]),
@@ -99,7 +102,3 @@ def _problem(document: Document, found: Mapping[str, Any]) -> Problem:
     path = str(found["path"])
     problem = document.problem(parse_path(path), str(found["message"]), at_key=found.get("at_key") is True)
     return replace(problem, path=path)
-
-
-def _locate(document: Document, change: Change) -> Change:
-    return change if change.path is None else replace(change, line=document.line(parse_path(change.path)))

@@ -62,19 +62,13 @@ def _object(serializer: serializers.Serializer[Any]) -> Schema:
 
 
 def _describe(field: Field) -> Schema:
-    found = _value(field)
+    make = next(make for kind, make in _VALUES if isinstance(field, kind))
+    found = {name: value for name, value in make(field).items() if value is not None}
     if field.help_text:
-        found = {**found, "description": str(field.help_text)}
+        found["description"] = str(field.help_text)
     if field.allow_null and isinstance(found.get("type"), str):
         found["type"] = [found["type"], "null"]
     return found
-
-
-def _value(field: Field) -> Schema:
-    for kind, make in _VALUES:
-        if isinstance(field, kind):
-            return {name: value for name, value in make(field).items() if value is not None}
-    raise TypeError(f"{type(field).__name__} has no JSON Schema")
 
 
 def _scope(field: Any) -> Schema:

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from core.api.fields import BoolField, ListField, StrictSerializer, TextField
 from core.api.query import ChoiceParam, IdParam
 from core.api.viewsets import ServiceViewSet, operation
-from core.errors import MonitorLimit, NotFound, ValidationFailed
+from core.errors import MonitorLimit, ValidationFailed
 from core.throttles import ManifestThrottle
 from core.waiting import PATIENCE_SEC, limit_waiting
 from manifests.applying import apply
@@ -168,10 +168,7 @@ class ManifestViewSet(ServiceViewSet):
         Without secrets: their values are ${keep:PK_…}. Applying it changes nothing.
         """
         with limit_waiting(self.caller.account):
-            try:
-                return Response(export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now))
-            except NotFound:
-                raise ValidationFailed("you have no such project.", field="project_id") from None
+            return Response(export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now))
 
     @operation(
         id="apply_manifest",

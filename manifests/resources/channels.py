@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -45,11 +44,6 @@ class Channels(Resource):
         channel, _ = services.create_channel(caller, given, now=now)
         if not enabled:
             services.update_channel(caller, channel.public_id, {"enabled": False}, now=now)
-
-    @staticmethod
-    def sets_address(values: Values, names: Collection[str]) -> bool:
-        """Return whether the fields `names` include an address whose owner has to agree."""
-        return KINDS[values["kind"]].consent in names
 
     def stored(self, row: AlertChannel, account: Account) -> Values:
         scope: Scope = "all"

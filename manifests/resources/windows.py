@@ -36,8 +36,7 @@ class Windows(Resource):
             "project": entry.project_ref,
             "starts_at": given["starts_at"],
             "ends_at": given["ends_at"],
-            "time_zone": given.get("time_zone", "UTC"),
-            "rrule": given.get("rrule") or "",
+            **{name: given.get(name) or default for name, default in self.defaults.items()},
             "monitors": resolve_scope(entry, names),
         }
 

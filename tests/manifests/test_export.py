@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.services import delete_account
 from alerts.models import AlertChannel
 from core.clock import utc_now
-from core.errors import NotFound
+from core.errors import ValidationFailed
 from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
 from monitors.models import Monitor
@@ -129,7 +129,7 @@ def test_one_project() -> None:
 
 def test_somebody_elses_project_is_not_there() -> None:
     project = ProjectFactory()
-    with pytest.raises(NotFound):
+    with pytest.raises(ValidationFailed):
         exported(UserFactory(), project_id=project.public_id)
 
 
