@@ -185,9 +185,9 @@ def _alerts(builder: MonitorBuilder) -> None:
         ("failure-threshold", "fail_threshold", 3),
         ("success-threshold", "recover_threshold", 2),
     ):
-        counts = {alert.get(name) or default for alert in alerts}
+        counts = [alert.get(name) or default for alert in alerts]
         builder.body[ours] = min((count for count in counts if type(count) is int), default=default)
-        if len(counts) > 1:
+        if any(count != counts[0] for count in counts):
             builder.note(f"alerts[].{name}", f"the smallest, {builder.body[ours]}, is taken for all")
 
 
