@@ -36,13 +36,7 @@ RESOURCE_OF = {resource.section: resource for resource in RESOURCES}
 
 
 def apply(
-    manifest: Manifest,
-    caller: Caller,
-    *,
-    prune: bool,
-    dry_run: bool,
-    now: datetime,
-    patience_sec: float | None = None,
+    manifest: Manifest, caller: Caller, *, prune: bool, dry_run: bool, now: datetime, patience_sec: float | None = None
 ) -> Report:
     """Apply the manifest and return the changes.
 

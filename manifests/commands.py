@@ -10,7 +10,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -66,9 +66,7 @@ class Backend(ABC):
     def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]: ...
 
     @abstractmethod
-    def import_monitors(
-        self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
-    ) -> list[Imported]:
+    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
         """Create all or nothing, and return one outcome for each. Raises NoRoomError."""
 
 
@@ -208,7 +206,16 @@ exit codes:
         ]
         counts = {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
         if options["as_json"]:
-            monitors = [_as_json(each) for each in imported]
+            monitors = [
+                {
+                    "name": each.name,
+                    "outcome": each.outcome.value,
+                    "id": each.monitor and each.monitor.id,
+                    "ping_url": each.monitor and each.monitor.ping_url,
+                    "notes": [asdict(note) for note in each.notes],
+                }
+                for each in imported
+            ]
             _print_json(out, {"dry_run": dry_run, "counts": counts, "monitors": monitors}, indent=2)
         else:
             created = "would be created" if dry_run else "created"
@@ -289,14 +296,3 @@ def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
     if monitor is not None and monitor.ping_url:
         yield f"  ping: {monitor.ping_url}"
     yield from (f"  {note.field}: {printable(note.text)}" for note in each.notes)
-
-
-def _as_json(each: Imported) -> dict[str, Any]:
-    monitor = each.monitor
-    return {
-        "name": each.name,
-        "outcome": each.outcome.value,
-        "id": monitor and monitor.id,
-        "ping_url": monitor and monitor.ping_url,
-        "notes": [asdict(note) for note in each.notes],
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from accounts.models import User
@@ -48,9 +48,7 @@ class LocalBackend(Backend):
         except ValidationFailed:
             raise UsageError(f"no project {project_id} in this account.") from None
 
-    def import_monitors(
-        self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
-    ) -> list[Imported]:
+    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
         place = {} if project_id is None else {"project_id": project_id}
         try:
             return import_monitors(self._caller, mapped, place=place, now=utc_now(), dry_run=dry_run)

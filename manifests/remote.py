@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
@@ -67,9 +67,7 @@ class RemoteBackend(Backend):
             raise self._server.no_pulsekeeper()
         return found
 
-    def import_monitors(
-        self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
-    ) -> list[Imported]:
+    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
         items = [{"name": each.name, "body": each.body, "enabled": each.enabled} for each in mapped]
         body = {"monitors": items, "dry_run": dry_run} | ({} if project_id is None else {"project_id": project_id})
         answer = self._send("POST", "/v1/imports", body, lost="all or none were created: import the file again")

@@ -170,12 +170,7 @@ class ManifestViewSet(ServiceViewSet):
         with limit_waiting(self.caller.account):
             return Response(export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now))
 
-    @operation(
-        id="apply_manifest",
-        body=ApplySerializer,
-        throttles=(ManifestThrottle,),
-        max_bytes=MAX_BODY,
-    )
+    @operation(id="apply_manifest", body=ApplySerializer, throttles=(ManifestThrottle,), max_bytes=MAX_BODY)
     def update(self, data: dict[str, Any]) -> Report:
         """Make the account match a manifest.
 
