@@ -1,11 +1,12 @@
 """Entries of a manifest and existing objects of an account, in one form that can be compared.
 
-The values of both are a dict of their fields, named as in files, including defaults. They refer to projects and
-monitors by ProjectRef and MonitorRef objects, which are the same on both sides.
+The values of both are a dict of their fields, named as in files, including defaults. They refer to projects by
+ProjectRef, and to monitors by MonitorRef, which are the same objects on both sides.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,28 +35,20 @@ class ProjectRef:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class MonitorRef:
-    """A monitor that other entries refer to. `key` is its id, or a placeholder until it is created."""
-
-    key: str
-    label: str = field(compare=False)
-
-    def __str__(self) -> str:
-        return self.label
-
-
 @dataclass(eq=False, slots=True)
 class Existing:
     """An existing object of the account. `name` identifies it in files."""
 
-    id: str
-    pk: int
+    row: Any
     name: str
     project_ref: ProjectRef | None
     values: Values
-    config: Any = None  # only monitors: the source of `values`
     is_over: bool = False  # only maintenance windows: they have no further occurrence
+
+    @property
+    def id(self) -> str:
+        public_id: str = self.row.public_id
+        return public_id
 
 
 @dataclass(eq=False, slots=True)
@@ -67,7 +60,7 @@ class Entry:
 
     section: str
     path: Path
-    given: Values
+    given: Values = field(default_factory=dict)
     keeps: dict[Path, Keep] = field(default_factory=dict)
     project_ref: ProjectRef | None = None
     existing: Existing | None = None
@@ -83,10 +76,9 @@ class Entry:
         name: str = self.given.get("slug") or self.given["name"]
         return name
 
-    @property
-    def monitor_ref(self) -> MonitorRef:
-        """Return the reference to a monitor."""
-        return MonitorRef(self.existing.id if self.existing else f"new:{self.path}", self.name)
+
+MonitorRef = Existing | Entry
+"""A monitor that other entries refer to: an existing one, or the entry of a new one."""
 
 
 @dataclass(slots=True)
@@ -117,13 +109,9 @@ def take_turn(caller: Caller, *, patience_sec: float | None) -> None:
 
     Raises TooManyRequests after `patience_sec` (None: never).
     """
-    name = f"manifest {caller.user.pk}"
-    if patience_sec is None:
-        advisory_lock(name)
-        return
     try:
-        with lock_timeout(patience_sec):
-            advisory_lock(name)
+        with nullcontext() if patience_sec is None else lock_timeout(patience_sec):
+            advisory_lock(f"manifest {caller.user.pk}")
     except LockTimeoutError:
         raise TooManyRequests(wait=RETRY_SEC) from None
 

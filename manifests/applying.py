@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 
 from django.db import transaction
 
 from accounts.models import User
+from alerts.transports import KINDS
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
 from core.throttles import count_request
-from manifests.account import Entry, Existing, MonitorRef, open_account, take_turn
+from manifests.account import Entry, Existing, open_account, take_turn
 from manifests.changes import Change, Report, compare_fields
 from manifests.parsing import Manifest
-from manifests.planning import Plan, locate_error, plan
+from manifests.planning import Plan, locate_error
 from manifests.problems import InvalidManifest, Path, format_path
 from manifests.resources import RESOURCES
-from manifests.resources.base import ServiceResource
-from manifests.resources.channels import Channels
 from monitors import bulk, operations, types
 from monitors.models import Monitor
 from monitors.services import move_of
@@ -35,18 +35,8 @@ MAX_FAILURES = 20  # of the entries that are tried while rows are locked
 RESOURCE_OF = {resource.section: resource for resource in RESOURCES}
 
 
-class ConcurrentChangeError(Exception):
-    """An object was deleted or moved after planning, so the plan must be repeated."""
-
-
 def apply(
-    manifest: Manifest,
-    caller: Caller,
-    *,
-    prune: bool,
-    dry_run: bool,
-    now: datetime,
-    patience_sec: float | None = None,
+    manifest: Manifest, caller: Caller, *, prune: bool, dry_run: bool, now: datetime, patience_sec: float | None = None
 ) -> Report:
     """Apply the manifest and return the changes.
 
@@ -54,12 +44,12 @@ def apply(
     another apply or import of the account runs for `patience_sec` (None: wait). Nothing is changed then.
     """
     for _ in range(TRIES):
-        with suppress(ConcurrentChangeError), transaction.atomic():
+        with suppress(NotFound), transaction.atomic():  # an object was deleted or moved after planning
             take_turn(caller, patience_sec=patience_sec)  # others plan after this one
-            applying = _Applying(plan(manifest, open_account(caller), now=now), prune=prune, now=now)
+            applying = _Applying(Plan(manifest, open_account(caller), now=now), prune=prune, now=now)
             if not dry_run:
                 applying.count_mails()
-            report = applying.run()
+            report = replace(applying.run(), applied=not dry_run)
             transaction.set_rollback(dry_run)
             return report
     raise InvalidManifest([manifest.document.problem((), "the account kept changing; apply again.")])
@@ -84,15 +74,14 @@ class _Applying:
         self.gone = planned.unmentioned if prune else {}
         self.unmentioned = 0 if prune else sum(map(len, planned.unmentioned.values()))
         self.projects: dict[object, Project | None] = {None: None}  # by ProjectRef
-        self.monitor_ids: dict[str, str] = {}
+        self.monitor_ids: dict[Entry, str] = {}  # of new monitors
         self.locked: Mapping[int, Monitor] = {}
 
     def count_mails(self) -> None:
-        """Count the addresses of channels as invitations. Raises TooManyRequests. Locks no rows."""
-        entries = [] if self.plan.problems else [*self.new, *self.changed]
-        for entry in entries:
+        """Count addresses whose owner has to agree as invitations. Raises TooManyRequests. Locks no rows."""
+        for entry in [] if self.plan.problems else [*self.new, *self.changed]:
             values = entry.values or {}
-            if entry.section != "channels" or not Channels.sets_address(values, self.changed.get(entry, values)):
+            if entry.section != "channels" or KINDS[values["kind"]].consent not in self.changed.get(entry, values):
                 continue
             count_request("invite", self.caller.account)
 
@@ -113,24 +102,26 @@ class _Applying:
         return Report(changes, self.plan.notes, self.unmentioned, sum(map(_is_enabled, polled)))
 
     def _lock(self) -> None:
-        changed = {existing.pk: existing for existing in self.changed_monitors.values()}
-        keys = {monitor_ref.key for entry in (*self.new, *self.changed) for monitor_ref in _monitor_refs(entry)}
-        referenced = Monitor.objects.filter(public_id__in=keys).values_list("pk", flat=True)
-        self.locked = bulk.lock_for_update({*changed, *(one.pk for one in self.gone.get("monitors", [])), *referenced})
+        changed = {existing.row.pk: existing for existing in self.changed_monitors.values()}
+        gone = [one.row.pk for one in self.gone.get("monitors", [])]
+        referenced = [
+            monitor_ref.row.pk
+            for entry in (*self.new, *self.changed)
+            for monitor_ref in RESOURCE_OF[entry.section].monitor_refs(entry.values or {})
+            if isinstance(monitor_ref, Existing)
+        ]
+        self.locked = bulk.lock_for_update({*changed, *gone, *referenced})
         for key, planned in changed.items():
-            if key not in self.locked:
-                raise ConcurrentChangeError
-            place = self.locked[key].project_id
-            if not self.account.knows(place) or self.account.project_ref(place) is not planned.project_ref:
-                raise ConcurrentChangeError
+            found = self.locked.get(key)
+            if found is None or not self.account.knows(found.project_id):
+                raise NotFound
+            if self.account.project_ref(found.project_id) is not planned.project_ref:
+                raise NotFound
         used = {project_ref for _, project_ref in self.plan.project_refs}
         used |= {existing.project_ref for existing in self.transferred.values() if existing.project_ref}
         for _, project_ref in sorted(self.account.project_refs.items()):
             if project_ref in used:
-                try:
-                    self.projects[project_ref] = access.lock_project(self.caller, project_ref.id or "")
-                except NotFound:
-                    raise ConcurrentChangeError from None
+                self.projects[project_ref] = access.lock_project(self.caller, project_ref.id or "")
         owners = {project_ref.owner.pk for project_ref in used} | {self.caller.user.pk}
         list(User.objects.select_for_update(no_key=True, of=["self"]).filter(pk__in=owners).order_by("pk"))
 
@@ -145,20 +136,19 @@ class _Applying:
 
     def _delete(self) -> None:
         for section, gone in reversed(self.gone.items()):
-            resource = RESOURCE_OF.get(section)
-            if isinstance(resource, ServiceResource):
-                for one in gone:
-                    with suppress(NotFound):  # already deleted by another request
-                        resource.delete(self.caller, one.id)
-            else:
-                operations.delete([one.pk for one in gone])
+            if section == "monitors":
+                operations.delete([one.row.pk for one in gone])
+                continue
+            for one in gone:
+                with suppress(NotFound):  # already deleted by another request
+                    RESOURCE_OF[section].delete(self.caller, one.id)
 
     def _update_monitors(self) -> None:
         self._check_transfers()
-        drafts = {existing.pk: self._draft(entry) for entry, existing in self.changed_monitors.items()}
+        drafts = {existing.row.pk: self._draft(entry) for entry, existing in self.changed_monitors.items()}
         moves = [
             move_of(
-                self.locked[existing.pk], self.projects[entry.project_ref], self.account.owner_of(entry.project_ref)
+                self.locked[existing.row.pk], self.projects[entry.project_ref], self.account.owner_of(entry.project_ref)
             )
             for entry, existing in self.transferred.items()
         ]
@@ -171,8 +161,6 @@ class _Applying:
         for left in {existing.project_ref for existing in self.transferred.values()}:
             try:
                 placement.require_giving(self.caller, self.projects[left], self.account.owner_of(left))
-            except NotFound:
-                raise ConcurrentChangeError from None
             except Forbidden as error:
                 for entry, existing in self.transferred.items():
                     if existing.project_ref is left:
@@ -183,7 +171,7 @@ class _Applying:
         with self._collect_errors(("monitors",)):
             made = bulk.create_monitors(drafts, now=self.now)
             for entry, monitor in zip(self.new_monitors, made, strict=True):
-                self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
+                self.monitor_ids[entry] = monitor.public_id
 
     def _draft(self, entry: Entry) -> bulk.Draft:
         owner = self.account.owner_of(entry.project_ref)
@@ -194,13 +182,13 @@ class _Applying:
 
         Skip entries that refer to monitors that could not be created.
         """
-        failed = {entry.monitor_ref for entry in self.new_monitors if entry.monitor_ref.key not in self.monitor_ids}
+        failed = set(self.new_monitors) - self.monitor_ids.keys()
         for entry in (*self.changed, *self.new):
             if len(self.plan.problems) >= MAX_FAILURES:
                 self.plan.problem((), "there may be more problems: not every entry was tried.")
                 return
             resource, values = RESOURCE_OF[entry.section], entry.values or {}
-            if not isinstance(resource, ServiceResource) or failed & resource.monitor_refs(values):
+            if entry.section == "monitors" or failed & resource.monitor_refs(values):
                 continue
             body = resource.body(values, self.changed.get(entry, values), self.monitor_ids)
             with self._collect_errors(entry.path):
@@ -215,8 +203,8 @@ class _Applying:
         try:
             with transaction.atomic():
                 yield
-        except NotFound:
-            raise ConcurrentChangeError from None
+        except NotFound:  # `apply` plans again
+            raise
         except MonitorLimit as error:
             self.plan.problem(path, f"exceed the plan's limit of {error.limit} together with other monitors.")
         except ValidationFailed as error:
@@ -264,8 +252,3 @@ def _name_of(one: Entry | Existing) -> str | None:
 
 def _is_enabled(entry: Entry) -> bool:
     return bool(entry.values and entry.values["enabled"])
-
-
-def _monitor_refs(entry: Entry) -> set[MonitorRef]:
-    resource = RESOURCE_OF[entry.section]
-    return resource.monitor_refs(entry.values or {}) if isinstance(resource, ServiceResource) else set()

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from manifests.problems import Problem, printable
-from manifests.secrets import Secret
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 ACTIONS = tuple(_SIGNS)
@@ -58,18 +57,20 @@ class Report:
     notes: Sequence[Problem] = field(default_factory=list)
     unmentioned: int = 0
     first_checks: int = 0
+    applied: bool = True
 
-    def count(self, action: str) -> int:
+    created = property(lambda self: self._count("create"))
+    changed = property(lambda self: self._count("update"))
+    deleted = property(lambda self: self._count("delete"))
+
+    def _count(self, action: str) -> int:
         return sum(change.action == action for change in self.changes)
 
-    def as_json(self, *, applied: bool) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
+        numbers = ("created", "changed", "deleted", "unmentioned", "first_checks")
         return {
-            "applied": applied,
-            "created": self.count("create"),
-            "changed": self.count("update"),
-            "deleted": self.count("delete"),
-            "unmentioned": self.unmentioned,
-            "first_checks": self.first_checks,
+            "applied": self.applied,
+            **{name: getattr(self, name) for name in numbers},
             "changes": [asdict(change) for change in self.changes],
             "notes": [note.as_json() for note in self.notes],
         }
@@ -111,8 +112,6 @@ def _word(value: Any) -> str | None:
     """Return a value as text."""
     if value is None or value == "" or value == []:
         return None
-    if isinstance(value, Secret):
-        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):

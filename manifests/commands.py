@@ -10,10 +10,10 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from checks.evidence import shown_address
 from core.cli import Command, CommandFailed, Output, UsageError
@@ -21,7 +21,7 @@ from core.files import replaced
 from core.text import printable
 from manifests.changes import Report
 from manifests.importers import fetching, gatus, healthchecks, uptime_kuma, uptimerobot
-from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Outcome, UnreadableFileError
+from manifests.importers.mapped import Imported, MappedMonitor, Outcome, UnreadableFileError
 from manifests.problems import InvalidManifest
 from manifests.yaml_reader import MAX_BYTES, Document, read
 from manifests.yaml_writer import write
@@ -39,49 +39,41 @@ SOURCES: dict[str, Callable[[str], list[MappedMonitor]]] = {
 }
 
 
-class NoRoomError(Exception):
-    """The plan's limit of monitors would be exceeded; nothing was created."""
-
+class NoRoomError(CommandFailed):
     def __init__(self, limit: int | None) -> None:
-        self.limit = limit
-        super().__init__(f"the limit is {limit}")
+        problem = f"nothing was created: these exceed the plan's limit of {limit} monitors"
+        super().__init__(problem, code=EXIT_NO_ROOM)
 
 
 class Backend(ABC):
     """Access to an account. Raises CommandFailed."""
 
+    example: ClassVar[str]
+    """The arguments that choose the account, in examples."""
+
     @abstractmethod
-    def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
-        """Apply all or nothing. Raises InvalidManifest with all problems."""
+    def __init__(self, options: Mapping[str, Any]) -> None: ...
+
+    @staticmethod
+    @abstractmethod
+    def add_arguments(parser: ArgumentParser) -> None: ...
+
+    @abstractmethod
+    def apply(self, document: Document, *, prune: bool, dry_run: bool) -> Report:
+        """Apply all or nothing. Variables are those of the environment. Raises InvalidManifest with all problems."""
 
     @abstractmethod
     def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]: ...
 
     @abstractmethod
-    def import_monitors(
-        self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
-    ) -> list[Imported]:
-        """Create all or nothing. Raises NoRoomError."""
-
-
-class Access(ABC):
-    """How a command reaches an account: its arguments, and the backend that they choose."""
-
-    example: str
-    """The arguments in examples."""
-
-    @abstractmethod
-    def add_arguments(self, parser: ArgumentParser) -> None: ...
-
-    @abstractmethod
-    def open(self, options: Mapping[str, Any]) -> Backend:
-        """Return the backend. Raises UsageError."""
+    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
+        """Create all or nothing, and return one outcome for each. Raises NoRoomError."""
 
 
 class AccountCommand(Command):
-    def __init__(self, access: Access) -> None:
-        self.access = access
-        self.epilog = type(self).epilog.replace("{account}", access.example)  # type: ignore[misc]  # of this instance
+    def __init__(self, backend: type[Backend]) -> None:
+        self.backend = backend
+        self.epilog = type(self).epilog.replace("{account}", backend.example)  # type: ignore[misc]  # of this instance
 
 
 class Apply(AccountCommand):
@@ -103,7 +95,7 @@ exit codes:
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", help="YAML; - is standard input")
-        self.access.add_arguments(parser)
+        self.backend.add_arguments(parser)
         parser.add_argument("--dry-run", action="store_true", help="show what would change without changing it")
         parser.add_argument("--prune", action="store_true", help="delete what the file manages but does not list")
         parser.add_argument(
@@ -112,10 +104,10 @@ exit codes:
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
     def run(self, options: Mapping[str, Any], *, out: Output, err: Output) -> int:
-        file, as_json, dry_run = options["file"], options["as_json"], options["dry_run"]
+        file, as_json = options["file"], options["as_json"]
         try:
-            backend = self.access.open(options)
-            report = backend.apply(read(_read_file(file)), os.environ, prune=options["prune"], dry_run=dry_run)
+            backend = self.backend(options)
+            report = backend.apply(read(_read_file(file)), prune=options["prune"], dry_run=options["dry_run"])
         except InvalidManifest as error:
             if as_json:
                 _print_json(out, {"applied": False, "problems": [problem.as_json() for problem in error.problems]})
@@ -126,9 +118,9 @@ exit codes:
                 _print(err, f"{count} {'problem' if count == 1 else 'problems'}; nothing was changed.")
             return UsageError("").code
         if as_json:
-            _print_json(out, report.as_json(applied=not dry_run))
+            _print_json(out, report.as_json())
         else:
-            _print(out, *_report_lines(report, dry_run=dry_run))
+            _print(out, *_report_lines(report))
         return EXIT_CHANGES if options["detailed_exitcode"] and report.changes else 0
 
 
@@ -146,14 +138,14 @@ exit codes:
 """
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        self.access.add_arguments(parser)
+        self.backend.add_arguments(parser)
         parser.add_argument("--project", metavar="ID", help="export only this project")
         parser.add_argument("--ids", action="store_true", help="include all ids, to rename or move objects")
         parser.add_argument("--output", metavar="FILE", help="file to write (default: standard output)")
         parser.add_argument("--json", action="store_true", dest="as_json", help="write JSON, which is YAML too")
 
     def run(self, options: Mapping[str, Any], *, out: Output, err: Output) -> int:
-        document = self.access.open(options).export(project_id=options["project"], with_ids=options["ids"])
+        document = self.backend(options).export(project_id=options["project"], with_ids=options["ids"])
         text = write(document, as_json=options["as_json"])
         if options["output"] is None:
             out.write(text)
@@ -194,7 +186,7 @@ exit codes:
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("source", choices=SOURCES, help="product that exported the file")
         parser.add_argument("file", metavar="FILE", help="the exported file, or the address of UptimeRobot's API")
-        self.access.add_arguments(parser)
+        self.backend.add_arguments(parser)
         parser.add_argument("--project", metavar="ID", help="project for the monitors")
         parser.add_argument("--dry-run", action="store_true", help="show what would be created without creating it")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
@@ -203,16 +195,27 @@ exit codes:
         dry_run = options["dry_run"]
         try:
             mapped = SOURCES[options["source"]](_read_source(options["source"], options["file"]))
-            backend = self.access.open(options)
-            imported = backend.import_monitors(mapped, project_id=options["project"], dry_run=dry_run)
+            backend = self.backend(options)
+            supported = [each for each in mapped if each.body is not None]
+            outcomes = iter(backend.import_monitors(supported, project_id=options["project"], dry_run=dry_run))
         except UnreadableFileError as error:
             raise UsageError(f"{options['file']}: {error}") from None
-        except NoRoomError as error:
-            problem = f"nothing was created: these exceed the plan's limit of {error.limit} monitors"
-            raise CommandFailed(problem, code=EXIT_NO_ROOM) from None
+        imported = [
+            Imported(each.name, Outcome.SKIPPED, each.notes) if each.body is None else _noted(each, next(outcomes))
+            for each in mapped
+        ]
         counts = {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
         if options["as_json"]:
-            monitors = [_as_json(each) for each in imported]
+            monitors = [
+                {
+                    "name": each.name,
+                    "outcome": each.outcome.value,
+                    "id": each.monitor and each.monitor.id,
+                    "ping_url": each.monitor and each.monitor.ping_url,
+                    "notes": [asdict(note) for note in each.notes],
+                }
+                for each in imported
+            ]
             _print_json(out, {"dry_run": dry_run, "counts": counts, "monitors": monitors}, indent=2)
         else:
             created = "would be created" if dry_run else "created"
@@ -243,16 +246,12 @@ def _read_file(file: str) -> bytes:
 
 def _read_source(source: str, file: str) -> str:
     """Return the text of a file, or all pages of an API. Raises UnreadableFileError."""
-    if source != "uptimerobot" or not file.startswith(("http://", "https://")):
-        return _read_text(Path(file))
-    key = os.environ.get(API_KEY, "").strip()
-    if not key or not key.isascii() or not key.isprintable():
-        raise UsageError(f"an API key is needed in the environment: {API_KEY}")
-    return fetching.fetch(file, key=key)
-
-
-def _read_text(path: Path) -> str:
-    """Read a file. Raises UnreadableFileError."""
+    if source == "uptimerobot" and file.startswith(("http://", "https://")):
+        key = os.environ.get(API_KEY, "").strip()
+        if not key or not key.isascii() or not key.isprintable():
+            raise UsageError(f"an API key is needed in the environment: {API_KEY}")
+        return fetching.fetch(file, key=key)
+    path = Path(file)
     try:
         if path.stat().st_size > MAX_FILE:
             raise UnreadableFileError("is too large")
@@ -263,19 +262,25 @@ def _read_text(path: Path) -> str:
         raise UnreadableFileError("is not UTF-8 text") from None
 
 
-def _report_lines(report: Report, *, dry_run: bool) -> Iterator[str]:
+def _report_lines(report: Report) -> Iterator[str]:
     for change in report.changes:
         yield from change.lines()
     for note in report.notes:
         yield f"note: line {note.mark.line}: {note.path}: {note.message}"
     if report.unmentioned:
         yield f"note: {report.unmentioned} not in the file; --prune would delete them."
-    verb = "to create, {} to change, {} to delete" if dry_run else "created, {} changed, {} deleted"
-    counts = [report.count(action) for action in ("create", "update", "delete")]
-    yield ("{} " + verb + ".").format(*counts) if report.changes else "Nothing to change."
-    if report.first_checks and not dry_run:
+    counts = "{} created, {} changed, {} deleted." if report.applied else "{} to create, {} to change, {} to delete."
+    numbers = (report.created, report.changed, report.deleted)
+    yield counts.format(*numbers) if report.changes else "Nothing to change."
+    if report.first_checks and report.applied:
         come = "first check runs" if report.first_checks == 1 else "first checks run"
         yield f"{report.first_checks} {come} with the next tick of the scheduler."
+
+
+def _noted(mapped: MappedMonitor, imported: Imported) -> Imported:
+    """Return the outcome with the notes of the mapping, which matter only for new monitors."""
+    notes = mapped.notes if imported.outcome is Outcome.CREATED else ()
+    return replace(imported, notes=(*notes, *imported.notes))
 
 
 def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
@@ -283,27 +288,11 @@ def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
     about = ""
     if (monitor := each.monitor) is not None:
         where = shown_address(monitor.url) if monitor.url else ""
-        shown = [monitor.type, where, _rhythm(monitor)]
+        cron = f"at {monitor.schedule} in {monitor.timezone}" if monitor.schedule is not None else ""
+        shown = [monitor.type, where, cron or f"every {monitor.interval_sec} s"]
         about = f" ({', '.join(filter(None, shown))})" + (f" {monitor.id}" if monitor.id else "")
     would_be = "WOULD BE " if dry_run and each.outcome is Outcome.CREATED else ""
     yield f"{would_be}{each.outcome.upper()} {printable(each.name)}{about}"
     if monitor is not None and monitor.ping_url:
         yield f"  ping: {monitor.ping_url}"
     yield from (f"  {note.field}: {printable(note.text)}" for note in each.notes)
-
-
-def _rhythm(monitor: CreatedMonitor) -> str:
-    if monitor.schedule is None:
-        return f"every {monitor.interval_sec} s"
-    return f"at {monitor.schedule} in {monitor.timezone}"
-
-
-def _as_json(each: Imported) -> dict[str, Any]:
-    monitor = each.monitor
-    return {
-        "name": each.name,
-        "outcome": each.outcome.value,
-        "id": None if monitor is None else monitor.id,
-        "ping_url": None if monitor is None else monitor.ping_url,
-        "notes": [asdict(note) for note in each.notes],
-    }

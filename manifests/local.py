@@ -2,59 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from accounts.models import User
 from core.cli import UnreachableError, UsageError
 from core.clock import utc_now
-from core.errors import MonitorLimit, NotFound, TooManyRequests, ValidationFailed
+from core.errors import MonitorLimit, TooManyRequests, ValidationFailed
 from manifests.applying import apply
 from manifests.changes import Report
-from manifests.commands import Access, Backend, NoRoomError
+from manifests.commands import Backend, NoRoomError
 from manifests.exporting import export
 from manifests.importers.creating import import_monitors
 from manifests.importers.mapped import Imported, MappedMonitor
-from manifests.parsing import parse
+from manifests.parsing import Manifest
 from manifests.yaml_reader import Document
 from projects.access import Caller
 
 
-class LocalAccess(Access):
+class LocalBackend(Backend):
     example = "--account me@example.com"
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--account", required=True, metavar="EMAIL", help="the account")
-
-    def open(self, options: Mapping[str, Any]) -> Backend:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         email = options["account"]
         user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
         if user is None:
             raise UsageError(f"no account {email}")
-        return _Local(Caller(user))
+        self._caller = Caller(user)
 
+    @staticmethod
+    def add_arguments(parser: ArgumentParser) -> None:
+        parser.add_argument("--account", required=True, metavar="EMAIL", help="the account")
 
-class _Local(Backend):
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-
-    def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
-        manifest = parse(document, environment)
+    def apply(self, document: Document, *, prune: bool, dry_run: bool) -> Report:
         try:
-            return apply(manifest, self._caller, prune=prune, dry_run=dry_run, now=utc_now())
+            return apply(Manifest(document, os.environ), self._caller, prune=prune, dry_run=dry_run, now=utc_now())
         except TooManyRequests as error:
             raise UnreachableError(str(error)) from None
 
     def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]:
         try:
             return export(self._caller, project_id=project_id, with_ids=with_ids, now=utc_now())
-        except NotFound as error:
-            raise UsageError(str(error)) from None
+        except ValidationFailed:
+            raise UsageError(f"no project {project_id} in this account.") from None
 
-    def import_monitors(
-        self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
-    ) -> list[Imported]:
+    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
         place = {} if project_id is None else {"project_id": project_id}
         try:
             return import_monitors(self._caller, mapped, place=place, now=utc_now(), dry_run=dry_run)

@@ -39,15 +39,17 @@ class Names:
         words = [given.get(name) for name in ("name", "slug", "id")]
         self._invalid |= {(str(path[0]), word) for word in words if isinstance(word, str)}
 
-    def add_project(self, path: Path, project_ref: ProjectRef, name: str) -> None:
+    def add_project(self, path: Path, project_ref: ProjectRef) -> None:
         self.project_refs.append((path, project_ref))
-        self._projects[name].append(project_ref)
+        self._projects[project_ref.name].append(project_ref)
 
     def add_monitors(self, entries: Sequence[Entry]) -> None:
-        """Add the file's monitors. Those that it renames or moves no longer match their old name."""
+        """Add the file's monitors. Those that it renames or moves no longer match, nor show, their old name."""
         identified = {entry.existing: entry for entry in entries if entry.existing is not None}
         for entry in entries:
             self._entries[entry.project_ref, entry.name].append(entry)
+            if entry.existing is not None:
+                entry.existing.name = entry.name
         for one in self.account.existing["monitors"]:
             self._by_id[one.id] = identified.get(one, one)
             if one not in identified:
@@ -86,11 +88,11 @@ class Names:
         if isinstance(monitor, Entry):
             if monitor.values is None:  # monitors are resolved before entries that refer to them
                 raise InvalidReferenceError
-            return monitor.monitor_ref
+            return monitor.existing or monitor
         if ("monitors", word) in self._invalid:
             raise InvalidReferenceError
         if monitor is not None:
-            return MonitorRef(monitor.id, monitor.name)
+            return monitor
         if "id" in reference:
             raise EntryError(path, "you have no such monitor.")
         where = f"in project {project_ref}" if project_ref else "outside of projects"
@@ -105,8 +107,7 @@ class ExportNames:
         self.project_refs = project_refs
         self.variables = Variables()
         self._projects = Counter(project_ref.name for project_ref in account.project_refs.values())
-        self._monitors = {one.id: one for one in account.existing["monitors"]}
-        self._names = Counter((one.project_ref, one.name) for one in self._monitors.values())
+        self._names = Counter((one.project_ref, one.name) for one in account.existing["monitors"])
 
     def project_entry(self, project_ref: ProjectRef, *, with_id: bool) -> dict[str, Any]:
         needed = with_id or self._projects[project_ref.name] > 1
@@ -117,8 +118,7 @@ class ExportNames:
             return None
         return project_ref.name if self._projects[project_ref.name] == 1 else project_ref.id
 
-    def monitor(self, monitor_ref: MonitorRef, home: ProjectRef | None) -> Any:
-        found = self._monitors[monitor_ref.key]
+    def monitor(self, found: MonitorRef, home: ProjectRef | None) -> Any:
         # Only listed projects can be named.
         listed = found.project_ref is None or found.project_ref in self.project_refs
         if self._names[found.project_ref, found.name] > 1 or not listed:

@@ -6,7 +6,6 @@ This uses no database. `manifests.planning` compares the entries with the accoun
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from rest_framework.exceptions import ValidationError
@@ -22,76 +21,59 @@ VERSION = 1
 TOP = ("version", "ungrouped", *SECTIONS)
 
 
-@dataclass(slots=True)
 class Manifest:
-    """The content of a file. `sections` are the sections that it has, `invalid` the data of invalid entries."""
+    """The valid entries of a file by section, for those sections that it has, and the problems of the others.
 
-    document: Document
-    ungrouped: bool = False
-    sections: dict[str, list[Entry]] = field(default_factory=dict)
-    invalid: list[tuple[Path, Any]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
-def parse(document: Document, environment: Mapping[str, str]) -> Manifest:
-    """Return the valid entries. Problems of the others are added to `problems`.
-
-    Raises InvalidManifest if they are more than it reports.
+    `invalid` is the data of invalid entries. Raises InvalidManifest if there are more problems than it reports.
     """
-    return _Parser(document, environment).parse()
 
-
-class _Parser:
     def __init__(self, document: Document, environment: Mapping[str, str]) -> None:
-        self.document, self.environment = document, environment
-        self.found = Manifest(document)
-        self.hints = Hints()
-
-    def parse(self) -> Manifest:
-        root = self.document.root
-        if not isinstance(root, dict):
+        self.document, self._environment = document, environment
+        self.ungrouped = False
+        self.sections: dict[str, list[Entry]] = {}
+        self.invalid: list[tuple[Path, Any]] = []
+        self.problems: list[Problem] = []
+        self._hints = Hints()
+        if isinstance(document.root, dict):
+            self._parse(document.root)
+        else:
             self._problem((), f"the file must be a map of {', '.join(TOP)}.")
-            return self.found
+
+    def _parse(self, root: dict[str, Any]) -> None:
         for name in root:
             if name not in TOP:
-                self._problem((name,), f"unknown section.{self.hints.did_you_mean(name, TOP)}", at_key=True)
+                self._problem((name,), f"unknown section.{self._hints.did_you_mean(name, TOP)}", at_key=True)
         version, ungrouped = root.get("version"), root.get("ungrouped", False)
         if type(version) is not int or version != VERSION:
             self._problem(("version",), f"must be {VERSION}, the version of the format.")
         if not isinstance(ungrouped, bool):
             self._problem(("ungrouped",), "must be true or false.")
-        self.found.ungrouped = ungrouped is True
+        self.ungrouped = ungrouped is True
         for section, serializer in SECTIONS.items():
             if section not in root:
                 continue
-            self.found.sections[section] = []
+            self.sections[section] = []
             parser = serializer()
             if isinstance(root[section], list):
                 for index, data in enumerate(root[section]):
                     self._add(parser, data, (section, index))
             elif root[section] is not None:  # null: a key without value
                 self._problem((section,), "must be a list.")
-        return self.found
 
     def _add(self, serializer: ManifestSerializer, data: Any, path: Path) -> None:
-        before = len(self.found.problems)
-        entry = self._entry(serializer, data, path)
-        if entry is None or len(self.found.problems) > before:
-            self.found.invalid.append((path, data))
+        before = len(self.problems)
+        entry = Entry(str(path[0]), path)
+        if isinstance(data, dict):
+            try:
+                entry.given = dict(serializer.run_validation(self._prepare(serializer, data, path, entry.keeps)))
+            except ValidationError as error:
+                self._report(error.detail, path)
         else:
-            self.found.sections[entry.section].append(entry)
-
-    def _entry(self, serializer: ManifestSerializer, data: Any, path: Path) -> Entry | None:
-        if not isinstance(data, dict):
             self._problem(path, "must be a map.")
-            return None
-        keeps: dict[Path, Keep] = {}
-        prepared = self._prepare(serializer, data, path, keeps)
-        try:
-            return Entry(str(path[0]), path, dict(serializer.run_validation(prepared)), keeps)
-        except ValidationError as error:
-            self._report(error.detail, path)
-            return None
+        if len(self.problems) > before:
+            self.invalid.append((path, data))
+        else:
+            self.sections[entry.section].append(entry)
 
     def _prepare(
         self, serializer: Serializer[Any], data: dict[str, Any], path: Path, keeps: dict[Path, Keep]
@@ -107,7 +89,7 @@ class _Parser:
             field_ = serializer.fields.get(name)
             child = getattr(field_, "child", None)
             if field_ is None:
-                self._problem(here, f"unknown field.{self.hints.did_you_mean(name, serializer.fields)}", at_key=True)
+                self._problem(here, f"unknown field.{self._hints.did_you_mean(name, serializer.fields)}", at_key=True)
                 continue
             if isinstance(child, Serializer) and isinstance(value, list):
                 value = [
@@ -116,7 +98,7 @@ class _Parser:
                 ]
             elif name in secrets and isinstance(value, str):
                 try:
-                    filled = fill(value, self.environment)
+                    filled = fill(value, self._environment)
                 except ValueError as error:
                     self._problem(here, str(error))
                 else:
@@ -142,6 +124,6 @@ class _Parser:
             self._problem(path, str(detail))
 
     def _problem(self, path: Path, message: str, *, at_key: bool = False) -> None:
-        self.found.problems.append(self.document.problem(path, message, at_key=at_key))
-        if len(self.found.problems) > MAX_PROBLEMS:
-            raise InvalidManifest(self.found.problems)
+        self.problems.append(self.document.problem(path, message, at_key=at_key))
+        if len(self.problems) > MAX_PROBLEMS:
+            raise InvalidManifest(self.problems)

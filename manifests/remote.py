@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
+
 from core.cli import UsageError
-from core.client import Answer, AnswerLostError, Server, add_server_arguments, server_of
-from manifests.changes import MAX_BODY, Change, FieldChange, Report
-from manifests.commands import Access, Backend, NoRoomError
-from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Note, Outcome
+from core.client import Answer, AnswerLostError, add_server_arguments, server_of
+from manifests.changes import MAX_BODY, Change, Report
+from manifests.commands import Backend, NoRoomError
+from manifests.importers.mapped import Imported, MappedMonitor
 from manifests.problems import InvalidManifest, Problem, parse_path
 from manifests.secrets import variables_in
 from manifests.yaml_reader import Document
@@ -19,24 +22,17 @@ from manifests.yaml_reader import Document
 TIMEOUT_SEC = 120.0
 
 
-class RemoteAccess(Access):
+class RemoteBackend(Backend):
     example = "--url https://pulsekeeper.example.com"
+    add_arguments = staticmethod(add_server_arguments)
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        add_server_arguments(parser)
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._server = server_of(options)
 
-    def open(self, options: Mapping[str, Any]) -> Backend:
-        return _Remote(server_of(options))
-
-
-class _Remote(Backend):
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    def apply(self, document: Document, environment: Mapping[str, str], *, prune: bool, dry_run: bool) -> Report:
+    def apply(self, document: Document, *, prune: bool, dry_run: bool) -> Report:
         if not isinstance(document.root, dict):
             raise InvalidManifest([document.problem((), "the file must be a map.")])
-        variables = variables_in(document.root, environment)
+        variables = variables_in(document.root, os.environ)
         body = {"manifest": document.root, "variables": variables, "prune": prune, "dry_run": dry_run}
         lost = "the file was applied completely or not at all: apply it again"
         answer = self._send("PUT", "/v1/manifest", body, lost=lost)
@@ -47,12 +43,16 @@ class _Remote(Backend):
             if answer.status != 200:
                 raise self._server.failure(answer)
             return Report(
-                [_change(document, change) for change in found["changes"]],
+                [
+                    change if change.path is None else replace(change, line=document.line(parse_path(change.path)))
+                    for change in msgspec.convert(found["changes"], list[Change])
+                ],
                 [_problem(document, note) for note in found["notes"]],
                 int(found["unmentioned"]),
                 int(found["first_checks"]),
+                applied=not dry_run,
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError):
             raise self._server.no_pulsekeeper() from None
 
     def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]:
@@ -67,14 +67,8 @@ class _Remote(Backend):
             raise self._server.no_pulsekeeper()
         return found
 
-    def import_monitors(
-        self, mapped: Sequence[MappedMonitor], *, project_id: str | None, dry_run: bool
-    ) -> list[Imported]:
-        items = [
-            {"name": each.name, "body": dict(each.body), "enabled": each.enabled}
-            for each in mapped
-            if each.body is not None
-        ]
+    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
+        items = [{"name": each.name, "body": each.body, "enabled": each.enabled} for each in mapped]
         body = {"monitors": items, "dry_run": dry_run} | ({} if project_id is None else {"project_id": project_id})
         answer = self._send("POST", "/v1/imports", body, lost="all or none were created: import the file again")
         found = answer.json()
@@ -83,13 +77,12 @@ class _Remote(Backend):
         if answer.status != 200:
             raise self._server.failure(answer)
         try:
-            outcomes = iter([_imported(one) for one in found])
-            return [
-                Imported(each.name, Outcome.SKIPPED, each.notes) if each.body is None else _noted(next(outcomes), each)
-                for each in mapped
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError):
+            imported = msgspec.convert(found, list[Imported])
+        except msgspec.ValidationError:
             raise self._server.no_pulsekeeper() from None
+        if len(imported) != len(mapped):
+            raise self._server.no_pulsekeeper()
+        return imported
 
     def _send(self, method: str, path: str, body: Any, *, lost: str) -> Answer:
         """Return the answer. `lost` says what to do if it is lost, also by a proxy that did not wait for it."""
@@ -104,31 +97,6 @@ class _Remote(Backend):
 
 def _problem(document: Document, found: Mapping[str, Any]) -> Problem:
     """Return the problem with its position in the file, which the server does not know."""
-    path = parse_path(str(found["path"]))
-    at_key = found.get("at_key") is True
-    mark = document.keys.get(path) if at_key else None
-    return Problem(mark or document.mark(path), str(found["path"]), str(found["message"]), at_key)
-
-
-def _change(document: Document, found: Mapping[str, Any]) -> Change:
-    fields = tuple(FieldChange(field["field"], field["before"], field["after"]) for field in found["fields"])
-    path = found["path"]
-    line = None if path is None else document.line(parse_path(path))
-    return Change(found["action"], found["kind"], found["name"], found["project"], line, fields, path)
-
-
-def _imported(found: Mapping[str, Any]) -> Imported:
-    monitor = found["monitor"]
-    return Imported(
-        str(found["name"]),
-        Outcome(found["outcome"]),
-        tuple(Note(note["field"], note["text"]) for note in found["notes"]),
-        None if monitor is None else CreatedMonitor(**{name: monitor[name] for name in CreatedMonitor.__slots__}),
-    )
-
-
-def _noted(imported: Imported, mapped: MappedMonitor) -> Imported:
-    """Return the outcome with the notes of the mapping, as an import in the database has them."""
-    if imported.outcome is not Outcome.CREATED:
-        return imported
-    return Imported(imported.name, imported.outcome, (*mapped.notes, *imported.notes), imported.monitor)
+    path = str(found["path"])
+    problem = document.problem(parse_path(path), str(found["message"]), at_key=found.get("at_key") is True)
+    return replace(problem, path=path)

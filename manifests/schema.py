@@ -10,11 +10,9 @@ from rest_framework import serializers
 from alerts.serializers import MAX_CHOSEN
 from core.api.fields import BoolField, ChoiceField, IntField
 from manifests.parsing import VERSION
-from manifests.serializers import PROJECT_HELP, REFERENCE_HELP, SECTIONS, ReferenceField, ScopeField, TimeField
+from manifests.serializers import PROJECT_HELP, REFERENCE_HELP, SECTIONS, Field, ReferenceField, ScopeField, TimeField
 
 Schema = dict[str, Any]
-Field = serializers.Field[Any, Any, Any, Any]
-
 _TEXT: Schema = {"type": "string", "minLength": 1}
 
 
@@ -64,19 +62,13 @@ def _object(serializer: serializers.Serializer[Any]) -> Schema:
 
 
 def _describe(field: Field) -> Schema:
-    found = _value(field)
+    make = next(make for kind, make in _VALUES if isinstance(field, kind))
+    found = {name: value for name, value in make(field).items() if value is not None}
     if field.help_text:
-        found = {**found, "description": str(field.help_text)}
+        found["description"] = str(field.help_text)
     if field.allow_null and isinstance(found.get("type"), str):
         found["type"] = [found["type"], "null"]
     return found
-
-
-def _value(field: Field) -> Schema:
-    for kind, make in _VALUES:
-        if isinstance(field, kind):
-            return {name: value for name, value in make(field).items() if value is not None}
-    raise TypeError(f"{type(field).__name__} has no JSON Schema")
 
 
 def _scope(field: Any) -> Schema:

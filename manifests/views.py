@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
@@ -12,7 +11,7 @@ from rest_framework.response import Response
 from core.api.fields import BoolField, ListField, StrictSerializer, TextField
 from core.api.query import ChoiceParam, IdParam
 from core.api.viewsets import ServiceViewSet, operation
-from core.errors import MonitorLimit, NotFound, ValidationFailed
+from core.errors import MonitorLimit, ValidationFailed
 from core.throttles import ManifestThrottle
 from core.waiting import PATIENCE_SEC, limit_waiting
 from manifests.applying import apply
@@ -20,7 +19,7 @@ from manifests.changes import ACTIONS, MAX_BODY, Report
 from manifests.exporting import export
 from manifests.importers.creating import import_monitors
 from manifests.importers.mapped import Imported, MappedMonitor, Outcome
-from manifests.parsing import parse
+from manifests.parsing import Manifest
 from manifests.problems import InvalidManifest
 from manifests.secrets import MAX_VARIABLES
 from manifests.serializers import SECTIONS
@@ -46,12 +45,7 @@ class InvalidManifestFailure(ValidationFailed):
     def __init__(self, error: InvalidManifest) -> None:
         first = error.problems[0]
         super().__init__(f"{first.path}: {first.message}" if first.path else first.message)
-        self.details = {
-            "problems": [
-                {"path": problem.path, "message": problem.message, "at_key": problem.at_key}
-                for problem in error.problems
-            ]
-        }
+        self.details = {"problems": ProblemSerializer(error.problems, many=True).data}
 
 
 class ApplySerializer(StrictSerializer):
@@ -92,11 +86,9 @@ class ChangeSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     project = serializers.CharField(allow_null=True)
     path = serializers.CharField(allow_null=True, help_text="Of its entry in the manifest; null: it has none.")
-    fields_ = FieldChangeSerializer(many=True)
 
     def get_fields(self) -> dict[str, Any]:
-        fields = super().get_fields()
-        return {**fields, "fields": fields.pop("fields_")}
+        return {**super().get_fields(), "fields": FieldChangeSerializer(many=True)}
 
 
 class ReportSerializer(serializers.Serializer[Any]):
@@ -176,39 +168,28 @@ class ManifestViewSet(ServiceViewSet):
         Without secrets: their values are ${keep:PK_…}. Applying it changes nothing.
         """
         with limit_waiting(self.caller.account):
-            try:
-                return Response(export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now))
-            except NotFound:
-                raise ValidationFailed("you have no such project.", field="project_id") from None
+            return Response(export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now))
 
-    @operation(
-        id="apply_manifest",
-        body=ApplySerializer,
-        throttles=(ManifestThrottle,),
-        max_bytes=MAX_BODY,
-    )
-    def update(self, data: dict[str, Any]) -> Response:
+    @operation(id="apply_manifest", body=ApplySerializer, throttles=(ManifestThrottle,), max_bytes=MAX_BODY)
+    def update(self, data: dict[str, Any]) -> Report:
         """Make the account match a manifest.
 
         One transaction: all of it is applied, or, if it has any problem, nothing. The 422 then also has `problems`, an
         array of Problem, and `reason` is the first of them. Repeating the request changes nothing more. With a project
         token, every entry must be in the token's project.
         """
-        dry_run = data.get("dry_run", False)
         with limit_waiting(f"manifest {self.caller.account}", most=1):
             try:
-                manifest = parse(Document(data["manifest"]), data.get("variables", {}))
-                report = apply(
-                    manifest,
+                return apply(
+                    Manifest(Document(data["manifest"]), data.get("variables", {})),
                     self.caller,
                     prune=data.get("prune", False),
-                    dry_run=dry_run,
+                    dry_run=data.get("dry_run", False),
                     now=self.now,
                     patience_sec=PATIENCE_SEC,
                 )
             except InvalidManifest as error:
                 raise InvalidManifestFailure(error) from None
-        return Response(_answer(report, applied=not dry_run))
 
 
 class ImportViewSet(ServiceViewSet):
@@ -231,22 +212,13 @@ class ImportViewSet(ServiceViewSet):
         One transaction. A monitor exists if one of the same type, name and URL is in the same project, so repeating the
         request creates nothing more. First checks run with the scheduler's next tick.
         """
-        place = {"project_id": data["project_id"]} if "project_id" in data else {}
         mapped = [MappedMonitor(item["name"], item["body"], item.get("enabled", True)) for item in data["monitors"]]
         with limit_waiting(f"manifest {self.caller.account}", most=1):
             return import_monitors(
                 self.caller,
                 mapped,
-                place=place,
+                place=data,
                 now=self.now,
                 dry_run=data.get("dry_run", False),
                 patience_sec=PATIENCE_SEC,
             )
-
-
-def _answer(report: Report, *, applied: bool) -> dict[str, Any]:
-    """Return the report without lines, which only the file has."""
-    answer = report.as_json(applied=applied)
-    answer["changes"] = [{k: v for k, v in asdict(change).items() if k != "line"} for change in report.changes]
-    answer["notes"] = [{"path": note.path, "message": note.message, "at_key": note.at_key} for note in report.notes]
-    return answer

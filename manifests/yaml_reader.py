@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,10 +81,6 @@ def read(data: bytes) -> Document:
     raise InvalidManifest([Problem(mark, "", reason)])
 
 
-class _TooMuchError(Exception):
-    pass
-
-
 class _Builder:
     def __init__(self) -> None:
         self.document = Document(None)
@@ -93,10 +90,7 @@ class _Builder:
 
     def build(self, node: Node) -> Document:
         """Return the document. Raises InvalidManifest."""
-        try:
-            self.document.root = self._value(node, ())
-        except _TooMuchError:
-            self._reject((), f"the file has more than {MAX_VALUES} values, with aliases expanded.", mark=_START)
+        self.document.root = self._value(node, ())
         if self.problems:
             raise InvalidManifest(self.problems)
         return self.document
@@ -166,7 +160,8 @@ class _Builder:
     def _count(self) -> None:
         self._values += 1
         if self._values > MAX_VALUES:
-            raise _TooMuchError
+            self._reject((), f"the file has more than {MAX_VALUES} values, with aliases expanded.", mark=_START)
+            raise InvalidManifest(self.problems)
 
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
         tag, text = str(node.tag).removeprefix(_CORE), node.value
@@ -186,12 +181,9 @@ class _Builder:
             case "int":
                 return self._reject(path, "is not a decimal whole number; quote it if it is text.")
             case "float":
-                try:
-                    number = float(text)
-                except ValueError:
-                    number = math.nan
-                if math.isfinite(number):
-                    return number
+                with suppress(ValueError):
+                    if math.isfinite(number := float(text)):
+                        return number
                 return self._reject(path, "is not a number; quote it if it is text.")
         return self._reject(path, f"has the tag {node.tag}, and tags are not accepted.")
 

@@ -16,7 +16,7 @@ if (_HERE / "core").is_dir():  # installed from the wheel
 from core.cli import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, Command, CommandFailed, use_utf8  # noqa: E402
 
 if TYPE_CHECKING:
-    from manifests.commands import Access
+    from manifests.commands import Backend
 
 COMMANDS = {
     "apply": "make an account match a YAML file",
@@ -52,14 +52,14 @@ def command_named(name: str) -> Command:
             return Run()
         case _:
             from manifests import commands
-            from manifests.remote import RemoteAccess
+            from manifests.remote import RemoteBackend
 
-            kinds: dict[str, Callable[[Access], Command]] = {
+            kinds: dict[str, Callable[[type[Backend]], Command]] = {
                 "apply": commands.Apply,
                 "export": commands.Export,
                 "import": commands.Import,
             }
-            return kinds[name](RemoteAccess())
+            return kinds[name](RemoteBackend)
 
 
 class _Parser(ArgumentParser):

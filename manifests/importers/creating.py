@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 
-from accounts.models import Plan
 from core.api.fields import validated
 from core.errors import ValidationFailed
 from manifests.account import take_turn
@@ -23,7 +21,6 @@ from monitors import bulk, types
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
 from monitors.services import complete, lock_owner
-from monitors.types.settings import MonitorConfig
 from projects import placement
 from projects.access import Caller
 
@@ -50,31 +47,24 @@ def import_monitors(
         owner = lock_owner(owner)
         monitors = Monitor.objects.filter(owner=owner, project=project)
         existing = Counter(_key(*row) for row in monitors.values_list("type", "name", "url"))
-        outcomes, drafts = [], {}
+        outcomes: dict[int, Imported] = {}
+        drafts: dict[int, bulk.Draft] = {}
         for index, each in enumerate(mapped):
-            outcome, config = _validate(each, plan=owner.plan)
-            if config is not None and existing[key := _key(config.type, config.name, config.url)] > 0:
+            try:
+                config = complete(validated(MonitorInputSerializer, each.body or {}), owner.plan)
+            except ValidationFailed as error:
+                outcomes[index] = Imported(each.name, Outcome.SKIPPED, (Note("here", str(error)),))
+                continue
+            if existing[key := _key(config.type, config.name, config.url)] > 0:
                 existing[key] -= 1
-                outcome = Imported(each.name, Outcome.EXISTING)
-            elif config is not None:
+                outcomes[index] = Imported(each.name, Outcome.EXISTING)
+            else:
                 drafts[index] = bulk.Draft(owner, project, config, enabled=each.enabled)
-            outcomes.append(outcome)
         for index, monitor in zip(drafts, bulk.create_monitors([*drafts.values()], now=now), strict=True):
-            notes = (*mapped[index].notes, *_plan_notes(mapped[index], monitor))
-            outcomes[index] = replace(outcomes[index], notes=notes, monitor=_created(monitor, dry_run=dry_run))
+            notes, created = tuple(_plan_notes(mapped[index], monitor)), _created(monitor, dry_run=dry_run)
+            outcomes[index] = Imported(mapped[index].name, Outcome.CREATED, notes, created)
         transaction.set_rollback(dry_run)
-    return outcomes
-
-
-def _validate(mapped: MappedMonitor, *, plan: Plan) -> tuple[Imported, MonitorConfig | None]:
-    """Return the outcome and, unless the monitor is skipped, its configuration."""
-    if mapped.body is None:
-        return Imported(mapped.name, Outcome.SKIPPED, mapped.notes), None
-    try:
-        config = complete(validated(MonitorInputSerializer, mapped.body), plan)
-    except ValidationFailed as error:
-        return Imported(mapped.name, Outcome.SKIPPED, (Note("here", str(error)),)), None
-    return Imported(mapped.name, Outcome.CREATED), config
+    return [outcomes[index] for index in range(len(mapped))]
 
 
 def _created(monitor: Monitor, *, dry_run: bool) -> CreatedMonitor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
@@ -21,8 +20,6 @@ TIMEOUT_SEC = 60.0
 PATIENCE_SEC = 300.0  # the free plan allows 10 requests a minute
 V2_LIMIT, V3_LIMIT = 50, 200
 
-Send = Callable[[Request], Any]
-
 
 def fetch(address: str, *, key: str) -> str:
     """Return all monitors in the form of one answer. Raises UnreadableFileError if a page cannot be read."""
@@ -32,43 +29,37 @@ def fetch(address: str, *, key: str) -> str:
         raise UnreadableFileError(
             "is not the address of an API, like https://api.uptimerobot.com/v3/monitors"
         ) from None
-    parts = urlsplit(address)
+    is_v2 = urlsplit(address).path.rstrip("/").endswith("getMonitors")
+    section = "monitors" if is_v2 else "data"
     deadline = time.monotonic() + PATIENCE_SEC
-    collect = _collect_v2 if parts.path.rstrip("/").endswith("getMonitors") else _collect_v3
-    return json.dumps(collect(address, key, lambda request: _send(request, deadline)))
-
-
-def _collect_v2(address: str, key: str, send: Send) -> dict[str, Any]:
     found: list[Any] = []
+    cursor = None
     for _ in range(MAX_PAGES):
-        form = {"api_key": key, "format": "json", "limit": V2_LIMIT, "offset": len(found)}
-        page = send(Request(address, data=urlencode(form).encode()))  # noqa: S310 (checked by `fetch`)
+        if is_v2:
+            form = {"api_key": key, "format": "json", "limit": V2_LIMIT, "offset": len(found)}
+            request = Request(address, data=urlencode(form).encode())  # noqa: S310 (checked above)
+        else:
+            # Only the cursor of the link counts: the key must not reach another server.
+            query = {"limit": V3_LIMIT} | ({} if cursor is None else {"cursor": cursor})
+            request = Request(f"{address}?{urlencode(query)}", headers={"Authorization": f"Bearer {key}"})  # noqa: S310
+        page = _send(request, deadline)
         if page.get("stat") == "fail":
             raise UnreadableFileError("UptimeRobot refuses the request; is UPTIMEROBOT_API_KEY an API key?")
-        monitors, pagination = _list_in(page, "monitors"), page.get("pagination")
-        found += monitors
-        total = pagination.get("total") if isinstance(pagination, dict) else None
-        if not monitors or not isinstance(total, int) or len(found) >= total:
-            break
-    return {**page, "monitors": found}
-
-
-def _collect_v3(address: str, key: str, send: Send) -> dict[str, Any]:
-    found: list[Any] = []
-    query: dict[str, Any] = {"limit": V3_LIMIT}
-    for _ in range(MAX_PAGES):
-        # Only the cursor of the link counts: the key must not reach another server.
-        request = Request(f"{address}?{urlencode(query)}", headers={"Authorization": f"Bearer {key}"})  # noqa: S310
-        page = send(request)
-        monitors = _list_in(page, "data")
-        cursor = _cursor_of(page.get("nextLink"))
-        if cursor is not None and cursor == query.get("cursor"):
-            raise UnreadableFileError("the API returns the same page again")
-        found += monitors
-        if cursor is None:
-            break
-        query["cursor"] = cursor
-    return {**page, "data": found}
+        if not isinstance(page.get(section), list):
+            raise UnreadableFileError(f"an answer has no {section}")
+        found += page[section]
+        if is_v2:
+            pagination = page.get("pagination")
+            total = pagination.get("total") if isinstance(pagination, dict) else None
+            if not page[section] or not isinstance(total, int) or len(found) >= total:
+                break
+        else:
+            before, cursor = cursor, _cursor_of(page.get("nextLink"))
+            if cursor is None:
+                break
+            if cursor == before:
+                raise UnreadableFileError("the API returns the same page again")
+    return json.dumps({**page, section: found})
 
 
 def _cursor_of(link: object) -> str | None:
@@ -76,13 +67,6 @@ def _cursor_of(link: object) -> str | None:
         return parse_qs(urlsplit(link).query)["cursor"][0] if isinstance(link, str) else None
     except (KeyError, ValueError):
         return None
-
-
-def _list_in(page: dict[str, Any], name: str) -> list[Any]:
-    found = page.get(name)
-    if not isinstance(found, list):
-        raise UnreadableFileError(f"an answer has no {name}")
-    return found
 
 
 def _send(request: Request, deadline: float) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from manifests.importers import rows
-from manifests.importers.mapped import MappedMonitor, MonitorBuilder, Table, UnreadableFileError, load_json, map_items
+from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, load_json, map_items
 from monitors import cron
 
 
@@ -19,42 +18,31 @@ def read(text: str) -> list[MappedMonitor]:
 
 
 def _map(builder: MonitorBuilder) -> None:
-    builder.apply(_HEARTBEAT)
+    builder.body["type"] = "heartbeat"
+    if expression := builder.text("schedule"):
+        _schedule(builder, expression)
+    elif builder.number("timeout") is None:
+        builder.reject("timeout", "is missing, and there is no schedule")
+    else:
+        builder.copy_number("timeout", "interval_sec")
+    builder.copy_number("grace", "grace_sec")
+    builder.note("ping_url", "the ping URL changes")
     builder.enabled = builder.text("status") != "paused"
-    builder.apply(_IGNORED)
+    builder.note_ignored(_IGNORED)
 
 
-def _timeout(builder: MonitorBuilder, field: str) -> None:
-    if builder.text("schedule"):
-        return
-    if builder.number(field) is None:
-        builder.reject(field, "is missing, and there is no schedule")
-    rows.whole_number("interval_sec")(builder, field)
-
-
-def _schedule(builder: MonitorBuilder, field: str) -> None:
-    expression = builder.text(field)
-    if not expression:
-        return
-    timezone = builder.text("tz") or "UTC"
+def _schedule(builder: MonitorBuilder, expression: str) -> None:
     try:
-        found = cron.Schedule(expression, timezone)
+        found = cron.Schedule(expression, builder.text("tz") or "UTC")
     except cron.BadScheduleError as error:
         if error.setting == "timezone":
             builder.reject("tz", str(error))
         # The source does not say whether the expression is one of cron or of systemd.
-        builder.reject(field, f"{error} OnCalendar is not supported.")
+        builder.reject("schedule", f"{error} OnCalendar is not supported.")
     builder.body |= {"schedule": found.expression, "timezone": found.timezone}
 
 
-_HEARTBEAT: Table = {
-    "type": rows.constants(type="heartbeat"),
-    "schedule": _schedule,
-    "timeout": _timeout,
-    "grace": rows.whole_number("grace_sec"),
-    "ping_url": rows.notice("the ping URL changes"),
-}
-_IGNORED: Table = {
+_IGNORED = {
     "tags": "tags are not supported",
     "desc": "descriptions are not supported",
     "channels": "alert channels are not imported",

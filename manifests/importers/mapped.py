@@ -1,4 +1,4 @@
-"""Build the API input for a monitor from a table of its fields, with notes about what could not be mapped. Pure.
+"""Build the API input for a monitor from its fields, with notes about what could not be mapped. Pure.
 
 For any file, a mapper returns or raises UnreadableFileError. Values of headers are secrets: they are only in `body`,
 never in a note or a repr.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit, urlunsplit
 
+from checks.probes.target import MAX_URL
 from core.text import shorten
+from manifests.importers.addresses import server_url
 from monitors.types.content import MAX_RULES
 from monitors.types.http import BODY_METHODS, MAX_HEADERS
 from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
@@ -87,19 +90,11 @@ class MonitorBuilder:
         self.enabled = True
         self.notes: list[Note] = []
 
-    def apply(self, table: Table) -> None:
-        """Map the fields of a table in its order. A text is the note for a field that is set and not supported."""
-        for name, row in table.items():
-            if callable(row):
-                row(self, name)
-            elif self.source.get(name) not in (None, "", 0, False, [], {}):
-                self.note(name, row)
-
-    def apply_type(self, name: str, kind: str, tables: Mapping[str, Table]) -> None:
-        """Map the fields of a type. Raises UnsupportedError if it has no table."""
-        if kind not in tables:
-            self.reject(name, f"{kind or 'nothing'} is not supported")
-        self.apply(tables[kind])
+    def map_type(self, field: str, kind: str, mappers: Mapping[str, Callable[[MonitorBuilder], None]]) -> None:
+        """Map the fields of a type. Raises UnsupportedError if it has no mapper."""
+        if kind not in mappers:
+            self.reject(field, f"{kind or 'nothing'} is not supported")
+        mappers[kind](self)
 
     def mapped(self) -> MappedMonitor:
         """Return the monitor. Without a type, it gets the one that fits its rules. Raises UnsupportedError."""
@@ -116,6 +111,12 @@ class MonitorBuilder:
 
     def note(self, field: str, text: str) -> None:
         self.notes.append(Note(field, text))
+
+    def note_ignored(self, notes: Mapping[str, str]) -> None:
+        """Add the notes of those fields that are set."""
+        for field_, text in notes.items():
+            if self.source.get(field_):
+                self.note(field_, text)
 
     def text(self, field: str) -> str:
         """Return the text, or an empty one if it is missing. Raises UnsupportedError if it is not text."""
@@ -144,7 +145,54 @@ class MonitorBuilder:
             self.reject(field, "is not a number")
         return value
 
-    def set_timeout(self, field: str, seconds: float) -> None:
+    def port(self, field: str) -> int | None:
+        """Return the port, or None if it is missing or 0. Raises UnsupportedError."""
+        value = self.number(field)
+        if value is not None and value != int(value):
+            self.reject(field, "is not a port")
+        return int(value) if value else None
+
+    def copy_number(self, field: str, to: str) -> None:
+        """Copy a number, for example of seconds, as a whole number."""
+        if (value := self.number(field)) is not None:
+            self.body[to] = round(value)
+
+    def copy_flag(self, field: str, to: str) -> None:
+        if self.source.get(field):
+            self.body[to] = True
+
+    def set_url(self, field: str) -> None:
+        """Set the URL. Its user name and password become a header, because the prober does not send them."""
+        text = self.text(field)
+        if len(text) > MAX_URL:
+            self.reject(field, f"is longer than {MAX_URL} characters")
+        try:
+            parts = urlsplit(text)
+            user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        except ValueError:
+            self.reject(field, "is not a URL")
+        if user or password:
+            self.add_basic_auth(field, user, password)
+            text = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        self.body["url"] = text
+
+    def set_server(self, scheme: str, field: str, *, port: str | None = None) -> None:
+        """Set the URL to a host, and to the port in the field `port` if that is given."""
+        host, number = self.text(field), None
+        if not host.strip():
+            self.reject(field, "is missing")
+        if port is not None and (number := self.port(port)) is None:
+            self.reject(port, "is missing")
+        self.body["url"] = server_url(scheme, host, number)
+
+    def set_method(self, field: str, default: str, known: Collection[str] | None = None) -> None:
+        self.body["method"] = (self.text(field) or default).upper()
+        if known is not None and self.body["method"] not in known:
+            self.reject(field, "is not a supported method")
+
+    def set_timeout(self, field: str, seconds: float | None) -> None:
+        if not seconds:
+            return
         ms = round(seconds * 1000)
         self.body["timeout_ms"] = settings_of(MonitorConfig)["timeout_ms"].clamp(ms)
         if ms != self.body["timeout_ms"]:
@@ -173,6 +221,23 @@ class MonitorBuilder:
         else:
             headers.append({"name": name, "value": str(value), "type": _kind_of(name, str(value))})
 
+    def add_headers(self, field: str) -> None:
+        """Add the headers of a mapping or of JSON text. Raises UnsupportedError for anything else."""
+        value = self.source.get(field)
+        if isinstance(value, str) and value.strip():
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                self.reject(field, "is not JSON")
+        if value in (None, "", [], {}):
+            return
+        if not isinstance(value, Mapping):
+            self.reject(field, "is not an object of headers")
+        for name, content in value.items():
+            if isinstance(content, Mapping | list) or content is None:
+                self.reject(field, "has an invalid header")
+            self.add_header(field, str(name), self.clean(field, str(content)))
+
     def add_basic_auth(self, field: str, user: str, password: str) -> None:
         encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
         self.add_header(field, "Authorization", f"Basic {encoded}")
@@ -183,6 +248,11 @@ class MonitorBuilder:
             self.note(field, f"is skipped: the limit is {MAX_RULES} rules")
         else:
             rules.append(rule)
+
+    def expect_listed(self, field: str, *default: str) -> None:
+        """Set the accepted codes to a list of texts like `200`, `200-299` and `2xx`. Set `follow_redirects` before."""
+        codes = self.source.get(field)
+        self.expect(field, _codes_of(codes or default) if codes is None or isinstance(codes, list) else None)
 
     def expect(self, field: str, codes: set[int] | None) -> None:
         """Set the accepted codes. Supported are exactly one code, or any from 200 to 399."""
@@ -195,16 +265,25 @@ class MonitorBuilder:
             self.note(field, "is not supported; any 2xx or 3xx is accepted instead")
 
 
-Row = Callable[[MonitorBuilder, str], None]
-Table = Mapping[str, Row | str]
-"""How the fields of a source are mapped."""
-
-
 def _kind_of(name: str, value: str) -> str:
     """Return the display hint of a header."""
     if name.lower() == "authorization" and value.lower().startswith("bearer "):
         return "bearer"
     return "apikey" if name.lower().replace("-", "") in {"xapikey", "apikey"} else "custom"
+
+
+def _codes_of(codes: Iterable[object]) -> set[int] | None:
+    """Return the status codes, or None if a text is invalid."""
+    found: set[int] = set()
+    for code in codes:
+        text = str(code).strip().lower()
+        if text.endswith("xx") and text[:-2].isdecimal():
+            text = f"{text[:-2]}00-{text[:-2]}99"
+        first, dash, last = text.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)) or len(text) > 7:
+            return None
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
 
 
 def map_items(

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from checks.probes.ping import MAX_PACKETS
 from core.text import shorten
-from manifests.importers import rows
 from manifests.importers.addresses import dns_url, split_resolver
-from manifests.importers.mapped import MappedMonitor, MonitorBuilder, Table, UnreadableFileError, load_json, map_items
+from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, load_json, map_items
 
 _CONTENT_TYPES = {"xml": "text/xml; charset=utf-8", "form": "application/x-www-form-urlencoded"}
 _METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
@@ -36,124 +35,121 @@ def read(text: str) -> list[MappedMonitor]:
 
 
 def _map(builder: MonitorBuilder) -> None:
-    builder.apply({"upsideDown": rows.unsupported("inverted monitors are not supported")})
-    builder.apply_type("type", builder.text("type"), _TYPES)
+    if builder.source.get("upsideDown"):
+        builder.reject("upsideDown", "inverted monitors are not supported")
+    builder.map_type("type", builder.text("type"), _TYPES)
     builder.enabled = bool(builder.source.get("active", True))
-    builder.apply(_IGNORED)
+    builder.note_ignored(_IGNORED)
 
 
-def _grace(builder: MonitorBuilder, field: str) -> None:
-    builder.body["grace_sec"] = round((builder.number(field) or 0) * (builder.number("retryInterval") or 0))
-
-
-def _timeout(builder: MonitorBuilder, field: str) -> None:
-    # Version 1 has no such field and uses 0.8 of the interval.
-    if seconds := builder.number(field) or 0.8 * (builder.number("interval") or 0):
-        builder.set_timeout(field, seconds)
-
-
-def _retries(builder: MonitorBuilder, field: str) -> None:
-    builder.body["fail_threshold"] = round(builder.number(field) or 0) + 1
+def _common(builder: MonitorBuilder) -> None:
+    builder.copy_number("interval", "interval_sec")
+    builder.body["fail_threshold"] = round(builder.number("maxretries") or 0) + 1
     pause = builder.number("retryInterval")
     if builder.body["fail_threshold"] > 1 and pause is not None and pause != builder.number("interval"):
         builder.note("retryInterval", "failures are checked again after the interval")
+    builder.copy_flag("domainExpiryNotification", "check_domain")
 
 
-def _redirects(builder: MonitorBuilder, field: str) -> None:
-    most = builder.number(field)
+def _http(builder: MonitorBuilder) -> None:
+    builder.set_url("url")
+    builder.set_method("method", "GET", _METHODS)
+    _common(builder)
+    # Version 1 has no timeout and uses 0.8 of the interval.
+    builder.set_timeout("timeout", builder.number("timeout") or 0.8 * (builder.number("interval") or 0))
+    most = builder.number("maxredirects")
     builder.body["follow_redirects"] = most is None or most > 0
     if most is not None and most > 0 and most != 10:
-        builder.note(field, "at most 10 redirects are followed")
-
-
-def _authenticate(builder: MonitorBuilder, field: str) -> None:
-    way = builder.text(field)
-    if way not in ("", "basic"):
-        builder.reject(field, f"{way} is not supported")
+        builder.note("maxredirects", "at most 10 redirects are followed")
+    builder.expect_listed("accepted_statuscodes", "200-299")
+    builder.note_ignored({"ignoreTls": "certificates are always verified"})
+    builder.copy_flag("expiryNotification", "check_ssl")
+    if (way := builder.text("authMethod")) not in ("", "basic"):
+        builder.reject("authMethod", f"{way} is not supported")
     user, password = builder.text("basic_auth_user"), builder.text("basic_auth_pass")
     if user or password:
         builder.add_basic_auth("basic_auth_user", user, password)
+    builder.add_headers("headers")
+    builder.set_body("body", builder.text("body"), content_type=_CONTENT_TYPES.get(builder.text("httpBodyEncoding")))
 
 
-def _body(builder: MonitorBuilder, field: str) -> None:
-    builder.set_body(field, builder.text(field), content_type=_CONTENT_TYPES.get(builder.text("httpBodyEncoding")))
-
-
-def _keyword(builder: MonitorBuilder, field: str) -> None:
+def _keyword(builder: MonitorBuilder) -> None:
+    _http(builder)
     rule = "text_absent" if builder.source.get("invertKeyword") else "text_contains"
-    builder.add_rule(field, type=rule, value=builder.text(field))
+    builder.add_rule("keyword", type=rule, value=builder.text("keyword"))
 
 
-def _json_query(builder: MonitorBuilder, field: str) -> None:
+def _json_query(builder: MonitorBuilder) -> None:
+    _http(builder)
     operator = builder.text("jsonPathOperator") or "=="
-    path = _PATH.fullmatch(builder.text(field).strip())
+    path = _PATH.fullmatch(builder.text("jsonPath").strip())
     if path is None:
-        builder.reject(field, "is not a plain path of keys and indexes")
+        builder.reject("jsonPath", "is not a plain path of keys and indexes")
     if operator != "==":
         builder.reject("jsonPathOperator", f"only == is supported, not {operator}")
     dotted = re.sub(r"\[(\d+)\]", r".\1", path[1])
     expected = builder.source.get("expectedValue")
-    builder.add_rule(field, type="json_field", path=dotted, equals="" if expected is None else str(expected))
+    builder.add_rule("jsonPath", type="json_field", path=dotted, equals="" if expected is None else str(expected))
 
 
-def _port(builder: MonitorBuilder, field: str) -> None:
-    """Set the address. Uptime Kuma uses TLS only if both a security and the expiry of the certificate are set."""
-    rows.server("tcp", port="port")(builder, field)
+def _port(builder: MonitorBuilder) -> None:
+    """Map a port. Uptime Kuma uses TLS only if both a security and the expiry of the certificate are set."""
+    builder.body |= {"type": "port", "timeout_ms": 5_000}  # that of Uptime Kuma, which ignores the field
+    if builder.text("expectedTlsAlert") not in ("", "none"):
+        builder.reject("expectedTlsAlert", "monitors that expect a TLS alert are not supported")
+    builder.set_server("tcp", "hostname", port="port")
     security, watched = builder.text("smtpSecurity"), builder.source.get("expiryNotification")
     encrypted = security in ("secure", "starttls")
     if encrypted and watched:
-        dialogue = f"?starttls={_starttls(builder)}" if security == "starttls" else ""
-        url = f"tls{builder.body['url'].removeprefix('tcp')}{dialogue}"
+        url = f"tls{builder.body['url'].removeprefix('tcp')}"
+        if security == "starttls":
+            if (dialogue := _STARTTLS.get(builder.port("port") or 0)) is None:
+                ports = ", ".join(map(str, _STARTTLS))
+                builder.reject("smtpSecurity", f"starttls is supported on ports {ports} only")
+            url += f"?starttls={dialogue}"
         builder.body |= {"url": url, "check_ssl": True, "timeout_ms": 10_000}
     elif watched:
         builder.note("expiryNotification", "is skipped: the port is checked without TLS")
     elif encrypted:
         builder.note("smtpSecurity", "is skipped: without expiryNotification the port is checked without TLS")
+    _common(builder)
 
 
-def _starttls(builder: MonitorBuilder) -> str:
-    port = rows.port_number(builder, "port")
-    if port not in _STARTTLS:
-        builder.reject("smtpSecurity", f"starttls is supported on ports {', '.join(map(str, _STARTTLS))} only")
-    return _STARTTLS[port]
-
-
-def _tls_alert(builder: MonitorBuilder, field: str) -> None:
-    if builder.text(field) not in ("", "none"):
-        builder.reject(field, "monitors that expect a TLS alert are not supported")
-
-
-def _ping_timeout(builder: MonitorBuilder, field: str) -> None:
+def _ping(builder: MonitorBuilder) -> None:
+    builder.body["type"] = "ping"
+    builder.set_server("icmp", "hostname")
+    _common(builder)
     if "ping_count" in builder.source:  # version 1 waits 10 s, our default, and does not use the field
-        rows.timeout(builder, field)
-
-
-def _packets(builder: MonitorBuilder, field: str) -> None:
-    count = round(builder.number(field) or 1)
+        builder.set_timeout("timeout", builder.number("timeout"))
+    count = round(builder.number("ping_count") or 1)
     builder.body["packets"] = min(count, MAX_PACKETS)
     if count > MAX_PACKETS:
-        builder.note(field, f"{count} becomes {MAX_PACKETS}, the maximum")
+        builder.note("ping_count", f"{count} becomes {MAX_PACKETS}, the maximum")
+    if builder.number("packetSize") not in (None, _PACKET_SIZE):
+        builder.note("packetSize", "is not supported: all packets have the same size")
+    skipped = "is skipped: a reply counts until the timeout of the whole check"
+    builder.note_ignored({"ping_per_request_timeout": skipped})
 
 
-def _packet_size(builder: MonitorBuilder, field: str) -> None:
-    if builder.number(field) not in (None, _PACKET_SIZE):
-        builder.note(field, "is not supported: all packets have the same size")
-
-
-def _dns(builder: MonitorBuilder, field: str) -> None:
-    """Set the address. Uptime Kuma takes several resolvers, by name too."""
-    name, servers = builder.text(field), "dns_resolve_server"
+def _dns(builder: MonitorBuilder) -> None:
+    """Map a DNS query. Uptime Kuma takes several resolvers, by name too."""
+    builder.body["type"] = "dns"
+    name, servers = builder.text("hostname"), "dns_resolve_server"
     found = [split_resolver(each) for each in builder.text(servers).replace(" ", "").split(",")]
     known = [each for each in found if each is not None]
     if not name.strip():
-        builder.reject(field, "is missing")
+        builder.reject("hostname", "is missing")
     if not known:
         builder.reject(servers, "must name a resolver by its IP address")
     server, port = known[0]
     if len(found) > 1:
         builder.note(servers, f"only {server} is asked")
-    port = port or rows.port_number(builder, "port")
+    port = port or builder.port("port")
     builder.body["url"] = dns_url(name, builder.text("dns_resolve_type") or "A", server=server, port=port)
+    _common(builder)
+    builder.set_timeout("timeout", builder.number("timeout"))
+    _records(builder, "conditions")
+    builder.note_ignored({"dns_last_result": "is not imported; set records to expect a certain answer"})
 
 
 def _records(builder: MonitorBuilder, field: str) -> None:
@@ -177,59 +173,23 @@ def _records(builder: MonitorBuilder, field: str) -> None:
             builder.note(field, f"{shown} is not supported and is skipped")
 
 
-_COMMON: Table = {
-    "interval": rows.whole_number("interval_sec"),
-    "maxretries": _retries,
-    "domainExpiryNotification": rows.flag("check_domain"),
+def _push(builder: MonitorBuilder) -> None:
+    builder.body["type"] = "heartbeat"
+    builder.copy_number("interval", "interval_sec")
+    builder.body["grace_sec"] = round((builder.number("maxretries") or 0) * (builder.number("retryInterval") or 0))
+    builder.note("pushToken", "the ping URL changes")
+
+
+_TYPES = {
+    "http": _http,
+    "keyword": _keyword,
+    "json-query": _json_query,
+    "port": _port,
+    "ping": _ping,
+    "dns": _dns,
+    "push": _push,
 }
-_HTTP: Table = {
-    "url": rows.url,
-    "method": rows.method("GET", _METHODS),
-    **_COMMON,
-    "timeout": _timeout,
-    "maxredirects": _redirects,
-    "accepted_statuscodes": rows.status_codes("200-299"),
-    "ignoreTls": "certificates are always verified",
-    "expiryNotification": rows.flag("check_ssl"),
-    "authMethod": _authenticate,
-    "headers": rows.headers,
-    "body": _body,
-}
-_TYPES: Mapping[str, Table] = {
-    "http": _HTTP,
-    "keyword": {**_HTTP, "keyword": _keyword},
-    "json-query": {**_HTTP, "jsonPath": _json_query},
-    "port": {
-        "type": rows.constants(type="port", timeout_ms=5_000),  # that of Uptime Kuma, which ignores the field
-        "expectedTlsAlert": _tls_alert,
-        "hostname": _port,
-        **_COMMON,
-    },
-    "ping": {
-        "type": rows.constants(type="ping"),
-        "hostname": rows.server("icmp"),
-        **_COMMON,
-        "timeout": _ping_timeout,
-        "ping_count": _packets,
-        "packetSize": _packet_size,
-        "ping_per_request_timeout": "is skipped: a reply counts until the timeout of the whole check",
-    },
-    "dns": {
-        "type": rows.constants(type="dns"),
-        "hostname": _dns,
-        **_COMMON,
-        "timeout": rows.timeout,
-        "conditions": _records,
-        "dns_last_result": "is not imported; set records to expect a certain answer",
-    },
-    "push": {
-        "type": rows.constants(type="heartbeat"),
-        "interval": rows.whole_number("interval_sec"),
-        "maxretries": _grace,
-        "pushToken": rows.notice("the ping URL changes"),
-    },
-}
-_IGNORED: Table = {
+_IGNORED = {
     "notificationIDList": "alert channels are not imported",
     "tags": "tags are not supported",
     "description": "descriptions are not supported",

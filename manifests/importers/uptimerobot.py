@@ -10,17 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from checks.probes.dns import RECORD_TYPES
-from manifests.importers import rows
 from manifests.importers.addresses import dns_url
-from manifests.importers.mapped import (
-    MappedMonitor,
-    MonitorBuilder,
-    Note,
-    Table,
-    UnreadableFileError,
-    load_json,
-    map_items,
-)
+from manifests.importers.mapped import MappedMonitor, MonitorBuilder, Note, UnreadableFileError, load_json, map_items
 
 _TYPE_NAMES = {1: "HTTP", 2: "KEYWORD", 3: "PING", 4: "PORT", 5: "HEARTBEAT"}
 _METHODS = {1: "HEAD", 2: "GET", 3: "POST", 4: "PUT", 5: "PATCH", 6: "DELETE", 7: "OPTIONS"}
@@ -112,149 +103,138 @@ def _coded(old: Mapping[str, Any], field: str, names: Mapping[int, str]) -> str 
 def _map(builder: MonitorBuilder) -> None:
     if "friendly_name" in builder.source:
         builder.source = _as_v3(builder.source)
-    builder.apply_type("type", builder.text("type"), _TYPES)
+    builder.map_type("type", builder.text("type"), _TYPES)
     builder.enabled = builder.text("status").upper() != "PAUSED"
-    builder.apply(_IGNORED)
+    builder.note_ignored(_IGNORED)
+    options = builder.source.get("config")
+    for name, why in _UNSUPPORTED_OPTIONS.items():
+        if isinstance(options, Mapping) and options.get(name) not in (None, "", []):
+            builder.note(f"config.{name}", why)
 
 
-def _redirects(builder: MonitorBuilder, field: str) -> None:
-    builder.body["follow_redirects"] = bool(builder.source.get(field, True))
+def _common(builder: MonitorBuilder) -> None:
+    builder.body["fail_threshold"] = 1
+    builder.copy_number("interval", "interval_sec")
+    builder.set_timeout("timeout", builder.number("timeout"))
+    if builder.number("responseTimeThreshold"):
+        builder.copy_number("responseTimeThreshold", "slow_ms")
+    builder.copy_flag("domainExpirationReminder", "check_domain")
 
 
-def _verification(builder: MonitorBuilder, field: str) -> None:
-    if builder.source.get(field) is False:
-        builder.note(field, "certificates are always verified")
-
-
-def _authenticate(builder: MonitorBuilder, field: str) -> None:
-    way = builder.text(field) or "NONE"
-    user, password = builder.text("httpUsername"), builder.text("httpPassword")
+def _http(builder: MonitorBuilder) -> None:
+    builder.set_url("url")
+    builder.set_method("httpMethodType", "HEAD", _METHODS.values())
+    builder.body |= {"check_ssl": False, "check_domain": False}
+    _common(builder)
+    builder.body["follow_redirects"] = bool(builder.source.get("followRedirections", True))
+    builder.expect_listed("successHttpResponseCodes", "2xx", "3xx")
+    if builder.source.get("checkSSLErrors") is False:
+        builder.note("checkSSLErrors", "certificates are always verified")
+    builder.copy_flag("sslExpirationReminder", "check_ssl")
+    way, user, password = builder.text("authType"), builder.text("httpUsername"), builder.text("httpPassword")
     if way == "HTTP_BASIC":
         builder.add_basic_auth("httpUsername", user, password)
         if not password:
             builder.note("httpPassword", "is not in the file; set it in the Authorization header")
-    elif way != "NONE":
-        builder.reject(field, f"{way} is not supported; use a request header")
-
-
-def _body(builder: MonitorBuilder, field: str) -> None:
-    data = builder.source.get(field)
+    elif way not in ("", "NONE"):
+        builder.reject("authType", f"{way} is not supported; use a request header")
+    builder.add_headers("customHttpHeaders")
+    data = builder.source.get("postValueData")
     if data in (None, "", {}, []):
         return
     form = builder.text("postValueType") == "KEY_VALUE"
     if form and not isinstance(data, str):
-        builder.note(field, "its fields are sent as JSON")
+        builder.note("postValueData", "its fields are sent as JSON")
         form = False
     text = data if isinstance(data, str) else json.dumps(data)
-    builder.set_body(field, text, content_type="application/x-www-form-urlencoded" if form else None)
+    builder.set_body("postValueData", text, content_type="application/x-www-form-urlencoded" if form else None)
 
 
-def _keyword(builder: MonitorBuilder, field: str) -> None:
+def _keyword(builder: MonitorBuilder) -> None:
+    _http(builder)
     alert = builder.text("keywordType")
     if alert not in _KEYWORDS.values():
         builder.reject("keywordType", "does not say whether the keyword must be present")
     rule = "text_absent" if alert == "ALERT_EXISTS" else "text_contains"
-    builder.add_rule(field, type=rule, value=builder.text(field))
+    builder.add_rule("keywordValue", type=rule, value=builder.text("keywordValue"))
     if str(builder.source.get("keywordCaseType")) in ("1", "CaseInsensitive"):
         builder.note("keywordCaseType", "keywords are case-sensitive")
 
 
-def _datagram(builder: MonitorBuilder, field: str) -> None:
-    options = _option(builder, field, "udp")
+def _port(builder: MonitorBuilder) -> None:
+    builder.body["type"] = "port"
+    builder.set_server("tcp", "url", port="port")
+    _common(builder)
+
+
+def _ping(builder: MonitorBuilder) -> None:
+    builder.body["type"] = "ping"
+    builder.set_server("icmp", "url")
+    _common(builder)
+
+
+def _udp(builder: MonitorBuilder) -> None:
+    builder.body["type"] = "udp"
+    builder.set_server("udp", "url", port="port")
+    _common(builder)
+    options = _option(builder, "udp")
     if not isinstance(payload := options.get("payload"), str) or not payload:
-        builder.reject(f"{field}.udp.payload", "is required: what UptimeRobot sends without one is unknown")
+        builder.reject("config.udp.payload", "is required: what UptimeRobot sends without one is unknown")
     builder.body["request_body"] = payload
-    builder.note(f"{field}.udp.payload", "is sent as text; if it is hex, set request_body_encoding")
+    builder.note("config.udp.payload", "is sent as text; if it is hex, set request_body_encoding")
     if options.get("packetLossThreshold") is not None:
-        builder.note(f"{field}.udp.packetLossThreshold", "is not supported: one reply to three datagrams passes")
+        builder.note("config.udp.packetLossThreshold", "is not supported: one reply to three datagrams passes")
+    if keyword := builder.text("keywordValue"):
+        builder.add_rule("keywordValue", type="text_contains", value=keyword)
 
 
-def _reply(builder: MonitorBuilder, field: str) -> None:
-    if keyword := builder.text(field):
-        builder.add_rule(field, type="text_contains", value=keyword)
-
-
-def _records(builder: MonitorBuilder, field: str) -> None:
-    """Set the address and the records. The type is the only one of which records are listed."""
-    listed = {name: records for name, records in _option(builder, field, "dnsRecords").items() if records}
+def _dns(builder: MonitorBuilder) -> None:
+    """Map a DNS query. Its type is the only one of which records are listed."""
+    builder.body["type"] = "dns"
+    _common(builder)
+    listed = {name: records for name, records in _option(builder, "dnsRecords").items() if records}
     if len(listed) != 1:
-        builder.reject(f"{field}.dnsRecords", f"must list records of one type; {len(listed)} types are listed")
+        builder.reject("config.dnsRecords", f"must list records of one type; {len(listed)} types are listed")
     ((record_type, records),) = listed.items()
     if record_type not in RECORD_TYPES:
-        builder.reject(f"{field}.dnsRecords", f"{str(record_type)[:30]} is not supported")
+        builder.reject("config.dnsRecords", f"{str(record_type)[:30]} is not supported")
     if not isinstance(records, list) or not all(isinstance(record, str) for record in records):
-        builder.reject(f"{field}.dnsRecords.{record_type}", "is not a list of texts")
+        builder.reject(f"config.dnsRecords.{record_type}", "is not a list of texts")
     builder.body |= {"url": dns_url(builder.text("url"), record_type), "records": records}
-    builder.note(f"{field}.dnsRecords", "an answer must consist of exactly these records")
+    builder.note("config.dnsRecords", "an answer must consist of exactly these records")
 
 
-def _option(builder: MonitorBuilder, field: str, name: str) -> Mapping[str, Any]:
-    options = builder.source.get(field)
+def _heartbeat(builder: MonitorBuilder) -> None:
+    builder.body["type"] = "heartbeat"
+    builder.copy_number("interval", "interval_sec")
+    builder.copy_number("gracePeriod", "grace_sec")
+    builder.note("url", "the ping URL changes")
+
+
+def _option(builder: MonitorBuilder, name: str) -> Mapping[str, Any]:
+    options = builder.source.get("config")
     found = options.get(name) if isinstance(options, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
-def _options(builder: MonitorBuilder, field: str) -> None:
-    """Note the options that no type supports."""
-    options = builder.source.get(field)
-    for name, why in _UNSUPPORTED_OPTIONS.items():
-        if isinstance(options, Mapping) and options.get(name) not in (None, "", []):
-            builder.note(f"{field}.{name}", why)
-
-
+_TYPES = {
+    "HTTP": _http,
+    "KEYWORD": _keyword,
+    "PORT": _port,
+    "PING": _ping,
+    "UDP": _udp,
+    "DNS": _dns,
+    "HEARTBEAT": _heartbeat,
+}
 _UNSUPPORTED_OPTIONS = {
     "ipVersion": "IPv4 and IPv6 are both used",
     "sslExpirationPeriodDays": "warnings are sent 30, 14, 7, 3 and 1 days before expiry",
     "applicationErrorRetries": "failures are checked again after the interval",
 }
-_COMMON: Table = {
-    "interval": rows.whole_number("interval_sec"),
-    "timeout": rows.timeout,
-    "responseTimeThreshold": rows.whole_number("slow_ms", ignore_zero=True),
-    "domainExpirationReminder": rows.flag("check_domain"),
-}
-_HTTP: Table = {
-    "url": rows.url,
-    "httpMethodType": rows.method("HEAD", _METHODS.values()),
-    "type": rows.constants(fail_threshold=1, check_ssl=False, check_domain=False),
-    **_COMMON,
-    "followRedirections": _redirects,
-    "successHttpResponseCodes": rows.status_codes("2xx", "3xx"),
-    "checkSSLErrors": _verification,
-    "sslExpirationReminder": rows.flag("check_ssl"),
-    "authType": _authenticate,
-    "customHttpHeaders": rows.headers,
-    "postValueData": _body,
-}
-_TYPES: Mapping[str, Table] = {
-    "HTTP": _HTTP,
-    "KEYWORD": {**_HTTP, "keywordValue": _keyword},
-    "PORT": {
-        "type": rows.constants(type="port", fail_threshold=1),
-        "url": rows.server("tcp", port="port"),
-        **_COMMON,
-    },
-    "PING": {"type": rows.constants(type="ping", fail_threshold=1), "url": rows.server("icmp"), **_COMMON},
-    "UDP": {
-        "type": rows.constants(type="udp", fail_threshold=1),
-        "url": rows.server("udp", port="port"),
-        **_COMMON,
-        "config": _datagram,
-        "keywordValue": _reply,
-    },
-    "DNS": {"type": rows.constants(type="dns", fail_threshold=1), **_COMMON, "config": _records},
-    "HEARTBEAT": {
-        "type": rows.constants(type="heartbeat"),
-        "interval": rows.whole_number("interval_sec"),
-        "gracePeriod": rows.whole_number("grace_sec"),
-        "url": rows.notice("the ping URL changes"),
-    },
-}
-_IGNORED: Table = {
+_IGNORED = {
     "assignedAlertContacts": "alert channels are not imported",
     "maintenanceWindows": "maintenance windows are not imported",
     "tags": "tags are not supported",
-    "config": _options,
     "customFields": "custom fields are not supported",
     "groupId": "groups are not imported; use --project",
     "regionalData": "checks run from this deployment",

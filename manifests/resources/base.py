@@ -1,4 +1,4 @@
-"""The interface of a resource: read, resolve, export, and for most also create, update and delete."""
+"""The interface of a resource: read, resolve, export, create, update and delete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError, InvalidReferenceError, Path
 from manifests.secrets import Keep, Secret
 from monitors.models import Monitor
-from projects.access import Caller
 
 
 class Resource(ABC):
@@ -25,13 +24,16 @@ class Resource(ABC):
     noun: ClassVar[str]
     identity: ClassVar[str] = "name"
     defaults: ClassVar[dict[str, Any]]
+    rows: ClassVar[Callable[..., QuerySet[Any]]]  # (caller)
+    """Return the rows that the caller may see."""
+    # The services of the API, except of monitors, which are created, updated and deleted in bulk.
+    create: ClassVar[Callable[..., Any]]  # (caller, body, *, now)
+    update: ClassVar[Callable[..., Any]]  # (caller, public_id, body, *, now)
+    delete: ClassVar[Callable[..., Any]]  # (caller, public_id)
 
     @abstractmethod
-    def rows(self, caller: Caller) -> QuerySet[Any]:
-        """Return the rows that the caller may see."""
-
-    @abstractmethod
-    def existing(self, row: Any, account: Account, *, now: datetime) -> Existing: ...
+    def stored(self, row: Any, account: Account) -> Values:
+        """Return the values of a row, except its identity and project."""
 
     @abstractmethod
     def desired(self, entry: Entry, names: Names) -> Values:
@@ -43,54 +45,28 @@ class Resource(ABC):
 
     def read(self, account: Account, *, now: datetime) -> list[Existing]:
         """Return all existing objects of the account."""
-        rows = [row for row in self.rows(account.caller).order_by("pk") if account.knows(row.project_id)]
-        return [self.existing(row, account, now=now) for row in rows]
-
-    def export(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
-        """Return the entry for an export."""
-        found: Values = {name: existing.values[name] for name in ("slug", "name") if name in existing.values}
-        if existing.project_ref is not None:
-            found["project"] = names.project(existing.project_ref)
-        return found | self.exported(existing, names)
-
-    def non_defaults(self, values: Values) -> dict[str, Any]:
-        """Return the values that differ from the defaults, in their order."""
-        return {name: values[name] for name, default in self.defaults.items() if values[name] != default}
-
-
-class ServiceResource(Resource):
-    """A resource whose entries are created and updated one by one, by the services of the API."""
-
-    create: ClassVar[Callable[..., Any]]  # (caller, body, *, now)
-    update: ClassVar[Callable[..., Any]]  # (caller, public_id, body, *, now)
-    delete: ClassVar[Callable[..., Any]]  # (caller, public_id)
-
-    @abstractmethod
-    def stored(self, row: Any, account: Account) -> Values:
-        """Return the values of a row."""
+        found = []
+        for row in self.rows(account.caller).order_by("pk"):
+            if account.knows(row.project_id):
+                name, project_ref = getattr(row, self.identity), account.project_ref(row.project_id)
+                values = {self.identity: name, "project": project_ref, **self.stored(row, account)}
+                found.append(Existing(row, name, project_ref, values, is_over=self.is_over(row, now=now)))
+        return found
 
     def is_over(self, row: Any, *, now: datetime) -> bool:
         return False
 
-    def existing(self, row: Any, account: Account, *, now: datetime) -> Existing:
-        values = {
-            self.identity: getattr(row, self.identity),
-            "project": account.project_ref(row.project_id),
-            **self.stored(row, account),
-        }
-        is_over = self.is_over(row, now=now)
-        return Existing(row.public_id, row.pk, values[self.identity], values["project"], values, is_over=is_over)
+    def non_defaults(self, values: Values) -> dict[str, Any]:
+        """Return the values that differ from the defaults, in their order."""
+        return {name: values[name] for name, default in self.defaults.items() if values[name] != default}
 
     def monitor_refs(self, values: Values) -> set[MonitorRef]:
         """Return the monitors to which the values refer."""
         scope = values.get("monitors")
         return set(scope.monitor_refs) if isinstance(scope, ChosenScope) else set()
 
-    def body(self, values: Values, names: Collection[str], monitor_ids: Mapping[str, str]) -> dict[str, Any]:
-        """Return the input of the service that sets the fields `names`.
-
-        `monitor_ids` has the ids of new monitors by the keys of their references.
-        """
+    def body(self, values: Values, names: Collection[str], new_ids: Mapping[Entry, str]) -> dict[str, Any]:
+        """Return the input of the service that sets the fields `names`. `new_ids` are the ids of new monitors."""
         body = {name: values[name] for name in names}
         if "project" in body:
             body["project_id"] = _id_of(body.pop("project"))
@@ -98,9 +74,13 @@ class ServiceResource(Resource):
         if isinstance(scope, ProjectScope):
             body |= {"monitors": "project", "scope_project_id": _id_of(scope.project_ref)}
         elif isinstance(scope, ChosenScope):
-            ids = sorted(monitor_ids.get(monitor_ref.key, monitor_ref.key) for monitor_ref in scope.monitor_refs)
+            ids = sorted(monitor_id(monitor_ref, new_ids) for monitor_ref in scope.monitor_refs)
             body |= {"monitors": "chosen", "monitor_ids": ids}
         return {name: value.value if isinstance(value, Secret) else value for name, value in body.items()}
+
+
+def monitor_id(monitor_ref: MonitorRef, new_ids: Mapping[Entry, str]) -> str:
+    return monitor_ref.id if isinstance(monitor_ref, Existing) else new_ids[monitor_ref]
 
 
 def _id_of(project_ref: ProjectRef | None) -> str | None:
@@ -122,10 +102,10 @@ class ChosenScope:
     monitor_refs: frozenset[MonitorRef]
 
     def parts(self) -> dict[str, str]:
-        return {monitor_ref.label: "chosen" for monitor_ref in sorted(self.monitor_refs, key=str)}
+        return dict.fromkeys(sorted(monitor_ref.name for monitor_ref in self.monitor_refs), "chosen")
 
     def __str__(self) -> str:
-        return ", ".join(sorted(map(str, self.monitor_refs))) or "none"
+        return ", ".join(sorted(monitor_ref.name for monitor_ref in self.monitor_refs)) or "none"
 
 
 Scope = str | ProjectScope | ChosenScope
@@ -147,7 +127,7 @@ def resolve_scope(entry: Entry, names: Names) -> Scope:
     monitor_refs = resolve_monitors([((*path, index), one) for index, one in enumerate(value)], entry, names)
     if len(set(monitor_refs)) < len(monitor_refs):
         twice = next(one for index, one in enumerate(monitor_refs) if one in monitor_refs[:index])
-        raise EntryError(path, f"{twice} is listed twice.")
+        raise EntryError(path, f"{twice.name} is listed twice.")
     return ChosenScope(frozenset(monitor_refs))
 
 
@@ -170,7 +150,7 @@ def export_scope(existing: Existing, names: ExportNames) -> Any:
     if isinstance(scope, ProjectScope):
         return {"project": names.project(scope.project_ref)}
     if isinstance(scope, ChosenScope):
-        chosen = sorted(scope.monitor_refs, key=lambda monitor_ref: (monitor_ref.label, monitor_ref.key))
+        chosen = sorted(scope.monitor_refs, key=lambda monitor_ref: (monitor_ref.name, monitor_ref.id or ""))
         return [names.monitor(monitor_ref, existing.project_ref) for monitor_ref in chosen]
     return scope
 

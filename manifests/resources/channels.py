@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar
-
-from django.db.models import QuerySet
 
 from alerts import selectors, services
 from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
@@ -17,8 +14,8 @@ from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError, Path
 from manifests.resources.base import (
     ProjectScope,
+    Resource,
     Scope,
-    ServiceResource,
     chosen_scope,
     export_scope,
     resolve_scope,
@@ -28,7 +25,7 @@ from manifests.secrets import Secret
 from projects.access import Caller
 
 
-class Channels(ServiceResource):
+class Channels(Resource):
     section, noun = "channels", "alert channel"
     defaults: ClassVar[dict[str, Any]] = {
         "enabled": True,
@@ -36,6 +33,7 @@ class Channels(ServiceResource):
         "monitors": "all",
         "remind_every_hours": 24,
     }
+    rows = staticmethod(selectors.list_channels)
     update = staticmethod(services.update_channel)
     delete = staticmethod(services.delete_channel)
 
@@ -46,14 +44,6 @@ class Channels(ServiceResource):
         channel, _ = services.create_channel(caller, given, now=now)
         if not enabled:
             services.update_channel(caller, channel.public_id, {"enabled": False}, now=now)
-
-    @staticmethod
-    def sets_address(values: Values, names: Collection[str]) -> bool:
-        """Return whether the fields `names` include an address whose owner has to agree."""
-        return KINDS[values["kind"]].consent in names
-
-    def rows(self, caller: Caller) -> QuerySet[AlertChannel]:
-        return selectors.list_channels(caller)
 
     def stored(self, row: AlertChannel, account: Account) -> Values:
         scope: Scope = "all"

@@ -9,14 +9,14 @@ import msgspec
 from django.db.models import QuerySet
 
 from core.errors import ValidationFailed
-from manifests.account import Account, Entry, Existing, MonitorRef, ProjectRef, Values
+from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError
 from manifests.resources.base import Resource, keep_secret
 from manifests.secrets import Secret
 from monitors import configuration, types
 from monitors.models import Monitor
-from monitors.services import permits_host
+from monitors.services import complete
 from monitors.types.http import Header
 from monitors.types.settings import MonitorConfig
 from projects import access
@@ -27,32 +27,33 @@ class Monitors(Resource):
     section, noun = "monitors", "monitor"
     defaults: ClassVar[dict[str, Any]] = {"enabled": True, "type": types.DEFAULT}
 
-    def rows(self, caller: Caller) -> QuerySet[Monitor]:
+    @staticmethod
+    def rows(caller: Caller) -> QuerySet[Monitor]:
         return access.accessible(caller, Monitor.objects.all())
 
-    def existing(self, row: Monitor, account: Account, *, now: datetime) -> Existing:
-        account.monitor_refs[row.pk] = MonitorRef(row.public_id, row.name)
-        project_ref, config = account.project_ref(row.project_id), row.full_config
-        values = values_of(config, project_ref=project_ref, enabled=row.enabled)
-        return Existing(row.public_id, row.pk, row.name, project_ref, values, config)
+    def read(self, account: Account, *, now: datetime) -> list[Existing]:
+        found = super().read(account, now=now)
+        account.monitor_refs = {one.row.pk: one for one in found}
+        return found
+
+    def stored(self, row: Monitor, account: Account) -> Values:
+        return {**_plain_settings(row.full_config), "enabled": row.enabled, "type": row.type}
 
     def desired(self, entry: Entry, names: Names) -> Values:
-        plan = names.account.owner_of(entry.project_ref).plan
         given = {name: value for name, value in entry.given.items() if name != "request_headers"}
-        if headers := self._headers(entry, names.account):
-            given["request_headers"] = headers
-        config = configuration.complete(
-            given, floor_sec=plan.min_interval_sec, default_sec=plan.default_interval_sec, permits_host=permits_host
-        )
+        if entry.given.get("request_headers"):
+            given["request_headers"] = self._headers(entry, names.account)
+        config = complete(given, names.account.owner_of(entry.project_ref).plan)
         if entry.existing is not None:
             configuration.check_type(entry.existing.values["type"], config.type)
         entry.config = config
-        return values_of(config, project_ref=entry.project_ref, enabled=entry.given.get("enabled", True))
+        enabled = entry.given.get("enabled", True)
+        return {**_plain_settings(config), "project": entry.project_ref, "enabled": enabled, "type": config.type}
 
     def _headers(self, entry: Entry, account: Account) -> list[dict[str, Any]]:
         stored = self._stored_headers(entry, account)
         headers = []
-        for index, header in enumerate(entry.given.get("request_headers", [])):
+        for index, header in enumerate(entry.given["request_headers"]):
             path = (*entry.path, "request_headers", index, "value")
             if path in entry.keeps:
                 there = stored.get(header["name"].lower())
@@ -68,14 +69,14 @@ class Monitors(Resource):
         """Return the stored headers by their names in lower case, merged by the same rules as a PATCH."""
         if entry.existing is None:
             return {}
-        stored = configuration.keepable(entry.existing.config, entry.given)
+        stored = configuration.keepable(entry.existing.row.full_config, entry.given)
         if account.owner_of(entry.project_ref) != account.owner_of(entry.existing.project_ref):
             stored = configuration.without_secrets(stored, moved=True)
         return {header.name.lower(): header for header in stored["request_headers"]}
 
     def exported(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
         values = existing.values
-        found = {**self.non_defaults(values), **{name: values[name] for name in _needed(existing.config)}}
+        found = {**self.non_defaults(values), **{name: values[name] for name in _needed(existing.row.full_config)}}
         if "request_headers" in found:
             found["request_headers"] = [
                 {**header, "value": names.variables.keep("monitor", existing.name, header["name"])}
@@ -103,10 +104,8 @@ def _is_implied(config: MonitorConfig, name: str, usual: Any) -> bool:
     return name in own.__struct_fields__ and own == config.own
 
 
-def values_of(config: MonitorConfig, *, project_ref: ProjectRef | None, enabled: bool) -> Values:
-    """Return the values of a complete configuration."""
-    settings = {name: _plain(config[name]) for name in types.settings()}
-    return {**settings, "project": project_ref, "enabled": enabled, "type": config.type}
+def _plain_settings(config: MonitorConfig) -> Values:
+    return {name: _plain(config[name]) for name in types.settings()}
 
 
 def _plain(value: Any) -> Any:

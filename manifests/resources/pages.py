@@ -8,12 +8,11 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib.auth.hashers import check_password
-from django.db.models import QuerySet
 
 from manifests.account import Account, Entry, Existing, MonitorRef, Values
 from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError
-from manifests.resources.base import ServiceResource, resolve_monitors, resolve_secret
+from manifests.resources.base import Resource, monitor_id, resolve_monitors, resolve_secret
 from manifests.secrets import Secret
 from projects.access import Caller
 from statuspages import colours, selectors, services
@@ -30,14 +29,14 @@ class Group:
 
     def parts(self) -> dict[str, str]:
         heading = f"{self.name}: " if self.name else ""
-        return {heading + monitor_ref.label: name for monitor_ref, name in self.monitors}
+        return {heading + monitor_ref.name: name for monitor_ref, name in self.monitors}
 
     def __str__(self) -> str:
-        monitors = ", ".join(f"{monitor_ref.label} as {name!r}" for monitor_ref, name in self.monitors)
+        monitors = ", ".join(f"{monitor_ref.name} as {name!r}" for monitor_ref, name in self.monitors)
         return f"{self.name or 'no heading'} ({monitors})"
 
 
-class Pages(ServiceResource):
+class Pages(Resource):
     section, noun, identity = "status_pages", "status page", "slug"
     defaults: ClassVar[dict[str, Any]] = {
         "description": "",
@@ -47,15 +46,13 @@ class Pages(ServiceResource):
         "custom_domain": None,
         "show_window_names": False,
     }
+    rows = staticmethod(selectors.list_pages)
     create = staticmethod(services.create_page)
     delete = staticmethod(services.delete_page)
 
     @staticmethod
     def update(caller: Caller, public_id: str, body: Mapping[str, Any], *, now: datetime) -> None:  # noqa: ARG004
         services.update_page(caller, public_id, body)
-
-    def rows(self, caller: Caller) -> QuerySet[StatusPage]:
-        return selectors.list_pages(caller)
 
     def stored(self, row: StatusPage, account: Account) -> Values:
         groups = []
@@ -114,17 +111,14 @@ class Pages(ServiceResource):
         if values["password"] is not None:
             found = {"password": names.variables.keep("status_page", values["slug"], "password"), **found}
         if values["groups"]:
-            found["groups"] = _plain(
-                values["groups"], "monitor", lambda monitor_ref: names.monitor(monitor_ref, existing.project_ref)
-            )
+            home = existing.project_ref
+            found["groups"] = _plain(values["groups"], "monitor", lambda one: names.monitor(one, home))
         return found
 
-    def body(self, values: Values, names: Collection[str], monitor_ids: Mapping[str, str]) -> dict[str, Any]:
-        body = super().body(values, names, monitor_ids)
+    def body(self, values: Values, names: Collection[str], new_ids: Mapping[Entry, str]) -> dict[str, Any]:
+        body = super().body(values, names, new_ids)
         if "groups" in body:
-            body["groups"] = _plain(
-                body["groups"], "monitor_id", lambda monitor_ref: monitor_ids.get(monitor_ref.key, monitor_ref.key)
-            )
+            body["groups"] = _plain(body["groups"], "monitor_id", lambda one: monitor_id(one, new_ids))
         return body
 
 

@@ -6,25 +6,20 @@ from datetime import datetime
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from django.db.models import QuerySet
-
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
 from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
-from manifests.resources.base import ServiceResource, chosen_scope, export_scope, resolve_scope
-from projects.access import Caller
+from manifests.resources.base import Resource, chosen_scope, export_scope, resolve_scope
 
 
-class Windows(ServiceResource):
+class Windows(Resource):
     section, noun = "maintenance_windows", "maintenance window"
     defaults: ClassVar[dict[str, Any]] = {"time_zone": "UTC", "rrule": ""}
+    rows = staticmethod(selectors.list_windows)
     create = staticmethod(windows.create_window)
     update = staticmethod(windows.update_window)
     delete = staticmethod(windows.delete_window)
-
-    def rows(self, caller: Caller) -> QuerySet[MaintenanceWindow]:
-        return selectors.list_windows(caller)
 
     def is_over(self, row: MaintenanceWindow, *, now: datetime) -> bool:
         return windows.occurrence_of(row, now=now) is None
@@ -41,8 +36,7 @@ class Windows(ServiceResource):
             "project": entry.project_ref,
             "starts_at": given["starts_at"],
             "ends_at": given["ends_at"],
-            "time_zone": given.get("time_zone", "UTC"),
-            "rrule": given.get("rrule") or "",
+            **{name: given.get(name) or default for name, default in self.defaults.items()},
             "monitors": resolve_scope(entry, names),
         }
 

@@ -160,8 +160,8 @@ def test_a_file_has_the_same_rules() -> None:
     user = UserFactory(plan=PlanFactory(name="free"))
     (problem,) = refusal(user, text.format("'*/4 * * * *'"))
     assert problem.endswith("schedule: two runs are 240 s apart, and the plan's minimum is 300 s.")
-    assert apply_text(user, text.format("30 3 * * MON-FRI")).count("create") == 1
+    assert apply_text(user, text.format("30 3 * * MON-FRI")).created == 1
     assert apply_text(user, text.format("30  3 * * MON-FRI")).changes == []
     assert apply_text(user, exported(user)).changes == []
-    assert apply_text(user, text.format("null")).count("update") == 1
+    assert apply_text(user, text.format("null")).changed == 1
     assert Monitor.objects.get().schedule is None

@@ -549,6 +549,13 @@ def test_what_gatus_checks_and_pulsekeeper_does_not(fields: dict[str, Any], fiel
     assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
+def test_thresholds_of_gatus_that_are_no_numbers_are_ignored() -> None:
+    alerts = [{"failure-threshold": [1]}, {"failure-threshold": 5}]
+    (mapped,) = gatus.read(json.dumps({"endpoints": [{"name": "x", "url": "https://x.example", "alerts": alerts}]}))
+    assert given_of(mapped)["fail_threshold"] == 5
+    assert "alerts[].failure-threshold" in notes_of(mapped)
+
+
 def test_durations() -> None:
     assert [duration(text) for text in ("60s", "1h30m", "500ms", "1.5m")] == [60, 5400, 0.5, 90]
     assert [duration(text) for text in ("", "5", "5x", 5, None, "s")] == [None] * 6

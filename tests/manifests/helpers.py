@@ -13,7 +13,7 @@ from core.clock import utc_now
 from manifests.applying import apply
 from manifests.changes import Report
 from manifests.exporting import export
-from manifests.parsing import parse
+from manifests.parsing import Manifest
 from manifests.problems import InvalidManifest
 from manifests.yaml_reader import read
 from manifests.yaml_writer import write
@@ -29,8 +29,8 @@ def apply_text(
     environment: Mapping[str, str] | None = None,
     now: datetime | None = None,
 ) -> Report:
-    declaration = parse(read(dedent(text).encode()), environment or {})
-    return apply(declaration, Caller(user), prune=prune, dry_run=dry_run, now=now or utc_now())
+    manifest = Manifest(read(dedent(text).encode()), environment or {})
+    return apply(manifest, Caller(user), prune=prune, dry_run=dry_run, now=now or utc_now())
 
 
 def refusal(user: User, text: str, *, environment: Mapping[str, str] | None = None) -> list[str]:

@@ -397,14 +397,14 @@ def test_a_member_works_in_a_shared_project_under_its_owners_plan() -> None:
         projects: [{name: Shared}]
         monitors: [{name: M, project: Shared, url: "https://example.com/", interval_sec: 60}]
         """
-    assert apply_text(member, text).count("create") == 1
+    assert apply_text(member, text).created == 1
     monitor = Monitor.objects.get()
     assert (monitor.owner, monitor.project, monitor.interval_sec) == (owner, project, 60)
     # A member may not rename it.
     text = f"version: 1\nprojects: [{{id: {project.public_id}, name: Mine}}]\n"
     assert refusal(member, text) == ["2:12: projects[0]: Your role does not allow this."]
     Membership.objects.filter(user=member).delete()
-    assert apply_text(member, "version: 1\nprojects: [{name: Shared}]\n").count("create") == 1
+    assert apply_text(member, "version: 1\nprojects: [{name: Shared}]\n").created == 1
 
 
 def test_a_new_address_is_asked_once(django_capture_on_commit_callbacks: object) -> None:

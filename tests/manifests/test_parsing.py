@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manifests.parsing import parse
+from manifests.parsing import Manifest
 from manifests.serializers import SECTIONS
 from manifests.yaml_reader import Document
 from tests.helpers import examples
@@ -35,7 +35,7 @@ def test_any_values_in_any_fields(section: str, data: st.DataObject) -> None:
     fields = list(SECTIONS[section]().fields)
     item: dict[str, Any] = data.draw(st.dictionaries(st.sampled_from(fields), VALUES))
     document = Document({"version": 1, section: [item, data.draw(VALUES)]})
-    declaration = parse(document, {"PK_X": "a value"})
+    declaration = Manifest(document, {"PK_X": "a value"})
     found = len(declaration.sections[section]) + len(declaration.invalid)
     assert found == 2
     assert bool(declaration.problems) == bool(declaration.invalid)

@@ -16,9 +16,8 @@ from alerts.models import AlertChannel
 from alerts.services import delete_channel
 from core.clock import utc_now
 from core.db import separate_connection
-from manifests import applying, views
+from manifests import applying, planning, views
 from manifests.changes import Report
-from manifests.planning import plan
 from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
@@ -150,7 +149,7 @@ def test_one_that_dies_halfway_has_done_nothing(user: User, blocked: int) -> Non
 
 
 def test_afterwards_all_of_it_can_be_done(user: User) -> None:
-    assert apply_text(user, FILE).count("create") == 4
+    assert apply_text(user, FILE).created == 4
 
 
 def test_a_plan_that_becomes_slower_meanwhile_holds(user: User) -> None:
@@ -173,12 +172,12 @@ def test_what_is_deleted_after_planning_is_created_again(
     def plan_and_lose_one(*args: Any, **kwargs: Any) -> Any:
         nonlocal tries
         tries += 1
-        found = plan(*args, **kwargs)
+        found = planning.Plan(*args, **kwargs)
         if tries == 1:
             run_concurrently(partial(delete, Caller(user), deleted.public_id))
         return found
 
-    monkeypatch.setattr(applying, "plan", plan_and_lose_one)
+    monkeypatch.setattr(applying, "Plan", plan_and_lose_one)
     apply_text(user, FILE.replace("b.example.org", "b2.example.org").replace("hooks.", "other."))
     assert tries == 2
     assert there() == (1, 2, 2, 1)

@@ -38,7 +38,7 @@ monitors:
 
 def test_a_file_makes_each_type_and_its_export_says_the_same() -> None:
     user = UserFactory()
-    assert apply_text(user, FILE).count("create") == 4
+    assert apply_text(user, FILE).created == 4
     found = {monitor.name: monitor for monitor in Monitor.objects.all()}
     assert {name: monitor.type for name, monitor in found.items()} == {
         "Mail": "port", "Game": "udp", "Router": "ping", "Records": "dns",

@@ -166,7 +166,7 @@ def test_a_manifest_exports_and_applies_it() -> None:
             wheels: 6
             colours: [red]
     """
-    assert apply_text(user, text).count("create") == 1
+    assert apply_text(user, text).created == 1
     written = exported(user)
     assert "wheels: 6" in written
     assert "path:" not in written, "defaults are left out"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.commands import SharedCommand
 from manifests.commands import Export
-from manifests.local import LocalAccess
+from manifests.local import LocalBackend
 
 
 class Command(SharedCommand):
-    shared = Export(LocalAccess())
+    shared = Export(LocalBackend)

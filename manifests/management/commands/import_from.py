@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.commands import SharedCommand
 from manifests.commands import Import
-from manifests.local import LocalAccess
+from manifests.local import LocalBackend
 
 
 class Command(SharedCommand):
-    shared = Import(LocalAccess())
+    shared = Import(LocalBackend)
