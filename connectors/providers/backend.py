@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,8 +13,7 @@ from django.conf import settings
 from social_core.exceptions import AuthCredentialError, SocialAuthBaseException
 from social_django.models import DjangoStorage
 
-from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed, ProviderProject
-from connectors.providers.guarded import GuardedBackend, PipelineStrategy
+from connectors.providers.guarded import GuardedBackend, PipelineStrategy, ProviderFailed
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +21,24 @@ PAGE_SIZE = 100
 MAX_PAGES = 100
 _REFRESH_BEFORE = timedelta(minutes=1)
 _LONGEST_REFERENCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderProject:
+    """`url` is "" if the project has no address."""
+
+    external_ref: str
+    name: str
+    url: str
+    already_imported: bool = False
+
+
+class NotPermitted(ProviderFailed):
+    """The tokens are valid, but lack a permission. The text names what to grant."""
+
+
+class GrantRevoked(Exception):
+    """The provider no longer accepts the tokens and cannot renew them."""
 
 
 class Strategy(PipelineStrategy):

@@ -18,7 +18,6 @@ from social_core.exceptions import (
 from social_core.utils import http_error
 from social_django.strategy import DjangoStrategy
 
-from connectors.providers.base import OAuthRefused, ProviderFailed
 from core.db import release_connection
 from core.http import BodyTooLarge, DeadlineExceeded, GuardedSession
 from core.outbound import guard, trust_store
@@ -26,6 +25,14 @@ from core.outbound import guard, trust_store
 TOTAL_SEC = 25.0  # for all requests of one backend: a thread of the web process waits for them
 REQUEST_SEC = 15.0
 MAX_RESPONSE = 16 * 1024 * 1024  # a page of a hundred projects with all their deployments is some megabytes
+
+
+class ProviderFailed(Exception):
+    """The provider is down, slow, limits us, or its response is malformed. The text is a sentence without secrets."""
+
+
+class OAuthRefused(Exception):
+    """Nothing was linked, for a reason on the person's side. The text is a sentence for a page."""
 
 
 class PipelineStrategy(DjangoStrategy):

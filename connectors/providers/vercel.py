@@ -14,8 +14,8 @@ from urllib.parse import quote
 import requests
 from django.conf import settings
 
-from connectors.providers.backend import PAGE_SIZE, ProviderBackend, first_text
-from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed
+from connectors.providers.backend import PAGE_SIZE, GrantRevoked, NotPermitted, ProviderBackend, first_text
+from connectors.providers.guarded import ProviderFailed
 
 
 class Vercel(ProviderBackend):

@@ -14,8 +14,7 @@ from social_core.exceptions import AuthAssociationError, SocialAuthBaseException
 from social_django.models import DjangoStorage
 
 from accounts.services import AddressTaken
-from connectors.providers.base import OAuthRefused
-from connectors.providers.guarded import GuardedBackend, PipelineStrategy
+from connectors.providers.guarded import GuardedBackend, OAuthRefused, PipelineStrategy
 
 LONGEST_UID = 200
 ATTEMPTS = 3
