@@ -69,7 +69,7 @@ class ImportForm(PageForm):
 def index(request: PageRequest) -> HttpResponse:
     linked = {connector.provider: connector for connector in selectors.list_connectors(request.caller)}
     providers = [
-        (word, BACKENDS[name].title, BACKENDS[name]().is_configured(), linked.get(name))
+        (word, BACKENDS[name].title, BACKENDS[name].is_configured(), linked.get(name))
         for word, name in settings.CONNECTORS.items()
     ]
     return render_page(request, "connectors/list", providers=providers)

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import requests
-from django.conf import settings
 from social_core.exceptions import AuthCredentialError, SocialAuthBaseException
 from social_django.models import DjangoStorage
 
@@ -95,13 +94,6 @@ class ProviderBackend(GuardedBackend):
         return {"tokens": tokens, "account_name": self.account_name(tokens)}
 
     # Methods for callers.
-
-    def is_configured(self) -> bool:
-        return all(self.get_key_and_secret())
-
-    def get_key_and_secret(self) -> tuple[str, str]:
-        prefix = self.name.upper()
-        return getattr(settings, f"{prefix}_CLIENT_ID"), getattr(settings, f"{prefix}_CLIENT_SECRET")
 
     def has_run_out(self, tokens: Mapping[str, Any], *, now: datetime) -> bool:
         expires_at = tokens.get("expires_at")

@@ -6,8 +6,10 @@ import time
 from typing import Any
 
 import requests
+from django.conf import settings
 from social_core.backends.oauth import BaseOAuth2
 from social_core.exceptions import (
+    AuthAssociationError,
     AuthCanceled,
     AuthCredentialError,
     AuthInputError,
@@ -54,6 +56,18 @@ class GuardedBackend(BaseOAuth2[Any]):
         super().__init__(strategy, redirect_uri)
         self._until = time.monotonic() + TOTAL_SEC
 
+    @classmethod
+    def setting_of(cls, name: str) -> str:
+        """Return a setting of the provider, for example GITHUB_URL for `URL`."""
+        return str(getattr(settings, f"{cls.name.upper()}_{name}"))
+
+    @classmethod
+    def is_configured(cls) -> bool:
+        return bool(cls.setting_of("CLIENT_ID") and cls.setting_of("CLIENT_SECRET"))
+
+    def get_key_and_secret(self) -> tuple[str, str]:
+        return self.setting_of("CLIENT_ID"), self.setting_of("CLIENT_SECRET")
+
     def seconds_left(self) -> float:
         return self._until - time.monotonic()
 
@@ -68,16 +82,14 @@ class GuardedBackend(BaseOAuth2[Any]):
             raise OAuthRefused(f"{self.title} was not allowed to share {self.shares}.") from None
         except AuthCredentialError:
             raise OAuthRefused(f"{self.title} does not accept this code any more. Start again.") from None
+        except AuthAssociationError:
+            raise OAuthRefused(f"This {self.title} account is linked to another Pulsekeeper account.") from None
         except (AuthInputError, AuthSessionError):
             raise OAuthRefused(
                 f"This response from {self.title} does not belong to a request that was started here. Start again."
             ) from None
         except SocialAuthBaseException as error:
-            raise self.refusal(error) or self.failure(error) from None
-
-    def refusal(self, error: SocialAuthBaseException) -> OAuthRefused | None:
-        """Return what the pipeline refused, or None if the provider failed."""
-        return None
+            raise self.failure(error) from None
 
     def request(
         self, url: str, *, method: str = "GET", stage: ErrorStage = "user_info", **given: Any

@@ -23,7 +23,8 @@ class Vercel(ProviderBackend):
     title = "Vercel"
     needs = "the integration needs the permission Project (read), and access to the projects"
 
-    def is_configured(self) -> bool:
+    @classmethod
+    def is_configured(cls) -> bool:
         return super().is_configured() and bool(settings.VERCEL_SLUG)
 
     def authorization_url(self) -> str:

@@ -231,14 +231,14 @@ def test_the_network_is_not_awaited_inside_a_transaction(fake: Fake) -> None:
 
 @pytest.mark.parametrize("missing", ["CLIENT_ID", "CLIENT_SECRET"])
 def test_a_provider_without_keys_is_not_configured(fake: Fake, settings: Settings, missing: str) -> None:
-    assert BACKENDS[fake.NAME]().is_configured()
+    assert BACKENDS[fake.NAME].is_configured()
     setattr(settings, f"{fake.NAME.upper()}_{missing}", "")
-    assert not BACKENDS[fake.NAME]().is_configured()
+    assert not BACKENDS[fake.NAME].is_configured()
 
 
 def test_vercel_needs_its_slug(vercel: FakeVercel, settings: Settings) -> None:
     settings.VERCEL_SLUG = ""
-    assert not BACKENDS["vercel"]().is_configured()
+    assert not BACKENDS["vercel"].is_configured()
 
 
 @pytest.mark.parametrize(
