@@ -146,8 +146,6 @@ class ProviderBackend(GuardedBackend):
             logger.warning("%s: %d projects of a list make no sense and are left out", self.name, odd)
         return found
 
-    # Requests.
-
     def ask(self, url: str, tokens: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> requests.Response:
         """Send a GET request to the API with the account's token. Raises ProviderFailed, GrantRevoked."""
         headers = {"Authorization": f"Bearer {tokens['access_token']}", "Accept": "application/json"}
@@ -163,8 +161,6 @@ class ProviderBackend(GuardedBackend):
         if response.status_code == 403:
             return self.not_permitted(f"does not allow this; {self.needs}")
         return self.failed(f"answered {response.status_code}")
-
-    # Failures.
 
     def not_permitted(self, what: str) -> NotPermitted:
         return NotPermitted(f"{self.title} {what}.")
