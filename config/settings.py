@@ -324,7 +324,7 @@ SOCIAL_AUTH_PIPELINE = (
     "social_core.pipeline.social_auth.associate_user",
     "accounts.web.social.pipeline.record_link",
 )
-SOCIAL_AUTH_VERCEL_PIPELINE = SOCIAL_AUTH_NETLIFY_PIPELINE = ("connectors.oauth.save_connector",)
+SOCIAL_AUTH_VERCEL_PIPELINE = SOCIAL_AUTH_NETLIFY_PIPELINE = ("connectors.services.save_connector",)
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024  # the largest valid JSON body, in ASCII, is about 100 KB
 # The gateway refuses larger bodies, so uploads stay in memory.

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 from django.db.models import Q
 
 from connectors.models import Connector
-from connectors.providers import provider
-from connectors.providers.backend import ProviderBackend
-from connectors.providers.base import GrantRevoked, ProviderFailed, ProviderProject
+from connectors.providers import BACKENDS
+from connectors.providers.backend import GrantRevoked, ProviderBackend, ProviderProject
+from connectors.providers.guarded import ProviderFailed
 from connectors.selectors import backend_of, get_connector
 from core.db import release_connection
 from core.errors import ProviderError, ReconnectRequired
@@ -34,7 +33,7 @@ POLL_SEC = 0.1
 def fetch_projects(caller: Caller, word: str, *, now: datetime) -> tuple[Connector, dict[str, ProviderProject]]:
     """Return all projects of the linked account by reference. Raises NotFound, ReconnectRequired, ProviderError."""
     caller.require_session()
-    source = provider(backend_of(word))
+    source = BACKENDS[backend_of(word)]()
     try:
         with limit_waiting(caller.account):
             return _fetch(caller, word, source, now=now)
@@ -57,18 +56,26 @@ def _fetch(
             try:
                 return connector, source.projects(tokens)
             except GrantRevoked:
-                if renewed and _note_revoked(connector, now=now):
+                unchanged = Connector.objects.filter(pk=connector.pk, tokens_version=connector.tokens_version)
+                if renewed and unchanged.update(revoked_at=now):
                     raise ReconnectRequired from None
         if not renewed:
             renewed = _renew(connector, source, now=now)
 
 
 def _renew(connector: Connector, source: ProviderBackend, *, now: datetime) -> bool:
-    """Return whether this request renewed the tokens. Otherwise another one did, or the connector has changed."""
+    """Return whether this request renewed the tokens. Otherwise another one did, or the connector has changed.
+
+    Raises ReconnectRequired, and ProviderFailed if another request takes too long.
+    """
     unchanged = Connector.objects.filter(pk=connector.pk, tokens_version=connector.tokens_version)
     until = now + LEASE
     if not unchanged.filter(Q(renewing_until=None) | Q(renewing_until__lte=now)).update(renewing_until=until):
-        _wait(source, lambda: unchanged.filter(renewing_until__gt=now).exists())
+        while unchanged.filter(renewing_until__gt=now).exists():
+            release_connection()
+            if source.seconds_left() <= 0:
+                raise ProviderFailed(f"{source.title} took too long to renew its tokens.")
+            time.sleep(POLL_SEC)
         return False
     ours = Connector.objects.filter(pk=connector.pk, renewing_until=until)
     try:
@@ -81,18 +88,3 @@ def _renew(connector: Connector, source: ProviderBackend, *, now: datetime) -> b
         ours.update(renewing_until=None)
         raise
     return ours.update(tokens=dict(tokens), tokens_version=uuid4(), renewing_until=None) > 0
-
-
-def _wait(source: ProviderBackend, is_renewing: Callable[[], bool]) -> None:
-    """Wait until the tokens are renewed. Raises ProviderFailed when the time is up."""
-    while is_renewing():
-        release_connection()
-        if source.seconds_left() <= 0:
-            raise ProviderFailed(f"{source.title} took too long to renew its tokens.")
-        time.sleep(POLL_SEC)
-
-
-def _note_revoked(connector: Connector, *, now: datetime) -> bool:
-    """Mark the connector as revoked and return True, if the refused tokens are still the stored ones."""
-    tried = Connector.objects.filter(pk=connector.pk, tokens_version=connector.tokens_version)
-    return tried.update(revoked_at=now) > 0

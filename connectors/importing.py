@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 
 from connectors.grants import fetch_projects
 from connectors.models import Connector, Import
-from connectors.providers.base import ProviderProject
+from connectors.providers.backend import ProviderProject
 from connectors.selectors import get_connector, imported_refs
 from core.errors import ApiError, MonitorLimit, NotFound, ValidationFailed
 from monitors.models import Monitor
@@ -23,36 +23,19 @@ from projects.access import Caller
 MAX_NAME = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    external_ref: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Importable:
-    external_ref: str
-    name: str
-    url: str
-    already_imported: bool
-
-
 @dataclass(slots=True)
 class Imported:
-    """The result of an import, each list in the order of the request."""
+    """The result of an import, in the order of the request. `failed` has the errors by reference."""
 
     created: list[Monitor] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    failed: list[Failure] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
-def list_importable(caller: Caller, word: str, *, now: datetime) -> list[Importable]:
+def list_importable(caller: Caller, word: str, *, now: datetime) -> list[ProviderProject]:
     connector, projects = fetch_projects(caller, word, now=now)
     imported = imported_refs(connector, among=projects)
-    return [
-        Importable(project.external_ref, project.name, project.url, project.external_ref in imported)
-        for project in projects.values()
-    ]
+    return [replace(project, already_imported=ref in imported) for ref, project in projects.items()]
 
 
 def import_projects(
@@ -65,15 +48,14 @@ def import_projects(
     with transaction.atomic():
         placement.place(caller, place)  # an error of all items comes before the provider is asked
     wanted = list(dict.fromkeys(refs))
-    connector = get_connector(caller, word)
-    imported = imported_refs(connector, among=wanted)
-    result = Imported(skipped=[ref for ref in wanted if ref in imported])
+    imported = imported_refs(get_connector(caller, word), among=wanted)
     if len(imported) == len(wanted):
-        return result
+        return Imported(skipped=wanted)
     connector, projects = fetch_projects(caller, word, now=now)
-    created: list[int] = []
+    result, created = Imported(), list[int]()
     for ref in wanted:
         if ref in imported:
+            result.skipped.append(ref)
             continue
         try:
             created.append(_import_one(caller, connector, projects.get(ref), ref, place=place, now=now))
@@ -82,11 +64,9 @@ def import_projects(
             if imported_refs(connector, among=[ref]):
                 result.skipped.append(ref)
             elif isinstance(error, ApiError):
-                result.failed.append(Failure(ref, _reason(error)))
+                result.failed[ref] = error.code if isinstance(error, NotFound | MonitorLimit) else str(error)
             else:
                 raise
-    order = {ref: number for number, ref in enumerate(wanted)}
-    result.skipped.sort(key=order.__getitem__)
     result.created = list(list_monitors(caller).filter(pk__in=created).order_by("pk"))
     return result
 
@@ -114,7 +94,3 @@ def _import_one(
         Import.objects.create(user=caller.user, provider=connector.provider, external_ref=ref, monitor=monitor)
         release_first_claim(monitor, now=now)
     return monitor.pk
-
-
-def _reason(error: ApiError) -> str:
-    return error.code if isinstance(error, NotFound | MonitorLimit) else str(error)

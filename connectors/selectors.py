@@ -20,10 +20,6 @@ def backend_of(word: str) -> str:
     return found
 
 
-def word_of(backend: str) -> str:
-    return next(word for word, name in settings.CONNECTORS.items() if name == backend)
-
-
 def list_connectors(caller: Caller) -> QuerySet[Connector]:
     caller.require_session()
     return Connector.objects.filter(user=caller.user, provider__in=settings.CONNECTORS.values())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from rest_framework import serializers
 
 from connectors.models import Connector
-from connectors.selectors import word_of
 from core.api.fields import EpochMsField, ListField, StrictSerializer, TextField
 from monitors.serializers import MonitorSerializer
 
@@ -25,7 +25,7 @@ class ConnectorSerializer(serializers.Serializer[Any]):
     )
 
     def get_provider(self, connector: Connector) -> str:
-        return word_of(connector.provider)
+        return next(word for word, name in settings.CONNECTORS.items() if name == connector.provider)
 
     def get_reconnect_required(self, connector: Connector) -> bool:
         return connector.revoked_at is not None

@@ -8,5 +8,5 @@ from core.clock import utc_now
 
 @shared_task(name="connectors.tasks.sweep")
 def sweep() -> None:
-    """Delete the states of unfinished flows. `connectors.oauth` is not loaded here: workers do without social-auth."""
+    """Delete the states of unfinished flows. Workers do without social-auth, so `services` is not loaded here."""
     OAuthState.objects.filter(expires_at__lte=utc_now()).delete()

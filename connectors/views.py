@@ -15,13 +15,13 @@ from rest_framework.response import Response
 
 from connectors import importing, selectors, services
 from connectors.models import Connector
-from connectors.providers import title_of
-from connectors.providers.base import GrantRevoked, NotPermitted, OAuthRefused, ProviderFailed
+from connectors.providers import BACKENDS
+from connectors.providers.backend import GrantRevoked, NotPermitted
+from connectors.providers.guarded import OAuthRefused, ProviderFailed
 from connectors.serializers import (
     AuthorizeSerializer,
     ConnectorSerializer,
     ImportableProjectsSerializer,
-    ImportFailureSerializer,
     ImportInputSerializer,
     ImportResultSerializer,
 )
@@ -86,7 +86,7 @@ class ConnectorViewSet(ServiceViewSet):
         """
         refs = data.pop("external_refs")
         result = importing.import_projects(self.caller, provider, refs, place=data, now=self.now)
-        failed = ImportFailureSerializer(result.failed, many=True).data
+        failed = [{"external_ref": ref, "error": error} for ref, error in result.failed.items()]
         return Response({"created": serialize_monitors(result.created), "skipped": result.skipped, "failed": failed})
 
     @operation(id="disconnect_connector")
@@ -105,7 +105,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
             connector, undo_secret = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
     except (TooManyRequests, OAuthRefused, GrantRevoked, ProviderFailed, NotFound) as error:
         return _refusal(request, error)
-    title = title_of(connector.provider)
+    title = BACKENDS[connector.provider].title
     return _page(request, f"{title} is linked", {"linked": connector, "title": title, "undo": undo_secret})
 
 
@@ -120,7 +120,7 @@ def undo(request: HttpRequest, provider: str) -> HttpResponse:
         return _refusal(request, error)
     except NotFound as error:
         return _page(request, "Nothing undone", {"problem": error.reason}, status=400)
-    return _page(request, "Undone", {"undone": connector, "title": title_of(connector.provider)})
+    return _page(request, "Undone", {"undone": connector, "title": BACKENDS[connector.provider].title})
 
 
 def _refusal(request: HttpRequest, error: Exception) -> HttpResponse:

@@ -15,8 +15,9 @@ from django.utils.text import capfirst
 from django_htmx.http import HttpResponseClientRedirect
 
 from connectors import importing, selectors, services
-from connectors.importing import Importable, Imported
-from connectors.providers import provider, title_of
+from connectors.importing import Imported
+from connectors.providers import BACKENDS
+from connectors.providers.backend import ProviderProject
 from connectors.serializers import MAX_REFS
 from core.clock import utc_now
 from core.errors import ApiError, MonitorLimit, NotFound, ReconnectRequired
@@ -68,7 +69,7 @@ class ImportForm(PageForm):
 def index(request: PageRequest) -> HttpResponse:
     linked = {connector.provider: connector for connector in selectors.list_connectors(request.caller)}
     providers = [
-        (word, title_of(name), provider(name).is_configured(), linked.get(name))
+        (word, BACKENDS[name].title, BACKENDS[name].is_configured(), linked.get(name))
         for word, name in settings.CONNECTORS.items()
     ]
     return render_page(request, "connectors/list", providers=providers)
@@ -87,13 +88,14 @@ def link(request: PageRequest, word: str) -> HttpResponse:
         return HttpResponseClientRedirect(address or reverse("connectors"))
     if not address:
         return redirect("connectors")
-    return render_page(request, "connectors/go", title=title_of(selectors.backend_of(word)), address=address)
+    return render_page(request, "connectors/go", title=BACKENDS[selectors.backend_of(word)].title, address=address)
 
 
 @action
 def disconnect(request: PageRequest, word: str) -> HttpResponse:
     services.disconnect(request.caller, word)
-    return done(request, f"{title_of(selectors.backend_of(word))} disconnected. Its monitors stay.", "connectors")
+    title = BACKENDS[selectors.backend_of(word)].title
+    return done(request, f"{title} disconnected. Its monitors stay.", "connectors")
 
 
 @page
@@ -109,7 +111,7 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
         return importing.import_projects(caller, word, refs, place=place, now=utc_now())
 
     imported = form.save(request, run, limit="create-and-test")
-    title = title_of(connector.provider)
+    title = BACKENDS[connector.provider].title
     if imported is not None:
         names = dict(form.cleaned_data["projects"])
         return render_page(
@@ -119,9 +121,9 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
             title=title,
             created=imported.created,
             skipped=[names[ref] for ref in imported.skipped],
-            failed=[(names[failure.external_ref], _reason(failure.error)) for failure in imported.failed],
+            failed=[(names[ref], _reason(error)) for ref, error in imported.failed.items()],
         )
-    found: list[Importable] = []
+    found: list[ProviderProject] = []
     problem: ApiError | None = None
     try:
         count_request(request, "ask-provider")

@@ -13,7 +13,8 @@ from core.clock import to_ms
 from core.db import chunks, release_outside_transaction
 from monitors import types
 from monitors.check_ids import CheckIds
-from monitors.heartbeats.log import ID_PREFIX, pings_of
+from monitors.heartbeats.history import pings_of
+from monitors.heartbeats.log import ID_PREFIX
 from monitors.models import DailyUptime, DnsChange, Monitor, PingExcess, StatusChange
 from monitors.selectors import list_monitors
 from monitors.serializers import serialize_monitors

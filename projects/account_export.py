@@ -4,11 +4,10 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
-import projects.log
-from accounts.export import Sections, rows_of
+from accounts.export import Sections, rows_of, serialized
 from accounts.models import User
 from core.clock import to_ms
-from core.db import chunks
+from projects import log
 from projects.access import Caller
 from projects.models import Membership, Role
 from projects.serializers import AuditEntrySerializer, MemberSerializer
@@ -30,11 +29,7 @@ def sections(user: User, *, now: datetime) -> Sections:
             _members(Q(project__in=own_projects)),
             lambda member: {"project_id": member.project.public_id, **MemberSerializer(member).data},
         ),
-        "audit_log": lambda: (
-            entry
-            for rows in chunks(projects.log.of_account(Caller(user)))
-            for entry in AuditEntrySerializer(rows, many=True, context={"viewer": user}).data
-        ),
+        "audit_log": lambda: serialized(log.of_account(Caller(user)), AuditEntrySerializer, context={"viewer": user}),
     }
 
 

@@ -28,10 +28,10 @@ LOCK_TIMEOUT_SEC = 10
 # gets the key; the other waits at the unique index until the first commits or fails.
 _CLAIM = """
     INSERT INTO projects_idempotencykey (caller, key, fingerprint, created_at, object_id)
-    VALUES (%(caller)s, %(key)s, %(fingerprint)s, %(now)s, '')
+    VALUES (%s, %s, %s, %s, '')
     ON CONFLICT (caller, key) DO UPDATE
        SET fingerprint = excluded.fingerprint, created_at = excluded.created_at, object_id = '', answer = NULL
-     WHERE projects_idempotencykey.created_at <= %(expired)s
+     WHERE projects_idempotencykey.created_at <= %s
     RETURNING id
 """
 
@@ -42,36 +42,24 @@ def create_once(caller: Caller, *, key: str, content: Any, create: Callable[[], 
     `content` identifies the request. Raises ValidationFailed if an earlier request had the key and other content, and
     IdempotencyKeyInUse if the first request with the key is still running after LOCK_TIMEOUT_SEC.
     """
-    fingerprint = _fingerprint(content)
+    # Keyed, because a body may contain secrets. The order of its fields does not matter.
+    text = json.dumps(content, sort_keys=True)
+    fingerprint = salted_hmac("pulsekeeper.idempotency", text, algorithm="sha256").digest()
     with transaction.atomic():
         row_id = _claim(caller, key, fingerprint, now=now)
         if row_id is None:
-            return _recall(caller, key, fingerprint)
+            row = IdempotencyKey.objects.get(caller=caller.key, key=key)
+            if not constant_time_compare(bytes(row.fingerprint), fingerprint):
+                raise ValidationFailed("was used for another request; use a new key.", field=HEADER)
+            return Created(row.object_id, row.answer, repeated=True)
         created = create()
         IdempotencyKey.objects.filter(pk=row_id).update(object_id=created.object_id, answer=created.answer)
     return created
 
 
-def delete_old_keys(now: datetime) -> int:
-    deleted, _ = IdempotencyKey.objects.filter(created_at__lte=now - LIFETIME).delete()
-    return deleted
-
-
-def _fingerprint(content: Any) -> bytes:
-    """Return a keyed digest, because a body may contain secrets. The order of its fields does not matter."""
-    text = json.dumps(content, sort_keys=True)
-    return salted_hmac("pulsekeeper.idempotency", text, algorithm="sha256").digest()
-
-
 def _claim(caller: Caller, key: str, fingerprint: bytes, *, now: datetime) -> int | None:
     """Return the id of the new row, or None if the key is taken."""
-    values: dict[str, Any] = {
-        "caller": caller.key,
-        "key": key,
-        "fingerprint": fingerprint,
-        "now": now,
-        "expired": now - LIFETIME,
-    }
+    values = (caller.key, key, fingerprint, now, now - LIFETIME)
     try:
         with connection.cursor() as cursor, lock_timeout(LOCK_TIMEOUT_SEC):
             cursor.execute(_CLAIM, values)
@@ -79,10 +67,3 @@ def _claim(caller: Caller, key: str, fingerprint: bytes, *, now: datetime) -> in
     except LockTimeoutError:
         raise IdempotencyKeyInUse from None
     return None if row is None else int(row[0])
-
-
-def _recall(caller: Caller, key: str, fingerprint: bytes) -> Created:
-    row = IdempotencyKey.objects.get(caller=caller.key, key=key)
-    if not constant_time_compare(bytes(row.fingerprint), fingerprint):
-        raise ValidationFailed("was used for another request; use a new key.", field=HEADER)
-    return Created(row.object_id, row.answer, repeated=True)

@@ -158,16 +158,16 @@ def accept_invitations(user: User, *, now: datetime) -> int:
         return 0
 
 
-def get_member(caller: Caller, project_id: str, member_id: str, *, now: datetime) -> Membership:
-    """Return a member, so that NotFound or Forbidden is raised before the body is validated."""
-    return _member(access.get_project(caller, project_id, roles=access.MANAGERS), member_id, now=now)
+def get_member(project: Project, member_id: str, *, now: datetime) -> Membership:
+    """Return a member or an open invitation. Raises NotFound."""
+    return get_or_not_found(_living(project, now=now).select_related("user", "project"), public_id=member_id)
 
 
 def change_role(caller: Caller, project_id: str, member_id: str, *, role: str, now: datetime) -> Membership:
     caller.require_session()
     with transaction.atomic():
         project = access.lock_project(caller, project_id, roles=access.MANAGERS)
-        member = _member(project, member_id, now=now)
+        member = get_member(project, member_id, now=now)
         if member.role == Role.OWNER:
             raise ValidationFailed("the owner of a project stays its owner.", field="role")
         before, member.role = member.role, role
@@ -181,7 +181,7 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
     caller.require_session()
     with transaction.atomic():
         project = access.lock_project(caller, project_id)
-        member = _member(project, member_id, now=now)
+        member = get_member(project, member_id, now=now)
         if member.user_id != caller.user.pk and not access.has_role(caller, project, access.MANAGERS):
             raise Forbidden
         if member.role == Role.OWNER:
@@ -198,12 +198,3 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
         if member.user is not None:
             for follow in on_member_gone:
                 follow(project, member.user)
-
-
-def _member(project: Project, member_id: str, *, now: datetime) -> Membership:
-    return get_or_not_found(_living(project, now=now).select_related("user", "project"), public_id=member_id)
-
-
-def delete_expired_invitations(now: datetime) -> int:
-    deleted, _ = Membership.objects.filter(user=None, invited_until__lte=now).delete()
-    return deleted

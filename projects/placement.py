@@ -24,16 +24,14 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
     if caller.project is not None:
         if "project_id" in given and wanted != caller.project.public_id:
             raise ValidationFailed("a project token works in its own project only.", field="project_id")
-        try:
-            project = access.lock_project(caller, caller.project.public_id)
-        except ApiError:
-            raise Unauthorized from None  # the project was just deleted, with its tokens
-        return project, access.owner_of(project)
+        wanted = caller.project.public_id
     if wanted is None:
         return None, caller.user
     try:
         project = access.lock_project(caller, wanted)
     except ApiError:
+        if caller.project is not None:
+            raise Unauthorized from None  # the project was just deleted, with its tokens
         raise ValidationFailed("you have no such project.", field="project_id") from None
     return project, access.owner_of(project)
 

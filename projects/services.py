@@ -26,14 +26,9 @@ def list_projects(caller: Caller) -> QuerySet[Project]:
     Counts over the reverse relations of higher layers, without importing them.
     """
     caller.require_session()
-
-    def count(status: str | None) -> Count:
-        condition = Q(monitors__state__status=status) if status else Q(monitors__state__status__isnull=True)
-        return Count("monitors", filter=condition & Q(monitors__isnull=False))
-
-    return access.accessible_projects(caller).annotate(
-        monitor_count=Count("monitors"), up=count("up"), slow=count("slow"), down=count("down"), unknown=count(None)
-    )
+    statuses = {"up": "up", "slow": "slow", "down": "down", "unknown": None}
+    counts = {name: Count("monitors", filter=Q(monitors__state__status=status)) for name, status in statuses.items()}
+    return access.accessible_projects(caller).annotate(monitor_count=Count("monitors"), **counts)
 
 
 def create_project(caller: Caller, *, name: str, now: datetime) -> Project:

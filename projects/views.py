@@ -73,7 +73,8 @@ class MemberViewSet(ServiceViewSet):
         return access.get_project(self.caller, project_id, roles=access.MANAGERS)
 
     def get_object(self, project_id: str, member_id: str) -> Membership:
-        return members.get_member(self.caller, project_id, member_id, now=self.now)
+        project = access.get_project(self.caller, project_id, roles=access.MANAGERS)
+        return members.get_member(project, member_id, now=self.now)
 
     @operation()
     def list(self, project_id: str) -> QuerySet[Membership]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import requests
-from django.conf import settings
 from social_core.exceptions import AuthCredentialError, SocialAuthBaseException
 from social_django.models import DjangoStorage
 
-from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed, ProviderProject
-from connectors.providers.guarded import GuardedBackend, PipelineStrategy
+from connectors.providers.guarded import GuardedBackend, PipelineStrategy, ProviderFailed
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +20,24 @@ PAGE_SIZE = 100
 MAX_PAGES = 100
 _REFRESH_BEFORE = timedelta(minutes=1)
 _LONGEST_REFERENCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderProject:
+    """`url` is "" if the project has no address."""
+
+    external_ref: str
+    name: str
+    url: str
+    already_imported: bool = False
+
+
+class NotPermitted(ProviderFailed):
+    """The tokens are valid, but lack a permission. The text names what to grant."""
+
+
+class GrantRevoked(Exception):
+    """The provider no longer accepts the tokens and cannot renew them."""
 
 
 class Strategy(PipelineStrategy):
@@ -78,13 +95,6 @@ class ProviderBackend(GuardedBackend):
 
     # Methods for callers.
 
-    def is_configured(self) -> bool:
-        return all(self.get_key_and_secret())
-
-    def get_key_and_secret(self) -> tuple[str, str]:
-        prefix = self.name.upper()
-        return getattr(settings, f"{prefix}_CLIENT_ID"), getattr(settings, f"{prefix}_CLIENT_SECRET")
-
     def has_run_out(self, tokens: Mapping[str, Any], *, now: datetime) -> bool:
         expires_at = tokens.get("expires_at")
         return expires_at is not None and (now + _REFRESH_BEFORE).timestamp() >= expires_at
@@ -136,8 +146,6 @@ class ProviderBackend(GuardedBackend):
             logger.warning("%s: %d projects of a list make no sense and are left out", self.name, odd)
         return found
 
-    # Requests.
-
     def ask(self, url: str, tokens: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> requests.Response:
         """Send a GET request to the API with the account's token. Raises ProviderFailed, GrantRevoked."""
         headers = {"Authorization": f"Bearer {tokens['access_token']}", "Accept": "application/json"}
@@ -153,8 +161,6 @@ class ProviderBackend(GuardedBackend):
         if response.status_code == 403:
             return self.not_permitted(f"does not allow this; {self.needs}")
         return self.failed(f"answered {response.status_code}")
-
-    # Failures.
 
     def not_permitted(self, what: str) -> NotPermitted:
         return NotPermitted(f"{self.title} {what}.")

@@ -6,8 +6,10 @@ import time
 from typing import Any
 
 import requests
+from django.conf import settings
 from social_core.backends.oauth import BaseOAuth2
 from social_core.exceptions import (
+    AuthAssociationError,
     AuthCanceled,
     AuthCredentialError,
     AuthInputError,
@@ -18,7 +20,6 @@ from social_core.exceptions import (
 from social_core.utils import http_error
 from social_django.strategy import DjangoStrategy
 
-from connectors.providers.base import OAuthRefused, ProviderFailed
 from core.db import release_connection
 from core.http import BodyTooLarge, DeadlineExceeded, GuardedSession
 from core.outbound import guard, trust_store
@@ -26,6 +27,14 @@ from core.outbound import guard, trust_store
 TOTAL_SEC = 25.0  # for all requests of one backend: a thread of the web process waits for them
 REQUEST_SEC = 15.0
 MAX_RESPONSE = 16 * 1024 * 1024  # a page of a hundred projects with all their deployments is some megabytes
+
+
+class ProviderFailed(Exception):
+    """The provider is down, slow, limits us, or its response is malformed. The text is a sentence without secrets."""
+
+
+class OAuthRefused(Exception):
+    """Nothing was linked, for a reason on the person's side. The text is a sentence for a page."""
 
 
 class PipelineStrategy(DjangoStrategy):
@@ -47,6 +56,18 @@ class GuardedBackend(BaseOAuth2[Any]):
         super().__init__(strategy, redirect_uri)
         self._until = time.monotonic() + TOTAL_SEC
 
+    @classmethod
+    def setting_of(cls, name: str) -> str:
+        """Return a setting of the provider, for example GITHUB_URL for `URL`."""
+        return str(getattr(settings, f"{cls.name.upper()}_{name}"))
+
+    @classmethod
+    def is_configured(cls) -> bool:
+        return bool(cls.setting_of("CLIENT_ID") and cls.setting_of("CLIENT_SECRET"))
+
+    def get_key_and_secret(self) -> tuple[str, str]:
+        return self.setting_of("CLIENT_ID"), self.setting_of("CLIENT_SECRET")
+
     def seconds_left(self) -> float:
         return self._until - time.monotonic()
 
@@ -61,16 +82,14 @@ class GuardedBackend(BaseOAuth2[Any]):
             raise OAuthRefused(f"{self.title} was not allowed to share {self.shares}.") from None
         except AuthCredentialError:
             raise OAuthRefused(f"{self.title} does not accept this code any more. Start again.") from None
+        except AuthAssociationError:
+            raise OAuthRefused(f"This {self.title} account is linked to another Pulsekeeper account.") from None
         except (AuthInputError, AuthSessionError):
             raise OAuthRefused(
                 f"This response from {self.title} does not belong to a request that was started here. Start again."
             ) from None
         except SocialAuthBaseException as error:
-            raise self.refusal(error) or self.failure(error) from None
-
-    def refusal(self, error: SocialAuthBaseException) -> OAuthRefused | None:
-        """Return what the pipeline refused, or None if the provider failed."""
-        return None
+            raise self.failure(error) from None
 
     def request(
         self, url: str, *, method: str = "GET", stage: ErrorStage = "user_info", **given: Any

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import requests
 from django.conf import settings
 
-from connectors.providers.backend import PAGE_SIZE, ProviderBackend, first_text
-from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed
+from connectors.providers.backend import PAGE_SIZE, GrantRevoked, NotPermitted, ProviderBackend, first_text
+from connectors.providers.guarded import ProviderFailed
 
 
 class Vercel(ProviderBackend):
@@ -23,7 +23,8 @@ class Vercel(ProviderBackend):
     title = "Vercel"
     needs = "the integration needs the permission Project (read), and access to the projects"
 
-    def is_configured(self) -> bool:
+    @classmethod
+    def is_configured(cls) -> bool:
         return super().is_configured() and bool(settings.VERCEL_SLUG)
 
     def authorization_url(self) -> str:

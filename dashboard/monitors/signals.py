@@ -15,8 +15,7 @@ from core.clock import EPOCH
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import span
 from dashboard.pages import PageRequest, page, render_page
-from monitors.heartbeats.history import Ending, Found, Run, failures_at, last_runs, search
-from monitors.heartbeats.log import is_earlier
+from monitors.heartbeats.history import Ending, Found, Run, failures_at, is_earlier, last_runs, search
 from monitors.models import Monitor, Ping
 from monitors.selectors import get_monitor
 

@@ -13,17 +13,8 @@ from django.db import connection, transaction
 
 from core.db import advisory_lock
 from monitors import types
-from monitors.heartbeats.collapse import (
-    DAY,
-    LEAST_ACCOUNTS,
-    LEAST_HEARTBEATS,
-    WINDOW,
-    Account,
-    began_at,
-    has_collapsed,
-    has_returned,
-    held_until,
-)
+from monitors.heartbeats import collapse
+from monitors.heartbeats.collapse import DAY, WINDOW
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import LEASE_MARGIN, Monitor, PingGap
 
@@ -121,7 +112,9 @@ def current(now: datetime) -> PingGap | None:
 
     In the transaction of the sweep: the gap begins with the first deadline that it holds back.
     """
-    many = _many_are_about_to_miss(now)  # asked first: a gap that another sweep begins meanwhile makes them fewer
+    # Asked first: a gap that another sweep begins meanwhile makes them fewer.
+    ((heartbeats, accounts),) = _fetch(_ABOUT_TO_MISS, _times(now))
+    many = heartbeats >= collapse.LEAST_HEARTBEATS and accounts >= collapse.LEAST_ACCOUNTS
     gap = _open_gap() or (_begin(now) if many else None)
     return gap if gap is not None and now < gap.held_until else None
 
@@ -133,7 +126,7 @@ def watch(now: datetime) -> None:
     with transaction.atomic():
         # Another dispatcher may be at it.
         gap = PingGap.objects.select_for_update(skip_locked=True).filter(ended_at=None).first()
-        if gap is None or not (has_returned(_accounts(now)) or now >= gap.started_at + DAY):
+        if gap is None or not (collapse.has_returned(_accounts(now)) or now >= gap.started_at + DAY):
             return
         moved = move_deadlines(gap.started_at, now)
         gap.ended_at = now
@@ -172,7 +165,7 @@ def _open_gap() -> PingGap | None:
 def _begin(now: datetime) -> PingGap | None:
     """Begin a gap if most pings are missing."""
     accounts = _accounts(now)
-    if not has_collapsed(accounts):
+    if not collapse.has_collapsed(accounts):
         # Without the lock, which would make sweeps wait for each other while many miss, but not most.
         return _open_gap()
     advisory_lock("ping gap")
@@ -180,7 +173,8 @@ def _begin(now: datetime) -> PingGap | None:
         return gap
     past = PingGap.objects.filter(ended_at__gt=now - DAY)
     held = [(gap.started_at, min(gap.ended_at or now, gap.held_until)) for gap in past]
-    gap = PingGap.objects.create(started_at=began_at(accounts, now=now), held_until=held_until(held, now=now))
+    started_at, held_until = collapse.began_at(accounts, now=now), collapse.held_until(held, now=now)
+    gap = PingGap.objects.create(started_at=started_at, held_until=held_until)
     silent = sum(account.silent for account in accounts)
     message = "most pings are missing: %d heartbeats of %d accounts in a minute, deadlines are held back until %s"
     values = silent, sum(account.silent > 0 for account in accounts), gap.held_until
@@ -188,13 +182,8 @@ def _begin(now: datetime) -> PingGap | None:
     return gap
 
 
-def _many_are_about_to_miss(now: datetime) -> bool:
-    ((heartbeats, accounts),) = _fetch(_ABOUT_TO_MISS, _times(now))
-    return bool(heartbeats >= LEAST_HEARTBEATS and accounts >= LEAST_ACCOUNTS)
-
-
-def _accounts(now: datetime) -> list[Account]:
-    return [Account(*row) for row in _fetch(_ACCOUNTS, _times(now))]
+def _accounts(now: datetime) -> list[collapse.Account]:
+    return [collapse.Account(*row) for row in _fetch(_ACCOUNTS, _times(now))]
 
 
 def _times(now: datetime) -> dict[str, Any]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from checks.results.models import CheckResult
 from checks.spec import ReasonCode
 from monitors.heartbeats import runs
-from monitors.heartbeats.log import before_in, visible
 from monitors.models import Monitor, Ping
 
 SEARCHED = 5_000
@@ -95,7 +94,7 @@ def search(
     before: tuple[datetime, int] | None = None,
 ) -> Found:
     """Return the newest signals of these kinds, or of all, with the text in their body in any case of letters."""
-    pings = before_in(_newest(monitor), before)
+    pings = _newest(monitor, before)
     if kinds:
         pings = pings.filter(kind__in=list(kinds))
     if not text:
@@ -109,8 +108,22 @@ def search(
     return found if found.rest or stop is None else Found(found.pings, rest=stop, searched_to=stop[0])
 
 
-def _newest(monitor: Monitor) -> QuerySet[Ping]:
-    return Ping.objects.filter(monitor_id=monitor.pk).order_by("-at", "-id")
+def pings_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int] | None = None) -> list[Ping]:
+    """Return the newest signals of a heartbeat. `before` is (at, id) of the previous page's last one."""
+    return _visible(monitor, _newest(monitor, before)[:limit])
+
+
+def is_earlier(monitor: Monitor, ping: Ping) -> bool:
+    """Return whether the heartbeat had another owner when it received the signal."""
+    return monitor.owned_since is not None and ping.at < monitor.owned_since
+
+
+def _newest(monitor: Monitor, before: tuple[datetime, int] | None = None) -> QuerySet[Ping]:
+    pings = Ping.objects.filter(monitor_id=monitor.pk).order_by("-at", "-id")
+    if before is None:
+        return pings
+    at, number = before
+    return pings.filter(Q(at__lt=at) | Q(at=at, id__lt=number), at__lte=at)
 
 
 def _failed(monitor: Monitor) -> QuerySet[CheckResult]:
@@ -118,6 +131,15 @@ def _failed(monitor: Monitor) -> QuerySet[CheckResult]:
 
 
 def _page(monitor: Monitor, pings: QuerySet[Ping], limit: int) -> Found:
-    found = visible(monitor, pings[: limit + 1])
+    found = _visible(monitor, pings[: limit + 1])
     shown = found[:limit]
     return Found(shown, rest=(shown[-1].at, shown[-1].id) if len(found) > limit else None)
+
+
+def _visible(monitor: Monitor, pings: QuerySet[Ping]) -> list[Ping]:
+    """Return signals as the heartbeat's owner may see them: those of earlier owners without sender and body."""
+    found = list(pings)
+    for ping in found:
+        if is_earlier(monitor, ping):
+            ping.remote_addr, ping.user_agent, ping.body = None, "", None
+    return found

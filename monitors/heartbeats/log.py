@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max
 
 from checks.results.partitions import Series
 from core.bulk import array
@@ -60,27 +60,11 @@ def add(entries: Sequence[Entry]) -> None:
     fetch_prepared(_INSERT, values)
 
 
-def open_start(monitor: Monitor, rid: UUID) -> datetime | None:
-    """Return when the run with this rid started, or None if it did not, or has ended."""
-    kind, at = _last_of(monitor, rid)
-    return at if kind == Ping.Kind.START else None
-
-
-def last_end(monitor: Monitor, rid: UUID) -> datetime | None:
-    """Return when the run with this rid ended, or None if it did not, or was started again."""
-    kind, at = _last_of(monitor, rid)
-    return at if kind != Ping.Kind.START else None
-
-
-def _last_of(monitor: Monitor, rid: UUID) -> tuple[str | None, datetime | None]:
+def last_signal(monitor: Monitor, rid: UUID, *, is_start: bool) -> datetime | None:
+    """Return when the run with this rid started, or ended, if that was its last signal."""
     signals = Ping.objects.filter(monitor_id=monitor.pk, rid=rid).exclude(kind=Ping.Kind.LOG)
-    return signals.order_by("-at", "-id").values_list("kind", "at").first() or (None, None)
-
-
-def pings_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int] | None = None) -> list[Ping]:
-    """Return the newest signals of a heartbeat. `before` is (at, id) of the previous page's last one."""
-    pings = before_in(Ping.objects.filter(monitor_id=monitor.pk), before)
-    return visible(monitor, pings.order_by("-at", "-id")[:limit])
+    kind, at = signals.order_by("-at", "-id").values_list("kind", "at").first() or (None, None)
+    return at if (kind == Ping.Kind.START) is is_start else None
 
 
 def hide_earlier(monitors: Collection[Monitor], *, now: datetime) -> None:
@@ -92,25 +76,3 @@ def hide_earlier(monitors: Collection[Monitor], *, now: datetime) -> None:
     last = later.aggregate(last=Max("at"))["last"]
     for monitor in monitors:
         monitor.owned_since = now if last is None else last + MICROSECOND
-
-
-def is_earlier(monitor: Monitor, ping: Ping) -> bool:
-    """Return whether the heartbeat had another owner when it received the signal."""
-    return monitor.owned_since is not None and ping.at < monitor.owned_since
-
-
-def visible(monitor: Monitor, pings: Iterable[Ping]) -> list[Ping]:
-    """Return signals as the heartbeat's owner may see them: those of earlier owners without sender and body."""
-    found = list(pings)
-    for ping in found:
-        if is_earlier(monitor, ping):
-            ping.remote_addr, ping.user_agent, ping.body = None, "", None
-    return found
-
-
-def before_in(pings: QuerySet[Ping], before: tuple[datetime, int] | None) -> QuerySet[Ping]:
-    """Return the signals of the pages after the one that ends at `before`."""
-    if before is None:
-        return pings
-    at, number = before
-    return pings.filter(Q(at__lt=at) | Q(at=at, id__lt=number), at__lte=at)

@@ -21,7 +21,8 @@ if nobody waits for its end any more."""
 def started(runs: Runs, rid: UUID | None, at: datetime) -> Runs:
     """Return the runs after a start. A second start with the same rid, or without one, replaces the first."""
     others, _ = ended(runs, rid)
-    return others if len(others) >= MAX_OPEN else {**others, _key(rid): (at - EPOCH) // MICROSECOND}
+    key = "" if rid is None else str(rid)
+    return others if len(others) >= MAX_OPEN else {**others, key: (at - EPOCH) // MICROSECOND}
 
 
 def ended(runs: Runs, rid: UUID | None) -> tuple[Runs, datetime | None]:
@@ -53,10 +54,6 @@ def starts(runs: Runs) -> list[datetime]:
 
 def latest(runs: Runs) -> datetime | None:
     return _moment(max(runs.values(), default=None))
-
-
-def _key(rid: UUID | None) -> str:
-    return "" if rid is None else str(rid)
 
 
 def _moment(microseconds: int | None) -> datetime | None:

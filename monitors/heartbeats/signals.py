@@ -183,7 +183,7 @@ def _take_signal(batch: StateBatch, monitor: Monitor, signal: Signal, ended: End
         open_runs, start = runs.ended(open_runs, signal.rid)
         if signal.rid is not None:
             if start is None and (monitor.pk, signal.rid) not in ended:
-                start = log.open_start(monitor, signal.rid)
+                start = log.last_signal(monitor, signal.rid, is_start=True)
             ended[monitor.pk, signal.rid] = at
         duration = None if start is None else max(at - start, timedelta())
     patience = monitor.run_patience
@@ -216,7 +216,7 @@ def _end_after(monitor: Monitor, start: Signal, ended: Ended) -> datetime | None
         found = ended.get((monitor.pk, start.rid))
         last = max(filter(None, (state.last_ping_at, state.last_checked_at)), default=None)
         if found is None and last is not None and start.at <= last:
-            found = log.last_end(monitor, start.rid)
+            found = log.last_signal(monitor, start.rid, is_start=False)
     return found if found is not None and start.at <= found else None
 
 

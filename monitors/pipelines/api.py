@@ -11,15 +11,15 @@ import threading
 import time
 from collections.abc import Generator, Sequence
 
-from core.cli import UnreachableError, UsageError
+import msgspec
+
+from core.cli import CommandFailed
 from core.client import Answer, AnswerLostError, Server
-from monitors.pipelines.findings import Finding, FindingStatus, Target, from_check, to_target
+from monitors.pipelines.findings import Finding, FindingStatus, Target, from_check
 
 AT_ONCE = 8
 LIST_SEC = 60.0
 PATIENCE_SEC = 15.0  # for the API, in addition to a check's timeout
-
-_Answer = Finding | UsageError | UnreachableError
 
 
 class ApiSource:
@@ -34,8 +34,8 @@ class ApiSource:
         if answer.status != 200:
             raise self._server.failure(answer)
         try:
-            targets = [to_target(monitor) for monitor in answer.json()]
-        except (ValueError, KeyError, TypeError):
+            targets = msgspec.convert(answer.json(), list[Target])
+        except ValueError:
             raise self._server.no_pulsekeeper() from None
         if self._project is not None:
             targets = [target for target in targets if target.project_id == self._project]
@@ -43,12 +43,23 @@ class ApiSource:
 
     def run(self, targets: Sequence[Target], *, timeout_sec: float) -> Generator[Finding]:
         deadline = time.monotonic() + timeout_sec
-        open_: queue.SimpleQueue[Target] = queue.SimpleQueue()
-        answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+        waiting: queue.SimpleQueue[Target] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Finding | CommandFailed] = queue.SimpleQueue()
         for target in targets:
-            open_.put(target)
+            waiting.put(target)
+
+        def work() -> None:
+            while (remaining := deadline - time.monotonic()) > 0:
+                try:
+                    answers.put(self._check(waiting.get_nowait(), remaining))
+                except queue.Empty:
+                    return
+                except CommandFailed as error:
+                    answers.put(error)
+                    return
+
         for _ in range(min(AT_ONCE, len(targets))):
-            threading.Thread(target=self._work, args=(open_, answers, deadline), daemon=True).start()
+            threading.Thread(target=work, daemon=True).start()
         pending = {target.id: target for target in targets}
         while pending:
             try:
@@ -62,22 +73,7 @@ class ApiSource:
         for target in pending.values():
             yield _not_checked(target, "It was not checked in time.")
 
-    def _work(self, open_: queue.SimpleQueue[Target], answers: queue.SimpleQueue[_Answer], deadline: float) -> None:
-        while time.monotonic() < deadline:
-            try:
-                target = open_.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                answers.put(self._check(target, deadline))
-            except (UsageError, UnreachableError) as error:
-                answers.put(error)
-                return
-
-    def _check(self, target: Target, deadline: float) -> Finding:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            return _not_checked(target, "It was not checked in time.")
+    def _check(self, target: Target, remaining: float) -> Finding:
         seconds = min(target.timeout_ms / 1000 + PATIENCE_SEC, remaining)
         path = f"/v1/monitors/{target.id}/checks"
         try:
@@ -90,7 +86,7 @@ class ApiSource:
         if answer.status == 201:
             try:
                 return from_check(target, answer.json())
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, TypeError):
                 raise self._server.no_pulsekeeper() from None
         if answer.error == "monitor_paused":
             return Finding(target, FindingStatus.PAUSED, detail="It was paused meanwhile.")

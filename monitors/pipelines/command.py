@@ -10,19 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from checks.spec import Verdict
-from core.cli import Command, CommandFailed, Output, UsageError
+from core.cli import EXIT_INTERRUPTED, Command, CommandFailed, Output, UsageError
 from core.client import add_server_arguments, server_of
 from monitors.pipelines import reports
 from monitors.pipelines.api import ApiSource
-from monitors.pipelines.findings import (
-    Exit,
-    Finding,
-    Source,
-    by_threshold,
-    choose,
-    exit_code,
-    without_check,
-)
+from monitors.pipelines.findings import Exit, Finding, Source, by_threshold, choose, exit_code, without_check
 
 TIMEOUT_SEC = 300.0
 
@@ -101,7 +93,7 @@ examples:
             return self._run(self.source(options), findings, options, out)
         except KeyboardInterrupt:
             text = reports.summary(findings) if findings else "nothing was checked yet"
-            raise CommandFailed(f"interrupted; {text}", code=Exit.INTERRUPTED) from None
+            raise CommandFailed(f"interrupted; {text}", code=EXIT_INTERRUPTED) from None
 
     def _run(self, source: Source, findings: list[Finding], options: Mapping[str, Any], out: Output) -> Exit:
         chosen = choose(source.targets(), ids=options["monitor"], names=options["name"])
@@ -143,13 +135,9 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise UsageError("--slow-ms must not be negative")
     if not 0 < options["timeout"] <= 86_400:
         raise UsageError("--timeout must be more than 0 and at most 86400 seconds")
-    if options["junit"] is not None:
-        _check_place(options["junit"])  # fail now, not after all checks
-
-
-def _check_place(path: Path) -> None:
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{path} cannot be written")
+    path: Path | None = options["junit"]
+    if path is not None and (path.is_dir() or not os.access(path.parent, os.W_OK)):
+        raise UsageError(f"{path} cannot be written")  # now, not after all checks
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -6,25 +6,23 @@ Both sources of monitors, the database (`local`) and the REST API (`api`), retur
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
+import msgspec
+
 from checks.spec import Verdict
-from core.cli import EXIT_INTERRUPTED, EXIT_UNREACHABLE, EXIT_USAGE, UsageError
+from core.cli import UsageError
 from monitors import types
 
 
 class Exit(IntEnum):
-    """The exit codes of `run_checks`. A monitor that is down takes precedence over one not checked."""
+    """The exit codes of a complete run. A monitor that is down takes precedence over one not checked."""
 
     PASSED = 0
     FAILED = 1
-    USAGE = EXIT_USAGE
     NOT_CHECKED = 3
-    UNREACHABLE = EXIT_UNREACHABLE
-    INTERRUPTED = EXIT_INTERRUPTED
 
 
 class FindingStatus(StrEnum):
@@ -36,9 +34,8 @@ class FindingStatus(StrEnum):
     NOT_CHECKED = "not checked"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The fields of a monitor that a pipeline needs. Times in epoch milliseconds."""
+class Target(msgspec.Struct, frozen=True):
+    """The fields of a monitor that a pipeline needs, as in the API. Times in epoch milliseconds."""
 
     id: str
     name: str
@@ -63,9 +60,8 @@ class Target:
         return self.enabled and self.type in types.polling()
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one monitor. `evidence`: as in the API. `known`: the stored status, without a new check."""
+class Finding(msgspec.Struct, frozen=True):
+    """The result of one monitor, as in the API. `known`: the stored status, without a new check."""
 
     target: Target
     status: FindingStatus
@@ -105,36 +101,9 @@ def choose(targets: Iterable[Target], *, ids: Sequence[str], names: Sequence[str
     return chosen
 
 
-def to_target(monitor: Mapping[str, Any]) -> Target:
-    """Return the target of a monitor in the API's format. Raises ValueError, KeyError or TypeError for another one."""
-    status = monitor["status"]
-    return Target(
-        id=str(monitor["id"]),
-        name=str(monitor["name"]),
-        type=str(monitor["type"]),
-        url=str(monitor["url"]),
-        project_id=monitor["project_id"],
-        enabled=bool(monitor["enabled"]),
-        status=None if status is None else Verdict(status),
-        timeout_ms=int(monitor["timeout_ms"]),
-        last_latency_ms=monitor["last_latency_ms"],
-        last_checked_at=monitor["last_checked_at"],
-        stale_reason=monitor.get("stale_reason"),
-    )
-
-
 def from_check(target: Target, check: Mapping[str, Any]) -> Finding:
-    """Return the finding of a check, given in the API's format with evidence."""
-    return Finding(
-        target,
-        FindingStatus(check["status"]),
-        detail=check["detail"],
-        latency_ms=check["latency_ms"],
-        http_status=check["http_status"],
-        reason_code=check["reason_code"],
-        checked_at=check["checked_at"],
-        evidence=check["evidence"],
-    )
+    """Return the finding of a check in the API's format, with evidence. Raises ValueError or TypeError for another."""
+    return msgspec.convert({**check, "target": target}, Finding)
 
 
 def without_check(target: Target) -> Finding:
@@ -164,9 +133,9 @@ def by_threshold(finding: Finding, *, slow_ms: int | None) -> Finding:
     if slow_ms is None or finding.known or finding.status not in (FindingStatus.UP, FindingStatus.SLOW):
         return finding
     if finding.latency_ms is None or finding.latency_ms < slow_ms:
-        return replace(finding, status=FindingStatus.UP, detail=None)
+        return msgspec.structs.replace(finding, status=FindingStatus.UP, detail=None)
     detail = f"Answered in {finding.latency_ms} ms, and from {slow_ms} ms on that counts as slow."
-    return replace(finding, status=FindingStatus.SLOW, detail=detail)
+    return msgspec.structs.replace(finding, status=FindingStatus.SLOW, detail=detail)
 
 
 def failing(fail_on: Verdict) -> frozenset[FindingStatus]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 
+import msgspec
+
 from accounts.models import User
 from core.cli import UnreachableError, UsageError
 from core.clock import utc_now
@@ -12,13 +14,7 @@ from core.errors import NoWorker
 from monitors.check_ids import CheckIds
 from monitors.history_views import CheckDetailSerializer
 from monitors.models import Monitor
-from monitors.pipelines.findings import (
-    Finding,
-    FindingStatus,
-    Target,
-    from_check,
-    to_target,
-)
+from monitors.pipelines.findings import Finding, FindingStatus, Target, from_check
 from monitors.probing import on_demand
 from monitors.scheduling import claim_now, return_claims
 from monitors.selectors import list_monitors, monitors_named
@@ -41,7 +37,7 @@ class LocalSource:
 
     def targets(self) -> list[Target]:
         self._monitors = {monitor.public_id: monitor for monitor in self._chosen()}
-        return list(map(to_target, serialize_monitors(list(self._monitors.values()))))
+        return msgspec.convert(serialize_monitors(list(self._monitors.values())), list[Target])
 
     def run(self, targets: Sequence[Target], *, timeout_sec: float) -> Generator[Finding]:
         now = utc_now()
@@ -72,19 +68,16 @@ class LocalSource:
                 return_claims(pending.items(), now=now)
 
     def _chosen(self) -> list[Monitor]:
-        if self._project is None and self._account is None:
-            return list(monitors_named(self._ids))
-        if self._project is None:
-            caller = Caller(self._user())
-        else:
+        caller = None if self._account is None else Caller(self._user())
+        if self._project is not None:
             project = access.project_named(self._project)
-            if project is None or (self._account is not None and not self._has(project.pk)):
+            visible = None if caller is None else access.accessible_projects(caller)
+            if project is None or (visible is not None and not visible.filter(pk=project.pk).exists()):
                 raise UsageError(f"there is no project {self._project} here")
             caller = Caller(access.owner_of(project), project)
+        if caller is None:
+            return list(monitors_named(self._ids))
         return list(list_monitors(caller).order_by("name", "pk"))
-
-    def _has(self, project_id: int) -> bool:
-        return access.accessible_projects(Caller(self._user())).filter(pk=project_id).exists()
 
     def _user(self) -> User:
         user = User.objects.filter(email=(self._account or "").strip().lower()).first()

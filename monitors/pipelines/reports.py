@@ -105,26 +105,23 @@ def table(findings: Sequence[Finding]) -> Table:
 
 def as_json(findings: Sequence[Finding], *, code: Exit) -> str:
     """Return one object: the exit code, the counts, and each monitor with its result."""
-    return json.dumps(
-        {"exit_code": int(code), "counts": counts(findings), "monitors": [_as_dict(finding) for finding in findings]},
-        ensure_ascii=False,
-        indent=2,
-    )
-
-
-def _as_dict(finding: Finding) -> dict[str, Any]:
-    return {
-        "id": finding.target.shown_id,
-        "name": finding.target.name,
-        "type": finding.target.type,
-        "url": address(finding),
-        "project_id": finding.target.project_id,
-        "status": finding.status.value,
-        "checked": not finding.known and finding.checked_at is not None,
-        "latency_ms": finding.latency_ms,
-        "http_status": finding.http_status,
-        "reason_code": finding.reason_code,
-        "detail": finding.detail,
-        "checked_at": finding.checked_at,
-        "evidence": finding.evidence,
-    }
+    monitors = [
+        {
+            "id": finding.target.shown_id,
+            "name": finding.target.name,
+            "type": finding.target.type,
+            "url": address(finding),
+            "project_id": finding.target.project_id,
+            "status": finding.status.value,
+            "checked": not finding.known and finding.checked_at is not None,
+            "latency_ms": finding.latency_ms,
+            "http_status": finding.http_status,
+            "reason_code": finding.reason_code,
+            "detail": finding.detail,
+            "checked_at": finding.checked_at,
+            "evidence": finding.evidence,
+        }
+        for finding in findings
+    ]
+    report = {"exit_code": int(code), "counts": counts(findings), "monitors": monitors}
+    return json.dumps(report, ensure_ascii=False, indent=2)

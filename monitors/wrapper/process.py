@@ -16,6 +16,7 @@ from contextlib import suppress
 from fcntl import ioctl
 from select import select
 from termios import FIONREAD
+from typing import Any
 
 KEPT_BYTES = 10_000
 """The server keeps as many of a signal's body."""
@@ -89,24 +90,16 @@ def _open_standard_streams() -> None:
 
 def _spawn(command: list[str], outputs: Mapping[int, int], mask: Iterable[int]) -> int:
     """Start the command and return its pid. Raises OSError."""
-
-    def spawn(file: str, words: list[str]) -> int:
-        return os.posix_spawnp(
-            file,
-            words,
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, writer, output) for writer, output in outputs.items()],
-            setsigmask=mask,
-            setsigdef=_IGNORED_BY_PYTHON,
-        )
-
+    copies = [(os.POSIX_SPAWN_DUP2, writer, output) for writer, output in outputs.items()]
+    options: Any = {"file_actions": copies, "setsigmask": mask, "setsigdef": _IGNORED_BY_PYTHON}
     try:
-        return spawn(command[0], command)
+        return os.posix_spawnp(command[0], command, os.environ, **options)
     except OSError as error:
         script = shutil.which(command[0])
         if error.errno != errno.ENOEXEC or script is None:
             raise
-        return spawn("/bin/sh", ["sh", script, *command[1:]])  # a script without `#!`, as execvp(3) starts it
+        # A script without `#!`, as execvp(3) starts it.
+        return os.posix_spawnp("/bin/sh", ["sh", script, *command[1:]], os.environ, **options)
 
 
 class _Copier(threading.Thread):

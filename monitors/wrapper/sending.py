@@ -28,7 +28,13 @@ def send(url: str, body: bytes, *, timeout_sec: float) -> Sent:
             return Sent()
     except HTTPError as error:
         error.close()
-        return _refused(error)
+        if error.code == 404:
+            return Sent("there is no such heartbeat")
+        if error.code // 100 == 3:
+            return Sent("the server redirects to another address")
+        retry = error.code == 429 or error.code >= 500
+        wait_sec = retry_after(error.headers.get("Retry-After"))
+        return Sent(f"the server answers with status {error.code}", retry=retry, wait_sec=wait_sec)
     except (OSError, HTTPException) as error:
         cause = error.reason if isinstance(error, URLError) else error
         if isinstance(cause, SSLCertVerificationError):
@@ -38,15 +44,3 @@ def send(url: str, body: bytes, *, timeout_sec: float) -> Sent:
         return Sent("the server cannot be reached", retry=True)
     except ValueError:
         return Sent("the address of the proxy is invalid")
-
-
-def _refused(error: HTTPError) -> Sent:
-    if error.code == 404:
-        return Sent("there is no such heartbeat")
-    if error.code // 100 == 3:
-        return Sent("the server redirects to another address")
-    return Sent(
-        f"the server answers with status {error.code}",
-        retry=error.code == 429 or error.code >= 500,
-        wait_sec=retry_after(error.headers.get("Retry-After")),
-    )

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import pytest
 from pytest_django import Settings
 
-from connectors.oauth import redirect_uri
+from connectors.services import redirect_uri
 from tests.connectors.fakes import FakeNetlify, FakeVercel
+from tests.connectors.linking import PLAIN_WORDS
 
 
 @pytest.fixture
 def vercel(settings: Settings) -> Iterator[FakeVercel]:
     with FakeVercel(redirect_uri=redirect_uri("vercel")) as fake:
+        settings.CONNECTORS = PLAIN_WORDS
         fake.configure(settings)
         yield fake
 
@@ -21,6 +23,7 @@ def vercel(settings: Settings) -> Iterator[FakeVercel]:
 @pytest.fixture
 def netlify(settings: Settings) -> Iterator[FakeNetlify]:
     with FakeNetlify(redirect_uri=redirect_uri("netlify")) as fake:
+        settings.CONNECTORS = PLAIN_WORDS
         fake.configure(settings)
         yield fake
 

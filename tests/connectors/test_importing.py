@@ -73,7 +73,7 @@ def test_two_imports_at_once_create_each_monitor_once(vercel: Place, api: Api, u
     assert Monitor.objects.count() == Import.objects.count() == COUNT
     assert MonitorState.objects.count() == COUNT
     for result in results:
-        assert result.failed == []
+        assert result.failed == {}
         assert len(result.created) + len(result.skipped) == COUNT
 
 
@@ -87,7 +87,7 @@ def test_two_imports_at_once_under_a_cap(vercel: Place, api: Api, user: User) ->
     results = outcomes(importer(user, refs), importer(user, refs[::-1]))
     assert Monitor.objects.count() == COUNT
     for result in results:
-        assert result.failed == []
+        assert result.failed == {}
         assert len(result.created) + len(result.skipped) == COUNT
 
 
@@ -99,8 +99,8 @@ def test_the_cap_holds_for_different_refs_at_once(vercel: Place, api: Api, user:
     refs = vercel.refs()
     results = outcomes(importer(user, refs[:10]), importer(user, refs[10:]))
     assert Monitor.objects.count() == Import.objects.count() == 7
-    failures = [failure for result in results for failure in result.failed]
-    assert {failure.error for failure in failures} == {"monitor_limit"}
+    failures = [error for result in results for error in result.failed.values()]
+    assert set(failures) == {"monitor_limit"}
     assert len(failures) == COUNT - 7
 
 

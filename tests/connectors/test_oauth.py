@@ -16,11 +16,12 @@ from django.db import connection
 from pytest_django import Settings
 
 from accounts.models import User
-from connectors import oauth
+from connectors import services
 from connectors.models import Connector, OAuthState
-from connectors.providers import BACKENDS, provider
-from connectors.providers.base import OAuthRefused, ProviderFailed
+from connectors.providers import BACKENDS
+from connectors.providers.guarded import OAuthRefused, ProviderFailed
 from connectors.tasks import sweep
+from projects.access import Caller
 from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode
 from tests.factories import UserFactory
 from tests.helpers import NOON
@@ -37,7 +38,7 @@ def user() -> User:
 
 def begin(fake: Fake, user: User) -> dict[str, str]:
     """What the provider leads back with."""
-    return query_of(fake.consent(oauth.start(user, fake.NAME, slug=fake.NAME, now=NOON)))
+    return query_of(fake.consent(services.start(Caller(user), fake.NAME, now=NOON)))
 
 
 def query_of(callback: str) -> dict[str, str]:
@@ -45,7 +46,8 @@ def query_of(callback: str) -> dict[str, str]:
 
 
 def finish(fake: Fake, query: dict[str, str], **kwargs: Any) -> Connector:
-    return oauth.finish(fake.NAME, query, **{"slug": fake.NAME, "signed_in": None, "now": NOON, **kwargs})
+    linked, _ = services.link(**{"word": fake.NAME, "query": query, "signed_in": None, "now": NOON, **kwargs})
+    return linked
 
 
 def refused(fake: Fake, query: dict[str, str], **kwargs: Any) -> str:
@@ -55,41 +57,41 @@ def refused(fake: Fake, query: dict[str, str], **kwargs: Any) -> str:
 
 
 def test_the_whole_way(fake: Fake, user: User) -> None:
-    url = oauth.start(user, fake.NAME, slug=fake.NAME, now=NOON)
+    url = services.start(Caller(user), fake.NAME, now=NOON)
     callback = fake.consent(url)
-    assert callback.startswith(f"{oauth.redirect_uri(fake.NAME)}?")
+    assert callback.startswith(f"{services.redirect_uri(fake.NAME)}?")
 
     linked = finish(fake, query_of(callback))
     assert (linked.user, linked.meta) == (user, "Ada Lovelace")
     assert linked.tokens["access_token"] in fake.issued
-    assert list(provider(fake.NAME).projects(linked.tokens)) == ["prj_1", "prj_2", "prj_3"]
+    assert list(BACKENDS[fake.NAME]().projects(linked.tokens)) == ["prj_1", "prj_2", "prj_3"]
     assert not OAuthState.objects.exists()
 
 
 def test_what_is_asked_of_vercel(vercel: FakeVercel, user: User) -> None:
-    url = urlsplit(oauth.start(user, "vercel", slug="vercel", now=NOON))
+    url = urlsplit(services.start(Caller(user), "vercel", now=NOON))
     assert url.path == "/integrations/pulsekeeper/new"
     assert list(dict(parse_qsl(url.query))) == ["state"]
 
 
 def test_what_is_asked_of_netlify(netlify: FakeNetlify, user: User) -> None:
-    asked = dict(parse_qsl(urlsplit(oauth.start(user, "netlify", slug="netlify", now=NOON)).query))
+    asked = dict(parse_qsl(urlsplit(services.start(Caller(user), "netlify", now=NOON)).query))
     assert asked.pop("state") != asked.pop("code_challenge")
     assert asked == {
         "client_id": netlify.client_id,
-        "redirect_uri": oauth.redirect_uri("netlify"),
+        "redirect_uri": services.redirect_uri("netlify"),
         "response_type": "code",
         "code_challenge_method": "S256",
     }
 
 
 def test_a_team_of_vercel(settings: Settings, user: User) -> None:
-    with FakeVercel(redirect_uri=oauth.redirect_uri("vercel"), team=("team_1", "Acme")) as fake:
+    with FakeVercel(redirect_uri=services.redirect_uri("vercel"), team=("team_1", "Acme")) as fake:
         fake.configure(settings)
         linked = finish(fake, begin(fake, user))
         assert linked.meta == "Acme"
         assert linked.tokens["team_id"] == "team_1"
-        assert len(provider("vercel").projects(linked.tokens)) == 3
+        assert len(BACKENDS["vercel"]().projects(linked.tokens)) == 3
 
 
 def test_neither_state_nor_verifier_is_stored_readably(netlify: FakeNetlify, user: User) -> None:
@@ -134,9 +136,9 @@ def test_a_state_of_two_callbacks_at_once_is_good_for_one(fake: Fake, user: User
 
 def test_a_state_lives_ten_minutes(fake: Fake, user: User) -> None:
     late = begin(fake, user)
-    assert "has expired" in refused(fake, late, now=NOON + oauth.LIFETIME)
+    assert "has expired" in refused(fake, late, now=NOON + services.LIFETIME)
     in_time = begin(fake, user)
-    finish(fake, in_time, now=NOON + oauth.LIFETIME - timedelta(seconds=1))
+    finish(fake, in_time, now=NOON + services.LIFETIME - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("state", [None, "", "forged", "x" * 10_000, "\0"])
@@ -208,9 +210,10 @@ def test_tokens_are_in_no_repr(fake: Fake, user: User) -> None:
     assert not any(secret in repr((linked, stored)) for secret in fake.issued)
 
 
-def test_a_way_back_that_is_not_registered(fake: Fake, user: User) -> None:
+def test_a_way_back_that_is_not_registered(fake: Fake, user: User, settings: Settings) -> None:
     query = begin(fake, user)
-    assert "any more" in refused(fake, query, slug="elsewhere")
+    settings.CONNECTORS = {"elsewhere": fake.NAME}
+    assert "any more" in refused(fake, query, word="elsewhere")
 
 
 @pytest.mark.parametrize("name", ["CLIENT_ID", "CLIENT_SECRET"])
@@ -245,7 +248,7 @@ def test_a_provider_gone_wrong(fake: Fake, user: User, mode: Mode, text: str, mo
 
 
 def test_a_provider_that_is_not_there(settings: Settings, user: User) -> None:
-    with FakeNetlify(redirect_uri=oauth.redirect_uri("netlify")) as fake:
+    with FakeNetlify(redirect_uri=services.redirect_uri("netlify")) as fake:
         fake.configure(settings)
         query = begin(fake, user)
     with pytest.raises(ProviderFailed, match="Netlify cannot be reached"):
@@ -300,9 +303,9 @@ def test_nothing_secret_is_in_a_failure(fake: Fake, user: User, mode: Mode) -> N
 
 def test_expired_states_are_deleted(fake: Fake, user: User) -> None:
     begin(fake, user)
-    with time_machine.travel(NOON + oauth.LIFETIME - timedelta(seconds=1), tick=False):
+    with time_machine.travel(NOON + services.LIFETIME - timedelta(seconds=1), tick=False):
         sweep()
     assert OAuthState.objects.exists()
-    with time_machine.travel(NOON + oauth.LIFETIME, tick=False):
+    with time_machine.travel(NOON + services.LIFETIME, tick=False):
         sweep()
     assert not OAuthState.objects.exists()

@@ -10,11 +10,12 @@ import pytest
 from django.db import transaction
 from pytest_django import Settings
 
-from connectors.oauth import redirect_uri
-from connectors.providers import BACKENDS, backend, guarded, provider
-from connectors.providers.base import GrantRevoked, NotPermitted, ProviderFailed, ProviderProject
+from connectors.providers import BACKENDS, backend, guarded
+from connectors.providers.backend import GrantRevoked, NotPermitted, ProviderProject
+from connectors.providers.guarded import ProviderFailed
 from connectors.providers.netlify import Netlify
 from connectors.providers.vercel import Vercel
+from connectors.services import redirect_uri
 from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode, Refused, project, projects
 from tests.connectors.test_oauth import MODES, begin, finish
 from tests.factories import UserFactory
@@ -30,7 +31,7 @@ def link(fake: Fake) -> dict[str, Any]:
 
 
 def listed(fake: Fake, tokens: dict[str, Any]) -> list[ProviderProject]:
-    return list(provider(fake.NAME).projects(tokens).values())
+    return list(BACKENDS[fake.NAME]().projects(tokens).values())
 
 
 def test_where_a_project_is(fake: Fake) -> None:
@@ -106,7 +107,7 @@ def test_a_list_that_takes_too_long(fake: Fake, monkeypatch: pytest.MonkeyPatch)
 def test_all_that_is_asked_has_one_deadline(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = link(fake)
     monkeypatch.setattr(guarded, "TOTAL_SEC", 0.5)
-    asked = provider(fake.NAME)
+    asked = BACKENDS[fake.NAME]()
     asked.projects(tokens)
     fake.mode = "slow"
     before = time.monotonic()
@@ -193,7 +194,7 @@ def test_an_account_whose_name_may_not_be_read(vercel: FakeVercel) -> None:
 
 
 def test_tokens_without_a_lifetime_do_not_run_out(fake: Fake) -> None:
-    tokens, asked = link(fake), provider(fake.NAME)
+    tokens, asked = link(fake), BACKENDS[fake.NAME]()
     assert not asked.has_run_out(tokens, now=NOON + timedelta(days=3650))
     with pytest.raises(GrantRevoked):
         asked.renewed(tokens, now=NOON)
@@ -203,7 +204,7 @@ def test_tokens_that_run_out_are_renewed(settings: Settings) -> None:
     with FakeNetlify(redirect_uri=redirect_uri("netlify"), lifetime_sec=3600) as fake:
         fake.configure(settings)
         tokens = link(fake)
-        netlify = provider("netlify")
+        netlify = BACKENDS["netlify"]()
         assert not netlify.has_run_out(tokens, now=NOON + timedelta(minutes=58))
         later = NOON + timedelta(minutes=59)
         assert netlify.has_run_out(tokens, now=later)
@@ -230,14 +231,14 @@ def test_the_network_is_not_awaited_inside_a_transaction(fake: Fake) -> None:
 
 @pytest.mark.parametrize("missing", ["CLIENT_ID", "CLIENT_SECRET"])
 def test_a_provider_without_keys_is_not_configured(fake: Fake, settings: Settings, missing: str) -> None:
-    assert provider(fake.NAME).is_configured()
+    assert BACKENDS[fake.NAME].is_configured()
     setattr(settings, f"{fake.NAME.upper()}_{missing}", "")
-    assert not provider(fake.NAME).is_configured()
+    assert not BACKENDS[fake.NAME].is_configured()
 
 
 def test_vercel_needs_its_slug(vercel: FakeVercel, settings: Settings) -> None:
     settings.VERCEL_SLUG = ""
-    assert not provider("vercel").is_configured()
+    assert not BACKENDS["vercel"].is_configured()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from core.addresses import client_of
 from monitors.heartbeats import runs, signals
+from monitors.heartbeats.history import pings_of
 from monitors.heartbeats.incoming import signal_of, target_of
-from monitors.heartbeats.log import pings_of
 from monitors.models import Monitor, Ping, StatusChange
 from monitors.scheduling import claim_due
 from tests.factories import MonitorFactory, UserFactory

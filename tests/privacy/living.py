@@ -10,8 +10,7 @@ from social_django.models import UserSocialAuth
 from accounts.models import User
 from alerts.models import DeliveryItem
 from checks.spec import Verdict
-from connectors import oauth
-from connectors.models import Import
+from connectors.models import Import, OAuthState
 from core.clock import utc_now
 from incidents.services import acknowledge, comment, declare, resolve
 from incidents.windows import create_window
@@ -46,7 +45,7 @@ def live(ada: User, friend: User) -> Any:
         record([check_record(monitor, claim=claim, verdict=verdict, at=now)], now=now)
     Import.objects.create(user=ada, provider="vercel", external_ref=NEEDLE, monitor=monitor)
     ConnectorFactory(user=ada, provider="netlify")
-    oauth.start(ada, "vercel", slug="vercel", now=now)
+    OAuthState.objects.create(digest=b"state", user=ada, provider="vercel", expires_at=now, session={"who": NEEDLE})
     UserSocialAuth.objects.create(user=ada, provider="github", uid=NEEDLE)
     channel = ChannelFactory(owner=ada, name=NEEDLE)
     DeliveryFactory(channel=channel, monitor=monitor)

@@ -10,12 +10,11 @@ from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.urls import reverse
 from social_core.backends.oauth import BaseOAuth2PKCE
-from social_core.exceptions import AuthAssociationError, SocialAuthBaseException
+from social_core.exceptions import SocialAuthBaseException
 from social_django.models import DjangoStorage
 
 from accounts.services import AddressTaken
-from connectors.providers.base import OAuthRefused
-from connectors.providers.guarded import GuardedBackend, PipelineStrategy
+from connectors.providers.guarded import GuardedBackend, OAuthRefused, PipelineStrategy
 
 LONGEST_UID = 200
 ATTEMPTS = 3
@@ -45,21 +44,9 @@ class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
         return cls(Strategy(DjangoStorage, request), f"{settings.BASE_URL}{path}")
 
     @classmethod
-    def setting_of(cls, name: str) -> str:
-        """Return a setting of the provider, for example GITHUB_URL for `URL`."""
-        return str(getattr(settings, f"{cls.name.upper()}_{name}"))
-
-    @classmethod
     def origin(cls) -> str:
         """Return the origin of the consent page."""
         return cls.setting_of("URL")
-
-    @classmethod
-    def is_configured(cls) -> bool:
-        return bool(cls.setting_of("CLIENT_ID") and cls.setting_of("CLIENT_SECRET"))
-
-    def get_key_and_secret(self) -> tuple[str, str]:
-        return self.setting_of("CLIENT_ID"), self.setting_of("CLIENT_SECRET")
 
     def identify(self, access_token: str) -> dict[str, Any]:
         """Return {"id", "email"}, without an address if none is verified. Raises KeyError, TypeError, ValueError."""
@@ -75,11 +62,6 @@ class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
 
     def get_user_details(self, response: Mapping[str, Any]) -> dict[str, Any]:
         return {"email": response["email"]}
-
-    def refusal(self, error: SocialAuthBaseException) -> OAuthRefused | None:
-        if isinstance(error, AuthAssociationError):
-            return OAuthRefused(f"This {self.title} account is linked to another Pulsekeeper account.")
-        return None
 
     def get(self, url: str, access_token: str) -> Any:
         headers = {"Authorization": f"Bearer {access_token}", "Accept": "application/json"}

@@ -23,7 +23,7 @@ from accounts.models import User
 from accounts.services import create_account, email_address, hand_over, is_verified
 from accounts.web.social.backends import BACKENDS, SignInBackend, Strategy
 from audit.actions import Action
-from connectors.providers.base import OAuthRefused
+from connectors.providers.guarded import OAuthRefused
 from core.errors import NotFound, ValidationFailed
 from projects.members import is_invited
 

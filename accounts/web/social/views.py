@@ -18,7 +18,7 @@ from django.views.decorators.http import require_GET, require_POST
 from accounts.web.reauthentication import is_recent
 from accounts.web.social.backends import BACKENDS, SignInBackend, configured
 from accounts.web.social.pipeline import unlink
-from connectors.providers.base import OAuthRefused, ProviderFailed
+from connectors.providers.guarded import OAuthRefused, ProviderFailed
 from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import TooManyRequests
