@@ -24,7 +24,7 @@ from manifests.resources.base import ServiceResource
 from manifests.resources.channels import Channels
 from monitors import bulk, operations, types
 from monitors.models import Monitor
-from monitors.services import move_of
+from monitors.services import Draft, move_of
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
@@ -186,9 +186,9 @@ class _Applying:
             for entry, monitor in zip(self.new_monitors, made, strict=True):
                 self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
 
-    def _draft(self, entry: Entry) -> bulk.Draft:
+    def _draft(self, entry: Entry) -> Draft:
         owner = self.account.owner_of(entry.project_ref)
-        return bulk.Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry))
+        return Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry))
 
     def _make_others(self) -> None:
         """Update before creating: an update may free the slug of a new page.

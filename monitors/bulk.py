@@ -8,32 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from accounts.models import User
-from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
-from monitors.expiry.registrations import lock_registrations
+from monitors.configuration import apply_floor, check_type
 from monitors.heartbeats.log import hide_earlier
-from monitors.locking import lock_monitors, write_columns
-from monitors.models import Monitor, MonitorState, StatusChange
-from monitors.services import CONFIGURED, RECONFIGURED, enforce_quota, lock_owner, reconfigure, switch
-from monitors.slots import refill_slots
-from monitors.types.settings import MonitorConfig
-from projects.models import Project
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A monitor to create, or the complete target state of an existing one.
-
-    `monitors.configuration` has settled the config with the owner's minimum interval.
-    """
-
-    owner: User
-    project: Project | None
-    config: MonitorConfig
-    enabled: bool = True
+from monitors.locking import lock_monitors
+from monitors.models import Monitor
+from monitors.services import Draft, enforce_quota, lock_owner, store_changed, store_new
 
 
 def create_monitors(drafts: Sequence[Draft], *, now: datetime) -> list[Monitor]:
@@ -43,38 +26,7 @@ def create_monitors(drafts: Sequence[Draft], *, now: datetime) -> list[Monitor]:
     not fill the queue of checks whose callers wait.
     """
     owners = _lock_owners_with_quota(drafts)
-    drafts = [_under(owners[draft.owner.pk], draft) for draft in drafts]
-    domains = [watched_domain(draft.config) for draft in drafts]
-    registrations = lock_registrations(filter(None, domains), now=now)
-    monitors = [
-        Monitor(
-            owner=draft.owner,
-            project=draft.project,
-            registration=registrations.get(domain or ""),
-            created_at=now,
-            **config_columns(draft.config),
-        )
-        for draft, domain in zip(drafts, domains, strict=True)
-    ]
-    states = [
-        MonitorState(
-            monitor=monitor,
-            next_due_at=_first_due_at(monitor, now),
-            domain_expires_at=monitor.registration.expires_at if monitor.registration else None,
-        )
-        for monitor in monitors
-    ]
-    changes = [
-        change
-        for monitor, draft in zip(monitors, drafts, strict=True)
-        if not draft.enabled
-        for change in switch(monitor, enabled=False, since=None, now=now)
-    ]
-    Monitor.objects.bulk_create(monitors)
-    MonitorState.objects.bulk_create(states)
-    refill_slots(monitors)
-    StatusChange.objects.bulk_create(changes)
-    return monitors
+    return store_new([_under(owners[draft.owner.pk], draft) for draft in drafts], is_claimed=False, now=now)
 
 
 def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
@@ -88,28 +40,11 @@ def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
     owners = _lock_owners_with_quota(list(moved.values()))
     if moved:
         hide_earlier([monitors[key] for key in moved], now=now)
-    domains = {
-        watched_domain(draft.config)
-        for key, draft in drafts.items()
-        if watched_domain(draft.config) != _watched(monitors[key])
-    }
-    registrations = lock_registrations(filter(None, domains), now=now)
-    changes: list[StatusChange] = []
-    for key, monitor in monitors.items():
-        draft = _under(owners.get(drafts[key].owner.pk, monitor.owner), drafts[key])
-        check_type(monitor.type, draft.config.type)
-        changes += reconfigure(
-            monitor,
-            draft.config,
-            enabled=draft.enabled,
-            registration_of=lambda domain: registrations.get(domain or ""),
-            now=now,
-        )
-        monitor.project, monitor.owner = draft.project, draft.owner
-    write_columns(list(monitors.values()), (*CONFIGURED, "project", "owner", "owned_since"))
-    write_columns([monitor.state for monitor in monitors.values()], RECONFIGURED)
-    refill_slots(monitors.values())
-    StatusChange.objects.bulk_create(changes)
+    changed = []
+    for key, draft in drafts.items():
+        check_type(monitors[key].type, draft.config.type)
+        changed.append((monitors[key], _under(owners.get(draft.owner.pk, monitors[key].owner), draft)))
+    store_changed(changed, now=now)
 
 
 def lock_for_update(monitor_ids: Collection[int]) -> dict[int, Monitor]:
@@ -130,13 +65,3 @@ def _lock_owners_with_quota(drafts: Sequence[Draft]) -> dict[int, User]:
 def _under(owner: User, draft: Draft) -> Draft:
     """Return the draft for the locked owner, whose plan's minimum interval may have changed since validation."""
     return replace(draft, owner=owner, config=apply_floor(draft.config, floor_sec=owner.plan.min_interval_sec))
-
-
-def _first_due_at(monitor: Monitor, now: datetime) -> datetime | None:
-    if monitor.kind.waits:
-        return None
-    return now if monitor.schedule is None else monitor.schedule.next_after(now)
-
-
-def _watched(monitor: Monitor) -> str | None:
-    return None if monitor.registration is None else monitor.registration.name

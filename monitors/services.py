@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -17,7 +17,7 @@ from core.ids import random_text
 from core.outbound import guard
 from monitors import configuration, locking, types
 from monitors.configuration import config_columns, watched_domain
-from monitors.expiry.registrations import lock_registration
+from monitors.expiry.registrations import lock_registrations
 from monitors.heartbeats.log import hide_earlier
 from monitors.models import LEASE_MARGIN, DomainRegistration, Monitor, MonitorState, StatusChange
 from monitors.selectors import get_monitor, list_monitors
@@ -47,11 +47,26 @@ SWITCHED = (
 )
 """Columns of a state that `switch` and `watch` may change."""
 RECONFIGURED = (*SWITCHED, "cert_expires_at", "domain_expires_at")
-"""Columns of a state that `reconfigure` may change."""
+"""Columns of a state that a change of the config may change."""
 DEADLINE = ("interval_sec", "grace_sec", "max_duration_sec")
 """Settings of heartbeats that move their deadlines."""
 CONFIGURED = ("enabled", "config_version", "registration", *MonitorConfig.columns, "config", "header_values")
-"""Columns of a monitor that `reconfigure` may change."""
+"""Columns of a monitor that a change of its config may change."""
+PLACED = ("project", "owner", "owned_since")
+"""Columns of a monitor that a move changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A monitor to create, or the complete target state of an existing one.
+
+    `monitors.configuration` has settled the config with the owner's minimum interval.
+    """
+
+    owner: User
+    project: Project | None
+    config: MonitorConfig
+    enabled: bool = True
 
 
 def permits_host(host: str) -> bool:
@@ -105,19 +120,41 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         owner = lock_owner(owner)
         config = complete(given, owner.plan)
         enforce_quota(owner)
-        registration = lock_registration(watched_domain(config), now=now)
-        monitor = Monitor.objects.create(
-            owner=owner, project=project, registration=registration, created_at=now, **config_columns(config)
+        (monitor,) = store_new([Draft(owner, project, config)], is_claimed=True, now=now)
+    return monitor
+
+
+def store_new(drafts: Sequence[Draft], *, is_claimed: bool, now: datetime) -> list[Monitor]:
+    """Store new monitors, whose owners are locked, and return them in the given order.
+
+    The first checks are claimed as FIRST_CLAIM by the caller if `is_claimed`, and otherwise due at once.
+    """
+    domains = [watched_domain(draft.config) for draft in drafts]
+    registrations = lock_registrations(filter(None, domains), now=now)
+    monitors = []
+    changes: list[StatusChange] = []
+    for draft, domain in zip(drafts, domains, strict=True):
+        registration = registrations.get(domain or "")
+        columns = config_columns(draft.config)
+        monitor = Monitor(
+            owner=draft.owner, project=draft.project, registration=registration, created_at=now, **columns
         )
         state = MonitorState(monitor=monitor, domain_expires_at=registration.expires_at if registration else None)
         if monitor.schedule is not None and monitor.kind.fires:
             state.next_due_at = monitor.schedule.next_after(now)
-        elif not monitor.kind.waits:
+        elif is_claimed and not monitor.kind.waits:
             state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
-            state.next_due_at = now + timedelta(milliseconds=config.timeout_ms) + LEASE_MARGIN
-        state.save(force_insert=True)
-        refill_slots([monitor])
-    return monitor
+            state.next_due_at = now + timedelta(milliseconds=monitor.timeout_ms) + LEASE_MARGIN
+        elif not monitor.kind.waits:
+            state.next_due_at = now
+        if not draft.enabled:
+            changes += switch(monitor, enabled=False, since=None, now=now)
+        monitors.append(monitor)
+    Monitor.objects.bulk_create(monitors)
+    MonitorState.objects.bulk_create(monitor.state for monitor in monitors)
+    refill_slots(monitors)
+    StatusChange.objects.bulk_create(changes)
+    return monitors
 
 
 def has_first_check(given: Mapping[str, Any]) -> bool:
@@ -163,59 +200,58 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
                 log.record_moves(caller, [move_of(monitor, project, owner)])
                 hide_earlier([monitor], now=now)
         config = _patched(monitor, given, owner=owner)
-        changes = reconfigure(
-            monitor,
-            config,
-            enabled=given.get("enabled", monitor.enabled),
-            registration_of=partial(lock_registration, now=now),
-            now=now,
-        )
-        monitor.project, monitor.owner = project, owner
+        draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled))
         # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
-        moved = ["project", "owner", "owned_since"] if "project_id" in given else []
-        monitor.save(update_fields=[*CONFIGURED, *moved])
-        monitor.state.save(update_fields=RECONFIGURED)
-        refill_slots([monitor])
-        StatusChange.objects.bulk_create(changes)
+        store_changed([(monitor, draft)], PLACED if "project_id" in given else (), now=now)
     return monitor
 
 
-def reconfigure(
-    monitor: Monitor,
-    config: MonitorConfig,
-    *,
-    enabled: bool,
-    registration_of: Callable[[str | None], DomainRegistration | None],
-    now: datetime,
-) -> list[StatusChange]:
-    """Apply the config to a locked monitor. Return the changes to store.
+def store_changed(drafts: Sequence[tuple[Monitor, Draft]], placed: Sequence[str] = PLACED, *, now: datetime) -> None:
+    """Change locked monitors to their drafts, whose owners are locked. `placed`: those of PLACED to write."""
+    domains = {watched_domain(draft.config) for monitor, draft in drafts if _changes_domain(monitor, draft.config)}
+    registrations = lock_registrations(filter(None, domains), now=now)
+    changes: list[StatusChange] = []
+    for monitor, draft in drafts:
+        changes += _reconfigure(monitor, draft, registrations, now=now)
+        monitor.project, monitor.owner = draft.project, draft.owner
+    monitors = [monitor for monitor, _ in drafts]
+    locking.write_columns(monitors, (*CONFIGURED, *placed))
+    locking.write_columns([monitor.state for monitor in monitors], RECONFIGURED)
+    refill_slots(monitors)
+    StatusChange.objects.bulk_create(changes)
 
-    Changes rows in memory: the caller writes the monitor, the columns RECONFIGURED of its state, and the changes.
-    `registration_of` returns a domain's registration, locked until the transaction ends.
-    """
+
+def _changes_domain(monitor: Monitor, config: MonitorConfig) -> bool:
+    return watched_domain(config) != (monitor.registration and monitor.registration.name)
+
+
+# These change a locked monitor and its state in memory, which the caller writes.
+
+
+def _reconfigure(
+    monitor: Monitor, draft: Draft, registrations: Mapping[str, DomainRegistration], *, now: datetime
+) -> list[StatusChange]:
+    """Apply the draft's config, with these locked registrations, and pause or resume. Return the changes to store."""
+    config = draft.config
     before, since = monitor.full_config, stale_since(monitor, now=now)
     monitor.full_config = config
     is_outdated = configuration.differs(before, config)
-    if enabled != monitor.enabled:
-        changes = switch(monitor, enabled=enabled, since=since, now=now)
+    if draft.enabled != monitor.enabled:
+        changes = switch(monitor, enabled=draft.enabled, since=since, now=now)
     else:
         if is_outdated and not monitor.kind.waits:
             monitor.config_version += 1
-        if enabled:
+        if draft.enabled:
             _reschedule(monitor, before, config, since=since, is_outdated=is_outdated, now=now)
         changes = end_staleness(monitor, since=since, now=now)
     watch(monitor)
     # The old host's certificate and registration do not apply to another host.
     if monitor.kind.origin(before) != monitor.kind.origin(config):
         monitor.state.cert_expires_at = None
-    domain = watched_domain(config)
-    if domain != (monitor.registration and monitor.registration.name):
-        monitor.registration = registration_of(domain)
+    if _changes_domain(monitor, config):
+        monitor.registration = registrations.get(watched_domain(config) or "")
         monitor.state.domain_expires_at = monitor.registration.expires_at if monitor.registration else None
     return changes
-
-
-# These change a locked monitor and its state in memory, which the caller writes.
 
 
 def switch(monitor: Monitor, *, enabled: bool, since: datetime | None, now: datetime) -> list[StatusChange]:
@@ -254,7 +290,7 @@ def end_staleness(monitor: Monitor, *, since: datetime | None, now: datetime) ->
 
 
 def mute(monitor: Monitor, *, minutes: int, now: datetime) -> None:
-    """Mute for `minutes`, at most MAX_MUTE_MINUTES; 0 ends a mute."""
+    """Suppress down-detection and alerts for `minutes`, at most MAX_MUTE_MINUTES; 0 ends a mute."""
     if minutes == 0:
         if monitor.muted_until is not None and monitor.muted_until > now:
             # A deadline that passed during the mute counts from its end.
@@ -323,18 +359,6 @@ def _reschedule(
     elif is_rescheduled or after.interval_sec < before.interval_sec:
         soonest = now + timedelta(seconds=after.interval_sec)
         state.next_due_at = min(state.next_due_at or soonest, soonest)
-
-
-def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime) -> Monitor:
-    """Suppress down-detection and alerts for that long, at most MAX_MUTE_MINUTES; 0 ends a mute."""
-    if minutes < 0:
-        raise ValidationFailed("must be 0 or more.", field="minutes")
-    with transaction.atomic():
-        monitor = _lock(caller, public_id)
-        mute(monitor, minutes=minutes, now=now)
-        monitor.save(update_fields=["muted_until"])
-        monitor.state.save(update_fields=["next_due_at", "armed_at"])
-    return monitor
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:

@@ -23,7 +23,7 @@ from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, 
 from monitors import bulk, types
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
-from monitors.services import complete, lock_owner
+from monitors.services import Draft, complete, lock_owner
 from monitors.types.settings import MonitorConfig
 from projects import placement
 from projects.access import Caller
@@ -58,7 +58,7 @@ def import_monitors(
                 existing[key] -= 1
                 outcome = Imported(each.name, Outcome.EXISTING)
             elif config is not None:
-                drafts[index] = bulk.Draft(owner, project, config, enabled=each.enabled)
+                drafts[index] = Draft(owner, project, config, enabled=each.enabled)
             outcomes.append(outcome)
         for index, monitor in zip(drafts, bulk.create_monitors([*drafts.values()], now=now), strict=True):
             notes = (*mapped[index].notes, *_plan_notes(mapped[index], monitor))

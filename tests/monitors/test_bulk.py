@@ -12,10 +12,9 @@ from accounts.models import User
 from checks.spec import Verdict
 from core.errors import MonitorLimit
 from monitors import bulk, operations
-from monitors.bulk import Draft
 from monitors.configuration import build, merge
 from monitors.models import DomainRegistration, Monitor, MonitorState, StatusChange
-from monitors.services import update_monitor
+from monitors.services import Draft, update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON
