@@ -22,7 +22,7 @@ from manifests.problems import InvalidManifest, Path, format_path
 from manifests.resources import RESOURCES
 from manifests.resources.base import ServiceResource
 from manifests.resources.channels import Channels
-from monitors import bulk, operations, types
+from monitors import operations, services, types
 from monitors.models import Monitor
 from monitors.services import Draft, move_of
 from projects import access, log, placement
@@ -117,7 +117,8 @@ class _Applying:
         changed = {existing.pk: existing for existing in self.changed_monitors.values()}
         keys = {monitor_ref.key for entry in (*self.new, *self.changed) for monitor_ref in _monitor_refs(entry)}
         referenced = Monitor.objects.filter(public_id__in=keys).values_list("pk", flat=True)
-        self.locked = bulk.lock_for_update({*changed, *(one.pk for one in self.gone.get("monitors", [])), *referenced})
+        gone = [one.pk for one in self.gone.get("monitors", [])]
+        self.locked = services.lock_for_update({*changed, *gone, *referenced})
         for key, planned in changed.items():
             if key not in self.locked:
                 raise ConcurrentChangeError
@@ -164,7 +165,7 @@ class _Applying:
             for entry, existing in self.transferred.items()
         ]
         with self._collect_errors(("monitors",)):
-            bulk.update_monitors(drafts, now=self.now)
+            services.update_monitors(drafts, now=self.now)
             log.record_moves(self.caller, moves)
 
     def _check_transfers(self) -> None:
@@ -182,7 +183,7 @@ class _Applying:
     def _create_monitors(self) -> None:
         drafts = [self._draft(entry) for entry in self.new_monitors]
         with self._collect_errors(("monitors",)):
-            made = bulk.create_monitors(drafts, now=self.now)
+            made = services.create_monitors(drafts, now=self.now)
             for entry, monitor in zip(self.new_monitors, made, strict=True):
                 self.monitor_ids[entry.monitor_ref.key] = monitor.public_id
 

@@ -1,29 +1,33 @@
-"""Operations on monitors. Each function is one transaction; `projects.access` decides who may call it."""
+"""Operations on monitors. Those that take a caller are one transaction; `projects.access` decides who may call them.
+
+Those on many monitors run in the caller's transaction, with a constant number of statements. All take locks in one
+order: states, projects, owners, registrations. Who changes many has locked the projects.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 
 from accounts.models import Plan, User
-from checks.spec import CheckSpec, Verdict
+from checks.spec import CheckSpec
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
 from core.ids import random_text
 from core.outbound import guard
 from monitors import configuration, locking, types
-from monitors.configuration import config_columns, watched_domain
+from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
 from monitors.expiry.registrations import lock_registrations
 from monitors.heartbeats.log import hide_earlier
-from monitors.models import LEASE_MARGIN, DomainRegistration, Monitor, MonitorState, StatusChange
+from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
 from monitors.selectors import get_monitor, list_monitors
 from monitors.slots import refill_slots
-from monitors.stale import stale_since, unobserved
-from monitors.types.schedule import schedule_of
+from monitors.state import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.types.settings import MonitorConfig
 from projects import access, log, placement
 from projects.access import Caller
@@ -33,23 +37,6 @@ before_monitors_deleted: list[Callable[[Collection[int]], None]] = []
 """Hooks that lock rows of higher layers, in key order, before these monitors are deleted."""
 
 FIRST_CLAIM = 1
-MAX_MUTE_MINUTES = 10_080
-SWITCHED = (
-    "next_due_at",
-    "claimed_at",
-    "fault",
-    "fault_since",
-    "armed_at",
-    "fresh",
-    "failures",
-    "passes",
-    "failing_since",
-)
-"""Columns of a state that `switch` and `watch` may change."""
-RECONFIGURED = (*SWITCHED, "cert_expires_at", "domain_expires_at")
-"""Columns of a state that a change of the config may change."""
-DEADLINE = ("interval_sec", "grace_sec", "max_duration_sec")
-"""Settings of heartbeats that move their deadlines."""
 CONFIGURED = ("enabled", "config_version", "registration", *MonitorConfig.columns, "config", "header_values")
 """Columns of a monitor that a change of its config may change."""
 PLACED = ("project", "owner", "owned_since")
@@ -208,11 +195,11 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
 
 def store_changed(drafts: Sequence[tuple[Monitor, Draft]], placed: Sequence[str] = PLACED, *, now: datetime) -> None:
     """Change locked monitors to their drafts, whose owners are locked. `placed`: those of PLACED to write."""
-    domains = {watched_domain(draft.config) for monitor, draft in drafts if _changes_domain(monitor, draft.config)}
+    domains = {watched_domain(draft.config) for monitor, draft in drafts if changes_domain(monitor, draft.config)}
     registrations = lock_registrations(filter(None, domains), now=now)
     changes: list[StatusChange] = []
     for monitor, draft in drafts:
-        changes += _reconfigure(monitor, draft, registrations, now=now)
+        changes += reconfigure(monitor, draft.config, enabled=draft.enabled, registrations=registrations, now=now)
         monitor.project, monitor.owner = draft.project, draft.owner
     monitors = [monitor for monitor, _ in drafts]
     locking.write_columns(monitors, (*CONFIGURED, *placed))
@@ -221,144 +208,32 @@ def store_changed(drafts: Sequence[tuple[Monitor, Draft]], placed: Sequence[str]
     StatusChange.objects.bulk_create(changes)
 
 
-def _changes_domain(monitor: Monitor, config: MonitorConfig) -> bool:
-    return watched_domain(config) != (monitor.registration and monitor.registration.name)
+def create_monitors(drafts: Sequence[Draft], *, now: datetime) -> list[Monitor]:
+    """Create monitors and return them in the given order. Raises MonitorLimit without creating any.
 
-
-# These change a locked monitor and its state in memory, which the caller writes.
-
-
-def _reconfigure(
-    monitor: Monitor, draft: Draft, registrations: Mapping[str, DomainRegistration], *, now: datetime
-) -> list[StatusChange]:
-    """Apply the draft's config, with these locked registrations, and pause or resume. Return the changes to store."""
-    config = draft.config
-    before, since = monitor.full_config, stale_since(monitor, now=now)
-    monitor.full_config = config
-    is_outdated = configuration.differs(before, config)
-    if draft.enabled != monitor.enabled:
-        changes = switch(monitor, enabled=draft.enabled, since=since, now=now)
-    else:
-        if is_outdated and not monitor.kind.waits:
-            monitor.config_version += 1
-        if draft.enabled:
-            _reschedule(monitor, before, config, since=since, is_outdated=is_outdated, now=now)
-        changes = end_staleness(monitor, since=since, now=now)
-    watch(monitor)
-    # The old host's certificate and registration do not apply to another host.
-    if monitor.kind.origin(before) != monitor.kind.origin(config):
-        monitor.state.cert_expires_at = None
-    if _changes_domain(monitor, config):
-        monitor.registration = registrations.get(watched_domain(config) or "")
-        monitor.state.domain_expires_at = monitor.registration.expires_at if monitor.registration else None
-    return changes
-
-
-def switch(monitor: Monitor, *, enabled: bool, since: datetime | None, now: datetime) -> list[StatusChange]:
-    """Pause or resume a monitor and return the changes to store.
-
-    Pausing keeps the status; after resuming, the next result sets it as a first check does. Results in flight then
-    belong to an older configuration. `since`: when the monitor became stale under the configuration before.
+    The first checks are due at once and claimed by the scheduler's next tick. No caller waits for them, so they must
+    not fill the queue of checks whose callers wait.
     """
-    state = monitor.state
-    changes = [] if since is None else unobserved(monitor, since=since, until=now)
-    state.fault = state.fault_since = None
-    monitor.enabled = enabled
-    monitor.config_version += 1
-    if enabled:
-        state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
-        if monitor.kind.fires and (state.slot_at is not None or monitor.schedule is not None):
-            state.next_due_at = monitor.next_slot(state.slot_at or now, now=now)
-        elif not monitor.kind.waits or monitor.ping_due_at() is not None:
-            state.armed_at = max(now, state.armed_at or now) if monitor.kind.waits else None
-            state.next_due_at, state.claimed_at = now, None
-    else:
-        state.next_due_at = state.claimed_at = None
-    kind = StatusChange.Kind.RESUMED if enabled else StatusChange.Kind.PAUSED
-    return [*changes, StatusChange(monitor=monitor, kind=kind, at=now, before=state.status, after=state.status)]
+    owners = _lock_owners_with_quota(drafts)
+    return store_new([_under(owners[draft.owner.pk], draft) for draft in drafts], is_claimed=False, now=now)
 
 
-def end_staleness(monitor: Monitor, *, since: datetime | None, now: datetime) -> list[StatusChange]:
-    """Return the changes to store after an edit: those of the stale period if a longer interval or timeout ended it.
+def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
+    """Change the monitors with these keys and skip deleted ones. Raises MonitorLimit if an owner exceeds the quota.
 
-    The check is still due. If it is not made, the next stale period begins now.
+    The previous values are read under the lock, as in `update_monitor`, so concurrent changes are included.
     """
-    if since is None or stale_since(monitor, now=now) is not None:
-        return []
-    monitor.state.fault_since = now
-    return unobserved(monitor, since=since, until=now)
-
-
-def mute(monitor: Monitor, *, minutes: int, now: datetime) -> None:
-    """Suppress down-detection and alerts for `minutes`, at most MAX_MUTE_MINUTES; 0 ends a mute."""
-    if minutes == 0:
-        if monitor.muted_until is not None and monitor.muted_until > now:
-            # A deadline that passed during the mute counts from its end.
-            monitor.state.armed_at = max(now, monitor.state.armed_at or now)
-        monitor.muted_until = None
-    else:
-        monitor.muted_until = now + timedelta(minutes=min(minutes, MAX_MUTE_MINUTES))
-    watch(monitor)
-
-
-def arm_after_change(monitor: Monitor, *, now: datetime) -> datetime:
-    """Return `armed_at` of a heartbeat whose schedule changed.
-
-    The last ping came by the old schedule. If the new deadline after it has passed, or the old one moved because the
-    ping may have been lost, it counts as if it came now.
-    """
-    deadline, armed_at = monitor.ping_deadline, max(now, monitor.state.armed_at or now)
-    if deadline is None or (deadline > now and armed_at == now):
-        return armed_at
-    return max(armed_at, monitor.ping_deadline_after(now))
-
-
-def watch(monitor: Monitor) -> None:
-    """Recompute `next_due_at` after the deadline of a heartbeat changed."""
-    state = monitor.state
-    if not monitor.kind.waits or not monitor.enabled or state.claimed_at is not None:
-        return
-    due_at = monitor.ping_due_at()
-    if state.fresh:
-        # Never pinged, or resumed: judge it at once, or at the end of the mute, which may be earlier now.
-        if state.next_due_at is not None and due_at is not None:
-            state.next_due_at = min(state.next_due_at, due_at)
-    elif state.status != Verdict.DOWN or state.passes > 0:
-        state.next_due_at = due_at
-
-
-def _reschedule(
-    monitor: Monitor,
-    before: MonitorConfig,
-    after: MonitorConfig,
-    *,
-    since: datetime | None,
-    is_outdated: bool,
-    now: datetime,
-) -> None:
-    """Update the due time after an edit: due at once if a probed setting changed, sooner if the interval is shorter.
-
-    Another schedule counts from now on; a slot that is already due is kept.
-    """
-    state, schedule = monitor.state, schedule_of(after)
-    is_rescheduled = schedule_of(before) != schedule
-    if monitor.kind.waits:
-        is_moved = any(before[name] != after[name] for name in DEADLINE)
-        if is_rescheduled or (is_moved and state.armed_at is not None and state.armed_at > now):
-            state.armed_at = arm_after_change(monitor, now=now)
-        elif is_moved:
-            state.armed_at = now
-    elif is_outdated and not monitor.kind.fires:  # an edit must not fire a trigger
-        state.fault_since = state.fault_since or since  # it stays stale until a check ends
-        state.next_due_at, state.claimed_at = now, None
-    elif state.claimed_at is not None:
-        return
-    elif schedule is not None:
-        if is_rescheduled and (state.next_due_at is None or state.next_due_at > now):
-            state.next_due_at = schedule.next_after(now)
-    elif is_rescheduled or after.interval_sec < before.interval_sec:
-        soonest = now + timedelta(seconds=after.interval_sec)
-        state.next_due_at = min(state.next_due_at or soonest, soonest)
+    monitors = lock_for_update(drafts.keys())
+    drafts = {key: drafts[key] for key in monitors}
+    moved = {key: draft for key, draft in drafts.items() if monitors[key].owner_id != draft.owner.pk}
+    owners = _lock_owners_with_quota(list(moved.values()))
+    if moved:
+        hide_earlier([monitors[key] for key in moved], now=now)
+    changed = []
+    for key, draft in drafts.items():
+        check_type(monitors[key].type, draft.config.type)
+        changed.append((monitors[key], _under(owners.get(draft.owner.pk, monitors[key].owner), draft)))
+    store_changed(changed, now=now)
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:
@@ -422,3 +297,23 @@ def enforce_quota(owner: User, *, count: int = 1) -> None:
     limit = owner.plan.monitor_limit
     if limit is not None and Monitor.objects.filter(owner=owner).count() + count > limit:
         raise MonitorLimit(limit=limit)
+
+
+def lock_for_update(monitor_ids: Collection[int]) -> dict[int, Monitor]:
+    """Lock monitors and return the existing ones by key, with what `update_monitors` reads."""
+    return locking.lock_monitors(monitor_ids, Monitor.objects.select_related("registration", "project", "owner__plan"))
+
+
+def _lock_owners_with_quota(drafts: Sequence[Draft]) -> dict[int, User]:
+    """Lock the new owners in key order and return them by key. Raises MonitorLimit."""
+    counts = Counter(draft.owner.pk for draft in drafts)
+    owners = {draft.owner.pk: draft.owner for draft in drafts}
+    for key in sorted(owners):
+        owners[key] = lock_owner(owners[key])
+        enforce_quota(owners[key], count=counts[key])
+    return owners
+
+
+def _under(owner: User, draft: Draft) -> Draft:
+    """Return the draft for the locked owner, whose plan's minimum interval may have changed since validation."""
+    return replace(draft, owner=owner, config=apply_floor(draft.config, floor_sec=owner.plan.min_interval_sec))

@@ -20,7 +20,7 @@ from core.api.errors import first_reason
 from core.errors import ValidationFailed
 from manifests.account import take_turn
 from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Note, Outcome
-from monitors import bulk, types
+from monitors import services, types
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
 from monitors.services import Draft, complete, lock_owner
@@ -60,7 +60,7 @@ def import_monitors(
             elif config is not None:
                 drafts[index] = Draft(owner, project, config, enabled=each.enabled)
             outcomes.append(outcome)
-        for index, monitor in zip(drafts, bulk.create_monitors([*drafts.values()], now=now), strict=True):
+        for index, monitor in zip(drafts, services.create_monitors([*drafts.values()], now=now), strict=True):
             notes = (*mapped[index].notes, *_plan_notes(mapped[index], monitor))
             outcomes[index] = replace(outcomes[index], notes=notes, monitor=_created(monitor, dry_run=dry_run))
         transaction.set_rollback(dry_run)
