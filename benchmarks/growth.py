@@ -100,17 +100,14 @@ def measure(total: int, caller: Any) -> dict[str, float]:
     from monitors.recording import record
     from monitors.recording.batch import CheckRecord
     from monitors.scheduling import claim_due
-    from monitors.serializers import MonitorSerializer
+    from monitors.serializers import serialize_monitors
     from monitors.tasks import BATCH
 
     def record_now(part: Sequence[CheckRecord]) -> None:
         record(part, now=utc_now())
 
     def list_some() -> list[Any]:
-        now = utc_now()
-        rows = list(selectors.list_monitors(caller)[:LISTED])
-        context = {"now": now, "statistics": selectors.statistics(rows, now=now)}
-        return list(MonitorSerializer(rows, many=True, context=context).data)
+        return serialize_monitors(list(selectors.list_monitors(caller)[:LISTED]))
 
     found: dict[str, list[float]] = {step: [] for step in STEPS}
     due = total // INTERVAL_SEC

@@ -22,9 +22,9 @@ from manifests.parsing import Manifest
 from manifests.planning import Plan, locate_error
 from manifests.problems import InvalidManifest, Path, format_path
 from manifests.resources import RESOURCES
-from monitors import bulk, operations, types
+from monitors import operations, services, types
 from monitors.models import Monitor
-from monitors.services import move_of
+from monitors.services import Draft, move_of
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
@@ -110,7 +110,7 @@ class _Applying:
             for monitor_ref in RESOURCE_OF[entry.section].monitor_refs(entry.values or {})
             if isinstance(monitor_ref, Existing)
         ]
-        self.locked = bulk.lock_for_update({*changed, *gone, *referenced})
+        self.locked = services.lock_for_update({*changed, *gone, *referenced})
         for key, planned in changed.items():
             found = self.locked.get(key)
             if found is None or not self.account.knows(found.project_id):
@@ -153,7 +153,7 @@ class _Applying:
             for entry, existing in self.transferred.items()
         ]
         with self._collect_errors(("monitors",)):
-            bulk.update_monitors(drafts, now=self.now)
+            services.update_monitors(drafts, now=self.now)
             log.record_moves(self.caller, moves)
 
     def _check_transfers(self) -> None:
@@ -169,13 +169,13 @@ class _Applying:
     def _create_monitors(self) -> None:
         drafts = [self._draft(entry) for entry in self.new_monitors]
         with self._collect_errors(("monitors",)):
-            made = bulk.create_monitors(drafts, now=self.now)
+            made = services.create_monitors(drafts, now=self.now)
             for entry, monitor in zip(self.new_monitors, made, strict=True):
                 self.monitor_ids[entry] = monitor.public_id
 
-    def _draft(self, entry: Entry) -> bulk.Draft:
+    def _draft(self, entry: Entry) -> Draft:
         owner = self.account.owner_of(entry.project_ref)
-        return bulk.Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry))
+        return Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry))
 
     def _make_others(self) -> None:
         """Update before creating: an update may free the slug of a new page.

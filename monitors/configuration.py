@@ -6,7 +6,7 @@ result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -33,9 +33,8 @@ def build(given: Mapping[str, Any]) -> MonitorConfig:
 def merge(config: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
     """Return the configuration with the given API fields applied, unvalidated."""
     kind = types.get(given.get("type", config.type))
-    own, *unused = (_changed(group, given) for group in (config.own, *config.unused))
-    common = {name: given[name] for name in settings_of(MonitorConfig) if name in given and name in config.columns}
-    return msgspec.structs.replace(config, type=kind.name, own=own, unused=tuple(unused), **common)
+    common = {name: given[name] for name in settings_of(MonitorConfig) if name in given}
+    return _replace(config, lambda group: _changed(group, given), type=kind.name, **common)
 
 
 def complete(
@@ -59,14 +58,12 @@ def settle(config: MonitorConfig, *, floor_sec: int, permits_host: Permits) -> M
     """Return the configuration with clamps, floors and forced values applied; raises ValidationFailed."""
     kind = types.get(config.type)
     kind.check_target(config, permits_host)
-    own = config.own.settle(kind)
-    unused = tuple(group.settle(kind) for group in config.unused)
     clamped = {
         name: setting.clamp(getattr(config, name))
         for name, setting in settings_of(MonitorConfig).items()
         if setting.clamped
     }
-    return apply_floor(msgspec.structs.replace(config, own=own, unused=unused, **clamped), floor_sec=floor_sec)
+    return apply_floor(_replace(config, lambda group: group.settle(kind), **clamped), floor_sec=floor_sec)
 
 
 def apply_floor(config: MonitorConfig, *, floor_sec: int) -> MonitorConfig:
@@ -92,11 +89,7 @@ def keepable(stored: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
 
 def without_secrets(config: MonitorConfig, *, moved: bool = False) -> MonitorConfig:
     """Return the configuration without the secrets that another server, or if `moved` another owner, must not get."""
-    return msgspec.structs.replace(
-        config,
-        own=config.own.without_secrets(moved=moved),
-        unused=tuple(group.without_secrets(moved=moved) for group in config.unused),
-    )
+    return _replace(config, lambda group: group.without_secrets(moved=moved))
 
 
 def watched_domain(config: MonitorConfig) -> str | None:
@@ -110,6 +103,12 @@ def differs(before: MonitorConfig, after: MonitorConfig) -> bool:
     return before.type != after.type or any(
         before[name] != after[name] for name, setting in types.settings().items() if setting.probed
     )
+
+
+def _replace(config: MonitorConfig, change: Callable[[Settings], Settings], **common: Any) -> MonitorConfig:
+    """Return the configuration with every group of settings changed, those of other types too."""
+    own, *unused = map(change, (config.own, *config.unused))
+    return msgspec.structs.replace(config, own=own, unused=tuple(unused), **common)
 
 
 def _others(kind: MonitorType) -> list[type[Settings]]:

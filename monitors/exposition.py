@@ -27,11 +27,7 @@ def metrics_of(
     monitors: Sequence[Monitor], uptime_24h: Mapping[int, float | None], *, now: datetime
 ) -> Iterator[Metric]:
     """Yield the metric families of these monitors. A value that is not known has no sample."""
-    status = GaugeMetricFamily(
-        "pulsekeeper_monitor_status",
-        "1 for the current status, 0 for the others.",
-        labels=(*LABELS, "status"),
-    )
+    status = _gauge("status", "1 for the current status, 0 for the others.", "status")
     latency = _gauge("latency_seconds", "Latency of the last check, unless the status is unknown or paused.")
     checked_at = _gauge("last_check_timestamp_seconds", "When the last check ended, in seconds since 1970.")
     uptime = _gauge("uptime_24h_ratio", "Share of the last 24 hours outside outages, 0 to 1.")
@@ -43,12 +39,8 @@ def metrics_of(
     )
     for monitor in monitors:
         state = monitor.state
-        labels = (
-            monitor.public_id,
-            monitor.name,
-            "" if monitor.project is None else monitor.project.name,
-            monitor.type,
-        )
+        project = "" if monitor.project is None else monitor.project.name
+        labels = (monitor.public_id, monitor.name, project, monitor.type)
         current = (status_of(monitor, now=now) or UNKNOWN) if monitor.enabled else PAUSED
         for each in STATUSES:
             status.add_metric((*labels, each), each == current)
@@ -67,8 +59,8 @@ def metrics_of(
     yield from (status, latency, checked_at, uptime, certificate, domain)
 
 
-def _gauge(name: str, help_text: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"pulsekeeper_monitor_{name}", help_text, labels=LABELS)
+def _gauge(name: str, help_text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"pulsekeeper_monitor_{name}", help_text, labels=(*LABELS, *labels))
 
 
 class MetricsViewSet(ServiceViewSet):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from checks.results.models import CheckResult
@@ -50,21 +49,28 @@ class CheckSerializer(serializers.Serializer[Any]):
         return ids.encode(result.claim, result.checked_at)
 
 
-class ResponseHeaderSerializer(serializers.Serializer[Any]):
+class PairSerializer(serializers.Serializer[Any]):
+    """An object with two fields, stored as a list of their values."""
+
+    def to_representation(self, instance: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.fields, instance, strict=True))
+
+
+class ResponseHeaderSerializer(PairSerializer):
     """A header of the response."""
 
     name = serializers.CharField(help_text="In lower case.")
     value = serializers.CharField(allow_blank=True)
 
 
-class RedirectSerializer(serializers.Serializer[Any]):
+class RedirectSerializer(PairSerializer):
     """A redirect that was followed."""
 
     status = serializers.IntegerField(help_text="The status that the redirect came with.")
     url = serializers.CharField(help_text="Where it led; the values of a query are masked.")
 
 
-class FactSerializer(serializers.Serializer[Any]):
+class FactSerializer(PairSerializer):
     """What only the check's protocol knows, for example the flags of a DNS answer."""
 
     name = serializers.CharField()
@@ -78,24 +84,12 @@ class EvidenceSerializer(serializers.Serializer[Any]):
     tls_version = serializers.CharField(allow_null=True, default=None)
     tls_issuer = serializers.CharField(allow_null=True, default=None, help_text="Who signed the certificate.")
     status_line = serializers.CharField(allow_null=True, default=None)
-    headers = serializers.SerializerMethodField()
+    headers = ResponseHeaderSerializer(many=True, read_only=True, default=list)
     body = serializers.CharField(
         allow_null=True, default=None, help_text="The first 2,048 characters of what was received, decoded."
     )
-    redirects = serializers.SerializerMethodField()
-    facts = serializers.SerializerMethodField()
-
-    @extend_schema_field(FactSerializer(many=True))
-    def get_facts(self, evidence: dict[str, Any]) -> list[dict[str, str]]:
-        return [{"name": name, "value": value} for name, value in evidence.get("facts", ())]
-
-    @extend_schema_field(ResponseHeaderSerializer(many=True))
-    def get_headers(self, evidence: dict[str, Any]) -> list[dict[str, str]]:
-        return [{"name": name, "value": value} for name, value in evidence.get("headers", ())]
-
-    @extend_schema_field(RedirectSerializer(many=True))
-    def get_redirects(self, evidence: dict[str, Any]) -> list[dict[str, Any]]:
-        return [{"status": status, "url": url} for status, url in evidence.get("redirects", ())]
+    redirects = RedirectSerializer(many=True, read_only=True, default=list)
+    facts = FactSerializer(many=True, read_only=True, default=list)
 
 
 class CheckDetailSerializer(CheckSerializer):
@@ -172,16 +166,20 @@ class PingSerializer(serializers.Serializer[Any]):
 VERDICTS = [verdict.value for verdict in Verdict]
 
 
-class CheckViewSet(ServiceViewSet):
+class HistoryViewSet(ServiceViewSet):
+    """Rows of a monitor."""
+
+    def get_parent(self, monitor_id: str) -> Monitor:
+        return get_monitor(self.caller, monitor_id)
+
+
+class CheckViewSet(HistoryViewSet):
     noun = "monitor_check"
     lookup_url_kwarg = "check_id"
     serializer_class = CheckDetailSerializer
 
     def get_serializer_context(self) -> dict[str, Any]:
         return super().get_serializer_context() | {"ids": CheckIds(self.kwargs["monitor_id"])}
-
-    def get_parent(self, monitor_id: str) -> Monitor:
-        return get_monitor(self.caller, monitor_id)
 
     @operation(
         answer=CheckSerializer,
@@ -219,12 +217,9 @@ class CheckViewSet(ServiceViewSet):
         return result
 
 
-class DnsChangeViewSet(ServiceViewSet):
+class DnsChangeViewSet(HistoryViewSet):
     noun = "monitor_dns_change"
     serializer_class = DnsChangeSerializer
-
-    def get_parent(self, monitor_id: str) -> Monitor:
-        return get_monitor(self.caller, monitor_id)
 
     @operation(pages=TimePages(time="at"))
     def list(self, monitor_id: str, **page: Any) -> Sequence[DnsChange]:
@@ -235,15 +230,12 @@ class DnsChangeViewSet(ServiceViewSet):
         return dns_changes_of(self.get_parent(monitor_id), **page)
 
 
-class PingLogViewSet(ServiceViewSet):
+class PingLogViewSet(HistoryViewSet):
     noun = "monitor_ping"
     serializer_class = PingSerializer
 
     def get_serializer_context(self) -> dict[str, Any]:
         return super().get_serializer_context() | {"ids": CheckIds(self.kwargs["monitor_id"], prefix=ID_PREFIX)}
-
-    def get_parent(self, monitor_id: str) -> Monitor:
-        return get_monitor(self.caller, monitor_id)
 
     @operation(pages=TimePages(time="at", number="id", text="body"))
     def list(self, monitor_id: str, **page: Any) -> Sequence[Ping]:
@@ -255,13 +247,10 @@ class PingLogViewSet(ServiceViewSet):
         return pings_of(self.get_parent(monitor_id), **page)
 
 
-class UptimeViewSet(ServiceViewSet):
+class UptimeViewSet(HistoryViewSet):
     noun = "monitor_uptime"
     is_singleton = True
     serializer_class = UptimeDaySerializer
-
-    def get_parent(self, monitor_id: str) -> Monitor:
-        return get_monitor(self.caller, monitor_id)
 
     @operation(
         id="list_monitor_uptime",

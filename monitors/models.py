@@ -17,7 +17,6 @@ from checks.spec import ReasonCode, Verdict
 from core import ids
 from core.crypto import EncryptedField
 from monitors import configuration, cron, types
-from monitors.state import next_slot
 from monitors.types.base import MonitorType
 from monitors.types.settings import MonitorConfig
 from projects.models import Project
@@ -107,10 +106,11 @@ class Monitor(models.Model):
         return None if expression is None else cron.schedule(expression, self.config["timezone"])
 
     def next_slot(self, slot: datetime, *, now: datetime) -> datetime:
-        """Return the first slot after `slot` and `now`."""
+        """Return the first slot after `slot` and `now`. Slots do not drift, and missed ones are skipped."""
         if self.schedule is not None:
             return self.schedule.next_after(max(slot, now))
-        return next_slot(slot, interval_sec=self.interval_sec, now=now)
+        interval = timedelta(seconds=self.interval_sec)
+        return slot + interval * max(1, (now - slot) // interval + 1)
 
     @property
     def shortest_interval(self) -> timedelta:
@@ -182,6 +182,10 @@ class MonitorState(models.Model):
     A scheduler's slot fires at most once: `started_slot` is committed before the request is sent. A heartbeat is due
     at its deadline, or at `armed_at` if that is later; it is never down before `armed_at`. `runs` are the open runs of
     its job (`monitors.heartbeats.runs`), and `run_started_at` is the start of the one that must end first.
+
+    While `fresh`, the next outcome sets the status at once, as the first one does. `failures` are consecutive, while
+    not down; `passes` are consecutive, while down. `failing_since` is the first failed check of the outage or, before
+    an outage, of the consecutive failures. A muted failure sets it too, but the first counted failure replaces it.
     """
 
     monitor = models.OneToOneField(

@@ -75,7 +75,9 @@ def seed_history(owner: User, *, monitors: int, days: int, interval_sec: int, no
     start = EPOCH + timedelta(seconds=first * interval_sec)
     for series in (RESULTS, ROLLUPS):
         make(series, _parts_between(series, start, now))
-    ids = _make_monitors(owner, monitors, interval_sec=interval_sec, at=start)
+    columns = config_columns(build({"interval_sec": interval_sec, "url": "http://seeded.invalid/", "name": "Seeded"}))
+    drafts = (Monitor(owner=owner, created_at=start, **columns) for _ in range(monitors))
+    ids = [monitor.pk for monitor in Monitor.objects.bulk_create(drafts, batch_size=2_000)]
     given: dict[str, Any] = {
         "ids": ids,
         "interval": interval_sec,
@@ -109,14 +111,6 @@ def _parts_between(series: Series, start: datetime, end: datetime) -> list[tuple
     while found[-1][1] <= end:
         found.append(series.bounds(found[-1][1]))
     return found
-
-
-def _make_monitors(owner: User, count: int, *, interval_sec: int, at: datetime) -> list[int]:
-    columns = config_columns(build({"interval_sec": interval_sec, "url": "http://seeded.invalid/", "name": "Seeded"}))
-    made = Monitor.objects.bulk_create(
-        (Monitor(owner=owner, created_at=at, **columns) for _ in range(count)), batch_size=2_000
-    )
-    return [monitor.pk for monitor in made]
 
 
 def _make_states(ids: Sequence[int], *, claims: int, now: datetime) -> None:

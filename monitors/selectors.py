@@ -1,11 +1,10 @@
-"""Read monitors with their statistics and transitions."""
+"""Read monitors with their uptime and transitions."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import (
@@ -26,7 +25,6 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Greatest, Least
 from django.db.models.lookups import IsNull, LessThan
 
-from checks.results.series import average_latency
 from checks.spec import Verdict
 from core.db import get_or_not_found
 from monitors import types
@@ -57,12 +55,6 @@ def monitors_named(public_ids: Collection[str]) -> QuerySet[Monitor]:
     return Monitor.objects.select_related("state", "project").filter(public_id__in=public_ids).order_by("name", "pk")
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    uptime_24h: float | None
-    avg_latency_24h: float | None
-
-
 def list_monitors(caller: Caller) -> QuerySet[Monitor]:
     return access.accessible(caller, Monitor.objects.select_related("state", "project"))
 
@@ -78,12 +70,6 @@ def dns_changes_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int]
         at, pk = before
         changes = changes.filter(Q(at__lt=at) | Q(at=at, pk__lt=pk), at__lte=at)
     return list(changes.order_by("-at", "-pk")[:limit])
-
-
-def statistics(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, Statistics]:
-    """Return the statistics of each monitor by its key, in four queries for any number of monitors."""
-    latencies = average_latency([monitor.pk for monitor in monitors], since=now - DAY)
-    return {pk: Statistics(uptime, latencies.get(pk)) for pk, uptime in uptimes(monitors, now=now).items()}
 
 
 def uptimes(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, float | None]:
@@ -127,8 +113,8 @@ def transitions_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, 
         transitions[monitor_id].append(
             Transition(
                 at,
-                StatusInterval(_verdict(before), paused=kind in _ENDS_PAUSE),
-                StatusInterval(_verdict(after), paused=kind in _STARTS_PAUSE),
+                StatusInterval(before, paused=kind in _ENDS_PAUSE),
+                StatusInterval(after, paused=kind in _STARTS_PAUSE),
                 began=failing_since if after == Verdict.DOWN else None,
             )
         )
@@ -140,7 +126,7 @@ def end_at_stale(transitions: dict[int, list[Transition]], monitors: Iterable[Mo
     for monitor in monitors:
         since = stale_since(monitor, now=now)
         if since is not None:
-            status = _verdict(monitor.state.status)
+            status = monitor.state.status
             end = Transition(since, StatusInterval(status), StatusInterval(status, paused=True))
             transitions[monitor.pk] = [*transitions.get(monitor.pk, ()), end]
 
@@ -229,11 +215,7 @@ def status_of(monitor: Monitor, *, now: datetime) -> str | None:
 
 
 def status_interval_of(monitor: Monitor) -> StatusInterval:
-    return StatusInterval(_verdict(monitor.state.status), paused=not monitor.enabled)
-
-
-def _verdict(status: str | None) -> Verdict | None:
-    return None if status is None else Verdict(status)
+    return StatusInterval(monitor.state.status, paused=not monitor.enabled)
 
 
 def last_tick() -> datetime | None:

@@ -8,12 +8,13 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from checks.results.series import average_latency
 from checks.spec import RuleType, Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 from core.clock import to_ms, utc_now
 from monitors import types
 from monitors.models import Monitor
-from monitors.selectors import Statistics, statistics
+from monitors.selectors import DAY, uptimes
 from monitors.stale import stale_reason, stale_since
 from monitors.types.content import MAX_RULE_PATH, MAX_RULE_VALUE, Rule
 from monitors.types.http import HEADER_TYPES, MAX_HEADER_NAME, MAX_HEADER_VALUE, Header
@@ -185,18 +186,19 @@ class MonitorSerializer(serializers.Serializer[Any]):
         return None if stale_since(monitor, now=self.context["now"]) is None else stale_reason(monitor)
 
     def get_uptime_24h(self, monitor: Monitor) -> float | None:
-        found: Statistics = self.context["statistics"][monitor.pk]
-        return found.uptime_24h
+        uptime: float | None = self.context["uptimes"][monitor.pk]
+        return uptime
 
     def get_avg_latency_24h(self, monitor: Monitor) -> float | None:
-        found: Statistics = self.context["statistics"][monitor.pk]
-        return found.avg_latency_24h
+        latency: float | None = self.context["latencies"].get(monitor.pk)
+        return latency
 
 
 def serialize_monitors(monitors: Sequence[Monitor]) -> list[Any]:
     """Return the monitors as the API shows them, with their statistics, in a constant number of queries."""
     now = utc_now()
-    context = {"now": now, "statistics": statistics(monitors, now=now)}
+    latencies = average_latency([monitor.pk for monitor in monitors], since=now - DAY)
+    context = {"now": now, "uptimes": uptimes(monitors, now=now), "latencies": latencies}
     return list(MonitorSerializer(monitors, many=True, context=context).data)
 
 

@@ -1,29 +1,33 @@
-"""Operations on monitors. Each function is one transaction; `projects.access` decides who may call it."""
+"""Operations on monitors. Those that take a caller are one transaction; `projects.access` decides who may call them.
+
+Those on many monitors run in the caller's transaction, with a constant number of statements. All take locks in one
+order: states, projects, owners, registrations. Who changes many has locked the projects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from django.db import transaction
 
 from accounts.models import Plan, User
-from checks.spec import CheckSpec, Verdict
+from checks.spec import CheckSpec
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
 from core.ids import random_text
 from core.outbound import guard
 from monitors import configuration, locking, types
-from monitors.configuration import config_columns, watched_domain
-from monitors.expiry.registrations import lock_registration
+from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
+from monitors.expiry.registrations import lock_registrations
 from monitors.heartbeats.log import hide_earlier
-from monitors.models import LEASE_MARGIN, DomainRegistration, Monitor, MonitorState, StatusChange
+from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
 from monitors.selectors import get_monitor, list_monitors
 from monitors.slots import refill_slots
-from monitors.stale import stale_since, unobserved
-from monitors.types.schedule import schedule_of
+from monitors.state import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.types.settings import MonitorConfig
 from projects import access, log, placement
 from projects.access import Caller
@@ -33,25 +37,23 @@ before_monitors_deleted: list[Callable[[Collection[int]], None]] = []
 """Hooks that lock rows of higher layers, in key order, before these monitors are deleted."""
 
 FIRST_CLAIM = 1
-MAX_MUTE_MINUTES = 10_080
-SWITCHED = (
-    "next_due_at",
-    "claimed_at",
-    "fault",
-    "fault_since",
-    "armed_at",
-    "fresh",
-    "failures",
-    "passes",
-    "failing_since",
-)
-"""Columns of a state that `switch` and `watch` may change."""
-RECONFIGURED = (*SWITCHED, "cert_expires_at", "domain_expires_at")
-"""Columns of a state that `reconfigure` may change."""
-DEADLINE = ("interval_sec", "grace_sec", "max_duration_sec")
-"""Settings of heartbeats that move their deadlines."""
 CONFIGURED = ("enabled", "config_version", "registration", *MonitorConfig.columns, "config", "header_values")
-"""Columns of a monitor that `reconfigure` may change."""
+"""Columns of a monitor that a change of its config may change."""
+PLACED = ("project", "owner", "owned_since")
+"""Columns of a monitor that a move changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A monitor to create, or the complete target state of an existing one.
+
+    `monitors.configuration` has settled the config with the owner's minimum interval.
+    """
+
+    owner: User
+    project: Project | None
+    config: MonitorConfig
+    enabled: bool = True
 
 
 def permits_host(host: str) -> bool:
@@ -105,19 +107,41 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         owner = lock_owner(owner)
         config = complete(given, owner.plan)
         enforce_quota(owner)
-        registration = lock_registration(watched_domain(config), now=now)
-        monitor = Monitor.objects.create(
-            owner=owner, project=project, registration=registration, created_at=now, **config_columns(config)
+        (monitor,) = store_new([Draft(owner, project, config)], is_claimed=True, now=now)
+    return monitor
+
+
+def store_new(drafts: Sequence[Draft], *, is_claimed: bool, now: datetime) -> list[Monitor]:
+    """Store new monitors, whose owners are locked, and return them in the given order.
+
+    The first checks are claimed as FIRST_CLAIM by the caller if `is_claimed`, and otherwise due at once.
+    """
+    domains = [watched_domain(draft.config) for draft in drafts]
+    registrations = lock_registrations(filter(None, domains), now=now)
+    monitors = []
+    changes: list[StatusChange] = []
+    for draft, domain in zip(drafts, domains, strict=True):
+        registration = registrations.get(domain or "")
+        columns = config_columns(draft.config)
+        monitor = Monitor(
+            owner=draft.owner, project=draft.project, registration=registration, created_at=now, **columns
         )
         state = MonitorState(monitor=monitor, domain_expires_at=registration.expires_at if registration else None)
         if monitor.schedule is not None and monitor.kind.fires:
             state.next_due_at = monitor.schedule.next_after(now)
-        elif not monitor.kind.waits:
+        elif is_claimed and not monitor.kind.waits:
             state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
-            state.next_due_at = now + timedelta(milliseconds=config.timeout_ms) + LEASE_MARGIN
-        state.save(force_insert=True)
-        refill_slots([monitor])
-    return monitor
+            state.next_due_at = now + timedelta(milliseconds=monitor.timeout_ms) + LEASE_MARGIN
+        elif not monitor.kind.waits:
+            state.next_due_at = now
+        if not draft.enabled:
+            changes += switch(monitor, enabled=False, since=None, now=now)
+        monitors.append(monitor)
+    Monitor.objects.bulk_create(monitors)
+    MonitorState.objects.bulk_create(monitor.state for monitor in monitors)
+    refill_slots(monitors)
+    StatusChange.objects.bulk_create(changes)
+    return monitors
 
 
 def has_first_check(given: Mapping[str, Any]) -> bool:
@@ -163,178 +187,53 @@ def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
                 log.record_moves(caller, [move_of(monitor, project, owner)])
                 hide_earlier([monitor], now=now)
         config = _patched(monitor, given, owner=owner)
-        changes = reconfigure(
-            monitor,
-            config,
-            enabled=given.get("enabled", monitor.enabled),
-            registration_of=partial(lock_registration, now=now),
-            now=now,
-        )
-        monitor.project, monitor.owner = project, owner
+        draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled))
         # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
-        moved = ["project", "owner", "owned_since"] if "project_id" in given else []
-        monitor.save(update_fields=[*CONFIGURED, *moved])
-        monitor.state.save(update_fields=RECONFIGURED)
-        refill_slots([monitor])
-        StatusChange.objects.bulk_create(changes)
+        store_changed([(monitor, draft)], PLACED if "project_id" in given else (), now=now)
     return monitor
 
 
-def reconfigure(
-    monitor: Monitor,
-    config: MonitorConfig,
-    *,
-    enabled: bool,
-    registration_of: Callable[[str | None], DomainRegistration | None],
-    now: datetime,
-) -> list[StatusChange]:
-    """Apply the config to a locked monitor. Return the changes to store.
+def store_changed(drafts: Sequence[tuple[Monitor, Draft]], placed: Sequence[str] = PLACED, *, now: datetime) -> None:
+    """Change locked monitors to their drafts, whose owners are locked. `placed`: those of PLACED to write."""
+    domains = {watched_domain(draft.config) for monitor, draft in drafts if changes_domain(monitor, draft.config)}
+    registrations = lock_registrations(filter(None, domains), now=now)
+    changes: list[StatusChange] = []
+    for monitor, draft in drafts:
+        changes += reconfigure(monitor, draft.config, enabled=draft.enabled, registrations=registrations, now=now)
+        monitor.project, monitor.owner = draft.project, draft.owner
+    monitors = [monitor for monitor, _ in drafts]
+    locking.write_columns(monitors, (*CONFIGURED, *placed))
+    locking.write_columns([monitor.state for monitor in monitors], RECONFIGURED)
+    refill_slots(monitors)
+    StatusChange.objects.bulk_create(changes)
 
-    Changes rows in memory: the caller writes the monitor, the columns RECONFIGURED of its state, and the changes.
-    `registration_of` returns a domain's registration, locked until the transaction ends.
+
+def create_monitors(drafts: Sequence[Draft], *, now: datetime) -> list[Monitor]:
+    """Create monitors and return them in the given order. Raises MonitorLimit without creating any.
+
+    The first checks are due at once and claimed by the scheduler's next tick. No caller waits for them, so they must
+    not fill the queue of checks whose callers wait.
     """
-    before, since = monitor.full_config, stale_since(monitor, now=now)
-    monitor.full_config = config
-    is_outdated = configuration.differs(before, config)
-    if enabled != monitor.enabled:
-        changes = switch(monitor, enabled=enabled, since=since, now=now)
-    else:
-        if is_outdated and not monitor.kind.waits:
-            monitor.config_version += 1
-        if enabled:
-            _reschedule(monitor, before, config, since=since, is_outdated=is_outdated, now=now)
-        changes = end_staleness(monitor, since=since, now=now)
-    watch(monitor)
-    # The old host's certificate and registration do not apply to another host.
-    if monitor.kind.origin(before) != monitor.kind.origin(config):
-        monitor.state.cert_expires_at = None
-    domain = watched_domain(config)
-    if domain != (monitor.registration and monitor.registration.name):
-        monitor.registration = registration_of(domain)
-        monitor.state.domain_expires_at = monitor.registration.expires_at if monitor.registration else None
-    return changes
+    owners = _lock_owners_with_quota(drafts)
+    return store_new([_under(owners[draft.owner.pk], draft) for draft in drafts], is_claimed=False, now=now)
 
 
-# These change a locked monitor and its state in memory, which the caller writes.
+def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
+    """Change the monitors with these keys and skip deleted ones. Raises MonitorLimit if an owner exceeds the quota.
 
-
-def switch(monitor: Monitor, *, enabled: bool, since: datetime | None, now: datetime) -> list[StatusChange]:
-    """Pause or resume a monitor and return the changes to store.
-
-    Pausing keeps the status; after resuming, the next result sets it as a first check does. Results in flight then
-    belong to an older configuration. `since`: when the monitor became stale under the configuration before.
+    The previous values are read under the lock, as in `update_monitor`, so concurrent changes are included.
     """
-    state = monitor.state
-    changes = [] if since is None else unobserved(monitor, since=since, until=now)
-    state.fault = state.fault_since = None
-    monitor.enabled = enabled
-    monitor.config_version += 1
-    if enabled:
-        state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
-        if monitor.kind.fires and (state.slot_at is not None or monitor.schedule is not None):
-            state.next_due_at = monitor.next_slot(state.slot_at or now, now=now)
-        elif not monitor.kind.waits or monitor.ping_due_at() is not None:
-            state.armed_at = max(now, state.armed_at or now) if monitor.kind.waits else None
-            state.next_due_at, state.claimed_at = now, None
-    else:
-        state.next_due_at = state.claimed_at = None
-    kind = StatusChange.Kind.RESUMED if enabled else StatusChange.Kind.PAUSED
-    return [*changes, StatusChange(monitor=monitor, kind=kind, at=now, before=state.status, after=state.status)]
-
-
-def end_staleness(monitor: Monitor, *, since: datetime | None, now: datetime) -> list[StatusChange]:
-    """Return the changes to store after an edit: those of the stale period if a longer interval or timeout ended it.
-
-    The check is still due. If it is not made, the next stale period begins now.
-    """
-    if since is None or stale_since(monitor, now=now) is not None:
-        return []
-    monitor.state.fault_since = now
-    return unobserved(monitor, since=since, until=now)
-
-
-def mute(monitor: Monitor, *, minutes: int, now: datetime) -> None:
-    """Mute for `minutes`, at most MAX_MUTE_MINUTES; 0 ends a mute."""
-    if minutes == 0:
-        if monitor.muted_until is not None and monitor.muted_until > now:
-            # A deadline that passed during the mute counts from its end.
-            monitor.state.armed_at = max(now, monitor.state.armed_at or now)
-        monitor.muted_until = None
-    else:
-        monitor.muted_until = now + timedelta(minutes=min(minutes, MAX_MUTE_MINUTES))
-    watch(monitor)
-
-
-def arm_after_change(monitor: Monitor, *, now: datetime) -> datetime:
-    """Return `armed_at` of a heartbeat whose schedule changed.
-
-    The last ping came by the old schedule. If the new deadline after it has passed, or the old one moved because the
-    ping may have been lost, it counts as if it came now.
-    """
-    deadline, armed_at = monitor.ping_deadline, max(now, monitor.state.armed_at or now)
-    if deadline is None or (deadline > now and armed_at == now):
-        return armed_at
-    return max(armed_at, monitor.ping_deadline_after(now))
-
-
-def watch(monitor: Monitor) -> None:
-    """Recompute `next_due_at` after the deadline of a heartbeat changed."""
-    state = monitor.state
-    if not monitor.kind.waits or not monitor.enabled or state.claimed_at is not None:
-        return
-    due_at = monitor.ping_due_at()
-    if state.fresh:
-        # Never pinged, or resumed: judge it at once, or at the end of the mute, which may be earlier now.
-        if state.next_due_at is not None and due_at is not None:
-            state.next_due_at = min(state.next_due_at, due_at)
-    elif state.status != Verdict.DOWN or state.passes > 0:
-        state.next_due_at = due_at
-
-
-def _reschedule(
-    monitor: Monitor,
-    before: MonitorConfig,
-    after: MonitorConfig,
-    *,
-    since: datetime | None,
-    is_outdated: bool,
-    now: datetime,
-) -> None:
-    """Update the due time after an edit: due at once if a probed setting changed, sooner if the interval is shorter.
-
-    Another schedule counts from now on; a slot that is already due is kept.
-    """
-    state, schedule = monitor.state, schedule_of(after)
-    is_rescheduled = schedule_of(before) != schedule
-    if monitor.kind.waits:
-        is_moved = any(before[name] != after[name] for name in DEADLINE)
-        if is_rescheduled or (is_moved and state.armed_at is not None and state.armed_at > now):
-            state.armed_at = arm_after_change(monitor, now=now)
-        elif is_moved:
-            state.armed_at = now
-    elif is_outdated and not monitor.kind.fires:  # an edit must not fire a trigger
-        state.fault_since = state.fault_since or since  # it stays stale until a check ends
-        state.next_due_at, state.claimed_at = now, None
-    elif state.claimed_at is not None:
-        return
-    elif schedule is not None:
-        if is_rescheduled and (state.next_due_at is None or state.next_due_at > now):
-            state.next_due_at = schedule.next_after(now)
-    elif is_rescheduled or after.interval_sec < before.interval_sec:
-        soonest = now + timedelta(seconds=after.interval_sec)
-        state.next_due_at = min(state.next_due_at or soonest, soonest)
-
-
-def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime) -> Monitor:
-    """Suppress down-detection and alerts for that long, at most MAX_MUTE_MINUTES; 0 ends a mute."""
-    if minutes < 0:
-        raise ValidationFailed("must be 0 or more.", field="minutes")
-    with transaction.atomic():
-        monitor = _lock(caller, public_id)
-        mute(monitor, minutes=minutes, now=now)
-        monitor.save(update_fields=["muted_until"])
-        monitor.state.save(update_fields=["next_due_at", "armed_at"])
-    return monitor
+    monitors = lock_for_update(drafts.keys())
+    drafts = {key: drafts[key] for key in monitors}
+    moved = {key: draft for key, draft in drafts.items() if monitors[key].owner_id != draft.owner.pk}
+    owners = _lock_owners_with_quota(list(moved.values()))
+    if moved:
+        hide_earlier([monitors[key] for key in moved], now=now)
+    changed = []
+    for key, draft in drafts.items():
+        check_type(monitors[key].type, draft.config.type)
+        changed.append((monitors[key], _under(owners.get(draft.owner.pk, monitors[key].owner), draft)))
+    store_changed(changed, now=now)
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:
@@ -398,3 +297,23 @@ def enforce_quota(owner: User, *, count: int = 1) -> None:
     limit = owner.plan.monitor_limit
     if limit is not None and Monitor.objects.filter(owner=owner).count() + count > limit:
         raise MonitorLimit(limit=limit)
+
+
+def lock_for_update(monitor_ids: Collection[int]) -> dict[int, Monitor]:
+    """Lock monitors and return the existing ones by key, with what `update_monitors` reads."""
+    return locking.lock_monitors(monitor_ids, Monitor.objects.select_related("registration", "project", "owner__plan"))
+
+
+def _lock_owners_with_quota(drafts: Sequence[Draft]) -> dict[int, User]:
+    """Lock the new owners in key order and return them by key. Raises MonitorLimit."""
+    counts = Counter(draft.owner.pk for draft in drafts)
+    owners = {draft.owner.pk: draft.owner for draft in drafts}
+    for key in sorted(owners):
+        owners[key] = lock_owner(owners[key])
+        enforce_quota(owners[key], count=counts[key])
+    return owners
+
+
+def _under(owner: User, draft: Draft) -> Draft:
+    """Return the draft for the locked owner, whose plan's minimum interval may have changed since validation."""
+    return replace(draft, owner=owner, config=apply_floor(draft.config, floor_sec=owner.plan.min_interval_sec))

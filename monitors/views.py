@@ -16,7 +16,7 @@ from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker, ValidationFailed
 from core.throttles import ProbeThrottle
 from core.waiting import limit_waiting
-from monitors import selectors, services
+from monitors import operations, selectors, services
 from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.serializers import (
@@ -145,4 +145,6 @@ class MonitorViewSet(ServiceViewSet):
     @operation("mute", body=MuteSerializer)
     def mute(self, monitor_id: str, data: dict[str, Any]) -> Monitor:
         """Suppress down-detection and alerts of a monitor for a while."""
-        return services.mute_monitor(self.caller, monitor_id, **data, now=self.now)
+        visible = selectors.list_monitors(self.caller)
+        operations.mute_for([self.found.pk], **data, now=self.now, among=visible)
+        return self.get_object(monitor_id)

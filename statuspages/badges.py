@@ -11,7 +11,7 @@ from core.db import get_or_not_found
 from core.errors import NotFound
 from core.ids import badge_key
 from monitors.models import Monitor
-from monitors.selectors import statistics, status_of
+from monitors.selectors import status_of, uptimes
 from monitors.services import lock_monitors
 from monitors.uptime.daily import daily_uptimes
 from projects.access import Caller
@@ -57,7 +57,7 @@ def draw(key: str, name: str, *, now: datetime) -> bytes:
     if name in _DAYS:
         percent = daily_uptimes([monitor], days=_DAYS[name], now=now)[monitor.pk].percent()
     else:
-        percent = statistics([monitor], now=now)[monitor.pk].uptime_24h
+        percent = uptimes([monitor], now=now)[monitor.pk]
     label = name.replace("-", " ")
     if percent is None:
         return _shield(label, "no data", "idle")

@@ -17,10 +17,10 @@ from core.api.fields import validated
 from core.errors import ValidationFailed
 from manifests.account import take_turn
 from manifests.importers.mapped import CreatedMonitor, Imported, MappedMonitor, Note, Outcome
-from monitors import bulk, types
+from monitors import services, types
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
-from monitors.services import complete, lock_owner
+from monitors.services import Draft, complete, lock_owner
 from projects import placement
 from projects.access import Caller
 
@@ -48,7 +48,7 @@ def import_monitors(
         monitors = Monitor.objects.filter(owner=owner, project=project)
         existing = Counter(_key(*row) for row in monitors.values_list("type", "name", "url"))
         outcomes: dict[int, Imported] = {}
-        drafts: dict[int, bulk.Draft] = {}
+        drafts: dict[int, Draft] = {}
         for index, each in enumerate(mapped):
             try:
                 config = complete(validated(MonitorInputSerializer, each.body or {}), owner.plan)
@@ -59,8 +59,8 @@ def import_monitors(
                 existing[key] -= 1
                 outcomes[index] = Imported(each.name, Outcome.EXISTING)
             else:
-                drafts[index] = bulk.Draft(owner, project, config, enabled=each.enabled)
-        for index, monitor in zip(drafts, bulk.create_monitors([*drafts.values()], now=now), strict=True):
+                drafts[index] = Draft(owner, project, config, enabled=each.enabled)
+        for index, monitor in zip(drafts, services.create_monitors([*drafts.values()], now=now), strict=True):
             notes, created = tuple(_plan_notes(mapped[index], monitor)), _created(monitor, dry_run=dry_run)
             outcomes[index] = Imported(mapped[index].name, Outcome.CREATED, notes, created)
         transaction.set_rollback(dry_run)

@@ -1,4 +1,4 @@
-"""Monitors in manifests. `monitors.bulk` creates and updates them in bulk."""
+"""Monitors in manifests. `monitors.services` creates and updates them in bulk."""
 
 from __future__ import annotations
 

@@ -22,10 +22,6 @@ UNSUPPORTED_RETRY = timedelta(days=7)  # a registry is seldom added
 JITTER = 0.1
 
 
-def lock_registration(domain: str | None, *, now: datetime) -> DomainRegistration | None:
-    return None if domain is None else lock_registrations([domain], now=now)[domain]
-
-
 def lock_registrations(domains: Iterable[str], *, now: datetime) -> dict[str, DomainRegistration]:
     """Lock the registrations of these domains until the transaction ends, creating missing ones. Return them by name.
 

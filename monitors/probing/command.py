@@ -113,12 +113,10 @@ def build_spec(url: str, given: Given, egress: EgressGuard) -> CheckSpec:
     kind = types.of_scheme(scheme)
     if kind is None:
         raise _usage(f"the URL must begin with one of {', '.join(f'{name}:' for name in types.schemes())}")
-    for name in given:
-        if name not in kind.asked:
-            raise _usage(f"{_option(name, given)} does not apply to {scheme}: addresses")
-    for rule in given.get("content_rules", ()):
-        if rule["type"] not in kind.rule_types:
-            raise _usage(f"{_rule_option(rule)} does not apply to {scheme}: addresses")
+    refused = [_option(name, given) for name in given if name not in kind.asked]
+    refused += [_rule_option(rule) for rule in given.get("content_rules", ()) if rule["type"] not in kind.rule_types]
+    if refused:
+        raise _usage(f"{refused[0]} does not apply to {scheme}: addresses")
     for name, value in given.items():
         setting = kind.asked[name]
         if setting.clamped and setting.clamp(value) != value:

@@ -66,8 +66,9 @@ class DraftAnswer(msgspec.Struct, omit_defaults=True):
 
 def check_draft(spec: CheckSpec) -> CheckResult:
     """Check an unsaved spec and return the result. Raises NoWorker if none came in time, or the check was not made."""
+    encoded = msgspec.json.encode((type(spec).__name__, spec)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
-    answer = _ask("monitors.tasks.check_draft", [encrypt(dump_spec(spec))], DraftAnswer, timeout_ms=spec.timeout_ms)
+    answer = _ask("monitors.tasks.check_draft", [encrypt(encoded)], DraftAnswer, timeout_ms=spec.timeout_ms)
     if answer is None:
         raise NoWorker
     if answer.result is None:
@@ -80,12 +81,8 @@ def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | N
     return replies.ask(task, args, kind, queue="interactive", patience_sec=patience_sec)
 
 
-def dump_spec(spec: CheckSpec) -> str:
-    """Serialize a spec of any protocol, with the name of its type."""
-    return msgspec.json.encode((type(spec).__name__, spec)).decode()
-
-
 def load_spec(encrypted: str) -> CheckSpec:
+    """Return the spec of any protocol that `check_draft` sent with the name of its type."""
     from checks.probes.engine import PROTOCOLS  # loads libcurl, which only workers need
 
     name, encoded = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw])

@@ -65,20 +65,18 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
     for monitor_id, claim, config_version, public_id, slot_at, encrypted, stored, *common in rows:
         try:
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
+            config = load(common, stored, secrets, whole=False)
+            kind = types.get(config.type)
+            spec = kind.spec(config, run_id=run_id_of(public_id, slot_at))
         except InvalidToken:
             # Our own fault, not the target's: record no verdict, and continue with the rest of the batch.
             logger.exception("no key of ENCRYPTION_KEYS decrypts the headers of %s", public_id)
             faults[monitor_id, claim] = own_fault(_UNREADABLE_HEADERS).detail
-            continue
-        config = load(common, stored, secrets, whole=False)
-        kind = types.get(config.type)
-        try:
-            spec = kind.spec(config, run_id=run_id_of(public_id, slot_at))
         except ValueError:  # stored before it was refused; our own fault too
             logger.exception("the stored config of %s is not valid any more", public_id)
             faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
-            continue
-        jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec))
+        else:
+            jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec))
     note_faults(faults)
     return jobs
 

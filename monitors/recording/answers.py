@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import connection
 
 from core.bulk import array, insert_rows
 from monitors.models import DnsChange
+
+if TYPE_CHECKING:
+    from checks.spec import CheckOutcome
+    from monitors.recording.batch import CheckRecord
 
 KEPT_OF_MONITOR = 1_000
 MAX_LISTED = 16
@@ -82,28 +86,18 @@ _COLUMNS = {
 }
 
 
-class FoundAnswer(NamedTuple):
-    """The records that a check found, sorted."""
-
-    monitor_id: int
-    at: datetime
-    records: tuple[str, ...]
-
-
-def note_answers(answers: Sequence[FoundAnswer]) -> None:
+def note_answers(checks: Iterable[CheckRecord]) -> None:
     """Store the answers, and a change with a pending alert for each that differs from the one before it.
 
     Call it for results that are applied to locked states, in the order of their claims, in their transaction.
     """
-    while answers:
-        latest, later = {}, []
-        for answer in answers:
-            if answer.monitor_id in latest:
-                later.append(answer)
-            else:
-                latest[answer.monitor_id] = answer
-        _replace(latest)
-        answers = later
+    waiting = [check for check in checks if check.outcome.answer is not None]
+    while waiting:
+        first: dict[int, CheckRecord] = {}
+        for check in waiting:
+            first.setdefault(check.monitor_id, check)
+        _replace({monitor_id: check.outcome for monitor_id, check in first.items()})
+        waiting = [check for check in waiting if first[check.monitor_id] is not check]
 
 
 def forget_old_changes(now: datetime) -> None:
@@ -113,17 +107,17 @@ def forget_old_changes(now: datetime) -> None:
         cursor.execute(_FORGET_SURPLUS, {"kept": KEPT_OF_MONITOR})
 
 
-def _replace(answers: dict[int, FoundAnswer]) -> None:
+def _replace(outcomes: Mapping[int, CheckOutcome]) -> None:
     with connection.cursor() as cursor:
-        times = array(answer.at for answer in answers.values())
-        records = array(json.dumps(answer.records) for answer in answers.values())
-        cursor.execute(_REPLACE, [array(answers), times, records])
+        times = array(outcome.checked_at for outcome in outcomes.values())
+        records = array(json.dumps(outcome.answer) for outcome in outcomes.values())
+        cursor.execute(_REPLACE, [array(outcomes), times, records])
         earlier = cursor.fetchall()
     rows = []
     for monitor_id, text in sorted(earlier):
-        answer = answers[monitor_id]
-        before, after = set(json.loads(text)), set(answer.records)
+        outcome = outcomes[monitor_id]
+        before, after = set(json.loads(text)), set(outcome.answer or ())
         added, removed = sorted(after - before), sorted(before - after)
         listed = (json.dumps(added[:MAX_LISTED]), json.dumps(removed[:MAX_LISTED]))
-        rows.append((monitor_id, answer.at, *listed, len(added), len(removed)))
+        rows.append((monitor_id, outcome.checked_at, *listed, len(added), len(removed)))
     insert_rows("monitors_dnschange", _COLUMNS, rows)

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from checks.results.store import NewResult, store_results
-from checks.spec import CheckOutcome, Verdict
+from checks.spec import CheckOutcome
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, MonitorState, StatusChange
-from monitors.recording.answers import FoundAnswer, note_answers
+from monitors.recording.answers import note_answers
 from monitors.slots import refill_slots
 from monitors.stale import stale_since, unobserved
-from monitors.state import Policy, Status, advance
+from monitors.state import advance
 
 _WRITTEN = (
     *("claim", "claimed_at", "next_due_at", "applied_claim", "armed_at", "fault", "fault_since"),
@@ -35,11 +35,6 @@ class CheckRecord:
     def key(self) -> tuple[int, int]:
         return self.monitor_id, self.claim
 
-    @property
-    def answer(self) -> FoundAnswer | None:
-        outcome = self.outcome
-        return None if outcome.answer is None else FoundAnswer(self.monitor_id, outcome.checked_at, outcome.answer)
-
 
 @dataclass(slots=True)
 class StateBatch:
@@ -49,7 +44,7 @@ class StateBatch:
     _results: list[NewResult] = field(default_factory=list)
     _moved: dict[int, MonitorState] = field(default_factory=dict)
     _changes: list[StatusChange] = field(default_factory=list)
-    _answers: list[FoundAnswer] = field(default_factory=list)
+    _applied: list[CheckRecord] = field(default_factory=list)
 
     def keep(self, record: CheckRecord) -> None:
         """Store the result, whether or not it is applied to the state."""
@@ -66,47 +61,23 @@ class StateBatch:
         if (since := stale_since(monitor, now=outcome.checked_at)) is not None:
             self._changes += unobserved(monitor, since=since, until=outcome.checked_at)
         state.fault = state.fault_since = None
-        # A missed deadline is down at once, because its grace period has already passed.
-        threshold = 1 if monitor.kind.waits else monitor.fail_threshold
-        before = Status(
-            None if state.status is None else Verdict(state.status),
-            state.status_since,
-            state.fresh,
-            state.failures,
-            state.passes,
-            state.failing_since,
-        )
-        after, change = advance(before, outcome, Policy(threshold, monitor.recover_threshold, monitor.muted_until))
-        state.status, state.status_since, state.failing_since = after.status, after.since, after.failing_since
-        state.fresh, state.failures, state.passes = after.fresh, after.failures, after.passes
+        if (change := advance(monitor, outcome)) is not None:
+            change.claim = record.claim
+            self._changes.append(change)
         state.applied_claim = record.claim
         state.last_checked_at = outcome.checked_at
         state.last_latency_ms = outcome.latency_ms
         state.last_connect_ms, state.last_ttfb_ms = outcome.connect_ms, outcome.ttfb_ms
         state.cert_expires_at = outcome.cert_expires_at or state.cert_expires_at
         self.move(state)
-        if record.answer is not None:
-            self._answers.append(record.answer)
-        if change is not None:
-            self._changes.append(
-                StatusChange(
-                    monitor_id=record.monitor_id,
-                    at=change.at,
-                    before=change.before,
-                    after=change.after,
-                    claim=record.claim,
-                    failing_since=change.failing_since,
-                    reason_code=outcome.reason_code,
-                    detail=outcome.detail,
-                )
-            )
+        self._applied.append(record)
 
     def write(self) -> None:
         store_results(self._results)
         write_columns(list(self._moved.values()), _WRITTEN)
         refill_slots([self.monitors[key] for key in self._moved])
         StatusChange.objects.bulk_create(self._changes)
-        note_answers(self._answers)
+        note_answers(self._applied)
 
 
 def lock_batch(monitor_ids: Collection[int], *, skip_locked: bool = False) -> StateBatch:

@@ -100,5 +100,5 @@ def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[C
     # An open claim has no result yet, so these can be stored without reading the existing results.
     applied = [each for each in records if each.monitor_id in confirmed]
     store_results([(*each.key, each.outcome) for each in applied])
-    note_answers([each.answer for each in applied if each.answer is not None])
+    note_answers(applied)
     return [record for record in records if record.monitor_id not in confirmed]

@@ -12,8 +12,8 @@ from core.db import chunks
 from monitors.cron import TZDATA_VERSION
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, ScheduleSlots
-from monitors.services import arm_after_change, watch
 from monitors.slots import refill_slots
+from monitors.state import arm_after_change, watch
 
 logger = logging.getLogger(__name__)
 

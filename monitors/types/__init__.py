@@ -18,18 +18,10 @@ from monitors.types.scheduler import Scheduler
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 from monitors.types.udp import Udp
 
-REGISTRY: dict[str, MonitorType] = {}
+REGISTRY: dict[str, MonitorType] = {
+    kind.name: kind() for kind in (Http, Keyword, JsonApi, Port, Udp, Ping, Dns, Heartbeat, Scheduler)
+}
 DEFAULT = Http.name
-
-
-def register(kind: MonitorType) -> None:
-    REGISTRY[kind.name] = kind
-    _forget()
-
-
-def unregister(kind: MonitorType) -> None:
-    del REGISTRY[kind.name]
-    _forget()
 
 
 def get(name: str) -> MonitorType:
@@ -94,12 +86,3 @@ def option_defaults() -> Mapping[str, Any]:
         for name, setting in settings().items()
         if name not in MonitorConfig.columns
     }
-
-
-def _forget() -> None:
-    for cached in (groups, settings, option_defaults):
-        cached.cache_clear()
-
-
-for _type in (Http, Keyword, JsonApi, Port, Udp, Ping, Dns, Heartbeat, Scheduler):
-    register(_type())

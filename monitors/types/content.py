@@ -38,7 +38,6 @@ class ContentSettings(Settings, frozen=True, kw_only=True):
         Setting(
             description="port, udp and dns take text rules only, ping takes none. Those of dns see the records, one a "
             "line, sorted.",
-            position=100,
             section="rules",
             max_length=MAX_RULES,
         ),

@@ -199,29 +199,18 @@ class HttpType(MonitorType):
 
     def reproduce(self, config: MonitorConfig) -> str:
         own = _own(config)
-        arguments = ["curl", "--verbose", "--max-time", f"{config.timeout_ms / 1000:g}"]
-        arguments += ["--head"] if own.method == "HEAD" else ["--request", own.method]
+        lines = ["curl", "--verbose", f"--max-time {config.timeout_ms / 1000:g}"]
+        lines.append("--head" if own.method == "HEAD" else f"--request {own.method}")
         if own.follow_redirects:
-            arguments.append("--location")
+            lines.append("--location")
         if not config.check_ssl and config.url.lower().startswith("https:"):
-            arguments.append("--insecure")
-        for header in own.request_headers:
-            arguments += ["--header", f"{header.name}: VALUE"]
+            lines.append("--insecure")
+        lines += [f"--header {shlex.quote(f'{header.name}: VALUE')}" for header in own.request_headers]
         if own.request_body is not None:
-            arguments += ["--data-raw", own.request_body]
+            lines.append(f"--data-raw {shlex.quote(own.request_body)}")
         # --globoff: brackets in the URL are not a pattern. --url: the URL may start with a hyphen.
-        arguments += ["--globoff", "--url", config.url]
-        return _lines(arguments)
-
-
-def _lines(arguments: Sequence[str]) -> str:
-    """Return a shell command with one option per line, each with its value."""
-    lines: list[list[str]] = [[arguments[0]]]
-    for argument in arguments[1:]:
-        if argument.startswith("--") and lines[-1][-1] not in ("--data-raw", "--header", "--url"):
-            lines.append([])
-        lines[-1].append(argument)
-    return " \\\n  ".join(" ".join(map(shlex.quote, line)) for line in lines)
+        lines += ["--globoff", f"--url {shlex.quote(config.url)}"]
+        return " \\\n  ".join(lines)
 
 
 def _own(config: MonitorConfig) -> HttpSettings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from functools import cache
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -105,31 +105,18 @@ def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> d
     until = max(min(_written_until() or start, today), start)
     ids = [monitor.pk for monitor in monitors]
     until, transitions = _outages_since(until, ids, earliest=start)
-    end_at_stale(transitions, monitors, now=now)
-    live = _spans(until, today + DAY, now)
-    gaps, left_out = gaps_since(live[0].start), left_out_since(live[0].start, ids)
-    known: dict[int, tuple[list[int], list[int], list[int]]] = {}
+    latest = _tallies(monitors, _spans(until, today + DAY, now), transitions, now=now)
     with connection.cursor() as cursor:
         cursor.execute(_READ, {"ids": ids, "start": start, "end": until})
-        for monitor_id, *columns in cursor.fetchall():
-            known[monitor_id] = (columns[0], columns[1], columns[2])
-    unchanged: dict[StatusInterval, list[Tally]] = {}  # most monitors had no transition today
+        known = {monitor_id: columns for monitor_id, *columns in cursor.fetchall()}
     found: dict[int, History] = {}
+    length = (until - start).days
     for monitor in monitors:
-        interval = status_interval_of(monitor)
-        if monitor.pk in transitions or monitor.pk in left_out:
-            silent = [*gaps, *left_out.get(monitor.pk, ())]
-            latest = tally(live, transitions.get(monitor.pk, ()), interval, silent)
-        else:
-            if interval not in unchanged:
-                unchanged[interval] = tally(live, (), interval, gaps)
-            latest = unchanged[interval]
         offsets, observed, down = known.get(monitor.pk, ((), (), ()))
-        length = (until - start).days
         found[monitor.pk] = History(
             start,
-            [*_spread(offsets, observed, length), *(one.observed // _MS for one in latest)],
-            [*_spread(offsets, down, length), *(one.down // _MS for one in latest)],
+            [*_spread(offsets, observed, length), *(one.observed // _MS for one in latest[monitor.pk])],
+            [*_spread(offsets, down, length), *(one.down // _MS for one in latest[monitor.pk])],
         )
     return found
 
@@ -144,9 +131,7 @@ def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
     start = windows[0].start
     latencies = daily_latency(monitor.pk, since=start)
     transitions = {monitor.pk: by_outage(transitions_since(start, [monitor.pk])[monitor.pk])}
-    end_at_stale(transitions, [monitor], now=now)
-    left_out = left_out_since(start, [monitor.pk])[monitor.pk]
-    tallies = tally(windows, transitions[monitor.pk], status_interval_of(monitor), [*gaps_since(start), *left_out])
+    tallies = _tallies([monitor], windows, transitions, now=now)[monitor.pk]
     return [
         Day(
             date=window.start.date(),
@@ -170,6 +155,29 @@ def _outages_since(day: date, ids: Sequence[int], *, earliest: date) -> tuple[da
         day = max(_day_of(began), earliest)
         transitions = transitions_since(_start(day), ids)
     return day, {pk: by_outage(found) for pk, found in transitions.items()}
+
+
+def _tallies(
+    monitors: Sequence[Monitor], spans: Sequence[Span], transitions: dict[int, list[Transition]], *, now: datetime
+) -> dict[int, list[Tally]]:
+    """Return the tallies of the spans by monitor. `transitions` are those since the first span."""
+    start = spans[0].start
+    gaps, left_out = gaps_since(start), left_out_since(start, [monitor.pk for monitor in monitors])
+    end_at_stale(transitions, monitors, now=now)
+
+    @cache
+    def unchanged(interval: StatusInterval) -> list[Tally]:  # most monitors had no transition
+        return tally(spans, (), interval, gaps)
+
+    found: dict[int, list[Tally]] = {}
+    for monitor in monitors:
+        interval = status_interval_of(monitor)
+        if monitor.pk in transitions or monitor.pk in left_out:
+            silent = [*gaps, *left_out.get(monitor.pk, ())]
+            found[monitor.pk] = tally(spans, transitions.get(monitor.pk, ()), interval, silent)
+        else:
+            found[monitor.pk] = unchanged(interval)
+    return found
 
 
 def _spread(offsets: Sequence[int], values: Sequence[int], length: int) -> Sequence[int]:
@@ -226,12 +234,8 @@ def leave_out(spans: Mapping[tuple[int, datetime], datetime], *, now: datetime) 
     with transaction.atomic():
         if not try_advisory_lock(LEFT_OUT_LOCK):
             return
-        noted = {
-            (monitor_id, started_at): ended_at
-            for monitor_id, started_at, ended_at in MaintenanceSpan.objects.filter(ended_at__gt=now).values_list(
-                "monitor_id", "started_at", "ended_at"
-            )
-        }
+        active = MaintenanceSpan.objects.filter(ended_at__gt=now)
+        noted = {(span.monitor_id, span.started_at): span.ended_at for span in active}
         changed = {key: end for key, end in spans.items() if noted.get(key) != end}
         changed |= {key: now for key in noted if key not in spans}
         MaintenanceSpan.objects.bulk_create(
@@ -258,18 +262,14 @@ def _write(monitors: Sequence[Monitor], days: Sequence[Span], *, now: datetime) 
     ids, start = [monitor.pk for monitor in monitors], _day_of(days[0].start)
     backfill = _day_of(days[-1].end) - timedelta(days=BACKFILL)
     first, transitions = _outages_since(start, ids, earliest=min(start, backfill))
-    end_at_stale(transitions, monitors, now=now)
     spans = [*_spans(first, start, days[0].start), *days]
-    gaps, left_out = gaps_since(spans[0].start), left_out_since(spans[0].start, ids)
-    rows: list[tuple[Any, ...]] = []
-    for monitor in monitors:
-        silent = [*gaps, *left_out.get(monitor.pk, ())]
-        tallies = tally(spans, transitions.get(monitor.pk, ()), status_interval_of(monitor), silent)
-        rows += [
-            (monitor.pk, span.start.date(), one.observed // _MS, one.down // _MS, one.incidents)
-            for span, one in zip(spans, tallies, strict=True)
-            if span.end > monitor.created_at
-        ]
+    tallies = _tallies(monitors, spans, transitions, now=now)
+    rows = [
+        (monitor.pk, span.start.date(), one.observed // _MS, one.down // _MS, one.incidents)
+        for monitor in monitors
+        for span, one in zip(spans, tallies[monitor.pk], strict=True)
+        if span.end > monitor.created_at
+    ]
     if rows:
         with connection.cursor() as cursor:
             cursor.execute(_WRITE, [array(values) for values in zip(*rows, strict=True)])

@@ -14,12 +14,8 @@ from checks.spec import Verdict
 class StatusInterval:
     """The status of a monitor during a period. `status` is None before the first check."""
 
-    status: Verdict | None
+    status: str | None
     paused: bool = False
-
-    @property
-    def observed(self) -> bool:
-        return self.status is not None and not self.paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class Span:
         return max(min(self.end, other.end) - max(self.start, other.start), timedelta())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tally:
     """The totals of a window: observed time, observed downtime, and the number of outages that began."""
 
@@ -78,16 +74,21 @@ def tally(
     index = 0
     for transition in [*transitions, Transition(last, now, now)]:
         end = max(transition.at, at)
-        goes_down = transition.after.status is Verdict.DOWN and transition.before.status is not Verdict.DOWN
+        goes_down = transition.after.status == Verdict.DOWN and transition.before.status != Verdict.DOWN
         while index < len(windows) and windows[index].end <= at:
             index += 1
         for position in range(index, len(windows)):
-            window = windows[position]
+            window, total = windows[position], found[position]
             if window.start > end:
                 break
-            found[position] = _add(found[position], window, Span(at, end), interval, gaps)
+            seen = Span(max(at, window.start), min(end, window.end))
+            if interval.status is not None and not interval.paused and seen.start < seen.end:
+                length = seen.end - seen.start - sum((seen.overlap(gap) for gap in gaps), timedelta())
+                total.observed += length
+                if interval.status == Verdict.DOWN:
+                    total.down += length
             if goes_down and window.start <= end < window.end:
-                found[position] = replace(found[position], incidents=found[position].incidents + 1)
+                total.incidents += 1
         at, interval = end, transition.after
     return found
 
@@ -112,14 +113,3 @@ def by_outage(transitions: Iterable[Transition]) -> list[Transition]:
         transition if transition.began is None else replace(transition, at=transition.began)
         for transition in transitions
     ]
-
-
-def _add(so_far: Tally, window: Span, stretch: Span, interval: StatusInterval, gaps: Sequence[Span]) -> Tally:
-    if not interval.observed:
-        return so_far
-    seen = Span(max(stretch.start, window.start), min(stretch.end, window.end))
-    if seen.end <= seen.start:
-        return so_far
-    length = seen.end - seen.start - sum((seen.overlap(gap) for gap in gaps), timedelta())
-    down = length if interval.status is Verdict.DOWN else timedelta()
-    return replace(so_far, observed=so_far.observed + length, down=so_far.down + down)

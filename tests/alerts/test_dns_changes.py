@@ -18,12 +18,13 @@ from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms, utc_now
 from incidents.models import MaintenanceWindow
 from monitors.models import DnsAlert, Monitor
+from monitors.operations import mute_for
 from monitors.probing.jobs import load_jobs
 from monitors.probing.prober import Prober, probe_engine
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
-from monitors.services import mute_monitor, update_monitor
+from monitors.services import update_monitor
 from projects.access import Caller
 from tests.alerts.drivers import Drive, at, make_channel
 from tests.factories import MonitorFactory, UserFactory
@@ -176,7 +177,7 @@ def test_pending_changes_end_with_what_they_are_about(owner: User, monitor: Moni
 def test_changes_under_a_silence_are_not_sent(owner: User, monitor: Monitor, finder: Finder) -> None:
     drive = Drive()
     make_channel(owner)
-    mute_monitor(Caller(owner), monitor.public_id, minutes=5, now=NOON)
+    mute_for([monitor.pk], minutes=5, now=NOON)
     finder.find(at(60), B)
     drive.tick(at(61))
     window: dict[str, Any] = {"starts_at": at(400), "ends_at": at(900)}

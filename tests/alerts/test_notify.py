@@ -19,7 +19,8 @@ from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.services import acknowledge
 from monitors.expiry.warnings import warn_of_expiries
 from monitors.models import Monitor, MonitorState
-from monitors.services import delete_monitor, mute_monitor, update_monitor
+from monitors.operations import mute_for
+from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Membership
 from tests.alerts.drivers import EVERYTHING, Drive, Message, at, events, make_channel, timeline
@@ -334,7 +335,7 @@ def test_a_mute_within_a_window_and_a_window_within_a_mute(owner: User, channel:
     window(owner, 50, 300)
     drive.checks([monitor, muted], DOWN, at(100))
     drive.tick(at(100))
-    mute_monitor(Caller(owner), muted.public_id, minutes=10, now=at(200))
+    mute_for([muted.pk], minutes=10, now=at(200))
     assert [message.items for message in drive.ticks(at(110), at(1200), every=10)] == [
         (("still_down", "one"),),
         (("still_down", "two"),),
@@ -517,7 +518,7 @@ def test_no_reminder_under_a_silence(owner: User, channel: AlertChannel, drive: 
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     drive.tick(at(60))
-    mute_monitor(Caller(owner), monitor.public_id, minutes=10_000, now=at(70))
+    mute_for([monitor.pk], minutes=10_000, now=at(70))
     assert drive.remind(at(30 * HOUR)) == []
 
 
@@ -526,7 +527,7 @@ def test_one_tick_notifies_of_more_outages_than_fit_into_a_batch(
 ) -> None:
     monkeypatch.setattr(notify, "BATCH", 2)
     muted, *monitors = drive.monitors(owner, [f"m{number}" for number in range(6)])
-    mute_monitor(Caller(owner), muted.public_id, minutes=10, now=at(50))
+    mute_for([muted.pk], minutes=10, now=at(50))
     drive.checks([muted, *monitors], DOWN, at(60))
     consuming.consume(at(61), slow=lambda _: None)
     notify.notify_incidents(at(61))

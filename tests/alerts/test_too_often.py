@@ -14,7 +14,8 @@ from incidents.models import Incident
 from monitors.heartbeats import signals
 from monitors.heartbeats.excess import forget_old_excess, note_excess
 from monitors.models import Monitor, PingExcess
-from monitors.services import mute_monitor, update_monitor
+from monitors.operations import mute_for
+from monitors.services import update_monitor
 from projects.access import Caller
 from tests.alerts.drivers import Drive, at, make_channel
 from tests.api.client import Api
@@ -92,7 +93,7 @@ def test_switched_off(owner: User, job: Monitor, given: dict[str, Any]) -> None:
 def test_a_muted_heartbeat_notes_it_and_alerts_nobody(owner: User, job: Monitor) -> None:
     drive = Drive()
     make_channel(owner, topics=["too_often"])
-    mute_monitor(Caller(owner), job.public_id, minutes=10, now=at(0))
+    mute_for([job.pk], minutes=10, now=at(0))
     run(job, 1, 2, 3)
     assert tick(drive, 4) == tick(drive, 700) == []
     assert PingExcess.objects.get().monitor == job

@@ -35,10 +35,11 @@ from monitors import configuration, types
 from monitors.heartbeats import signals
 from monitors.heartbeats.signals import sweep
 from monitors.models import DnsChange, Monitor, MonitorState, StatusChange
+from monitors.operations import mute_for
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.seeding import seed_history
-from monitors.services import create_monitor, mute_monitor, update_monitor
+from monitors.services import create_monitor, update_monitor
 from projects.access import Caller
 from projects.members import add_member
 from projects.models import Project
@@ -271,7 +272,7 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
         last_checked_at=now - timedelta(minutes=45),
     )
     update_monitor(anna, monitors[PAUSED].public_id, {"enabled": False}, now=now)
-    mute_monitor(anna, monitors[MUTED].public_id, minutes=240, now=now - timedelta(minutes=30))
+    mute_for([monitors[MUTED].pk], minutes=240, now=now - timedelta(minutes=30))
     for minutes, name in ((12, MUTED), (7, FAILING), (2, FAILING)):
         outcome = CheckOutcome(
             verdict=Verdict.DOWN,

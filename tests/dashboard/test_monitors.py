@@ -23,10 +23,11 @@ from dashboard.monitors import actions
 from incidents.windows import create_window
 from monitors.configuration import build, config_columns
 from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.operations import mute_for
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_now
-from monitors.services import mute_monitor, update_monitor
+from monitors.services import update_monitor
 from projects.access import Caller
 from tests.factories import ChannelFactory, CheckResultFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import check_record, keep_checked, outcome, record_ping, state_of
@@ -71,7 +72,7 @@ def shown(user: User) -> dict[str, Monitor]:
         "Slow": MonitorFactory(owner=user, name="Slow", slow=True, created_at=now, project=shop),
     }
     update_monitor(Caller(user), made["Paused"].public_id, {"enabled": False}, now=utc_now())
-    mute_monitor(Caller(user), made["Slow"].public_id, minutes=30, now=utc_now())
+    mute_for([made["Slow"].pk], minutes=30, now=utc_now())
     keep_checked(utc_now() + timedelta(hours=1))
     for name, latency in (("Up", 30), ("Slow", 900), ("Paused", 50)):
         MonitorState.objects.filter(pk=made[name].pk).update(last_latency_ms=latency)
@@ -136,10 +137,10 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
     for name in fails:
         check(made[name], *[Verdict.DOWN] * fails[name], at=half_past)
     for name in ("Muted", "Both", "Unmuted", "Silent", "Punctual", "Rescheduled", "Waiting"):
-        mute_monitor(Caller(user), made[name].public_id, minutes=600, now=half_past)
+        mute_for([made[name].pk], minutes=600, now=half_past)
     for name in ("Muted", "Both", "Unmuted"):
         check(made[name], Verdict.DOWN, Verdict.DOWN, at=half_past + timedelta(minutes=5))
-    mute_monitor(Caller(user), made["Unmuted"].public_id, minutes=0, now=utc_now())
+    mute_for([made["Unmuted"].pk], minutes=0, now=utc_now())
     check(made["Mended"], Verdict.UP, at=half_past + timedelta(minutes=20))
     changed = start + timedelta(minutes=100)
     update_monitor(Caller(user), made["Rescheduled"].public_id, {"interval_sec": 3000}, now=changed)

@@ -11,11 +11,10 @@ from django.forms.models import model_to_dict
 from accounts.models import User
 from checks.spec import Verdict
 from core.errors import MonitorLimit
-from monitors import bulk, operations
-from monitors.bulk import Draft
+from monitors import operations, services
 from monitors.configuration import build, merge
 from monitors.models import DomainRegistration, Monitor, MonitorState, StatusChange
-from monitors.services import update_monitor
+from monitors.services import Draft, update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON
@@ -76,7 +75,7 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
     )
     update_monitor(Caller(user), one.public_id, given, now=LATER)
     one.refresh_from_db()
-    bulk.update_monitors({many.pk: Draft(user, None, one.full_config, one.enabled)}, now=LATER)
+    services.update_monitors({many.pk: Draft(user, None, one.full_config, one.enabled)}, now=LATER)
     many.refresh_from_db()
     assert columns(many) == columns(one)
     assert many.full_config == one.full_config
@@ -92,7 +91,7 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     user = UserFactory()
     project = ProjectFactory(owner=user)
     heartbeat = build({"interval_sec": 60, "type": "heartbeat"})
-    made = bulk.create_monitors(
+    made = services.create_monitors(
         [Draft(user, project, CONFIG), Draft(user, None, heartbeat), Draft(user, None, CONFIG, enabled=False)], now=NOON
     )
     stored = [Monitor.objects.get(pk=monitor.pk) for monitor in made]
@@ -100,7 +99,7 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     assert [(monitor.project, monitor.enabled) for monitor in stored] == [(project, True), (None, True), (None, False)]
     assert [monitor.state.next_due_at for monitor in stored] == [NOON, None, None]
     assert {monitor.registration for monitor in stored} == {None, DomainRegistration.objects.get()}
-    bulk.update_monitors({one.pk: Draft(user, None, one.full_config) for one in stored}, now=LATER)
+    services.update_monitors({one.pk: Draft(user, None, one.full_config) for one in stored}, now=LATER)
     assert [Monitor.objects.get(pk=monitor.pk).full_config for monitor in made] == [CONFIG, heartbeat, CONFIG]
     assert not Monitor.objects.exclude(project=None).exists()
 
@@ -108,10 +107,10 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
 def test_one_too_many_makes_none() -> None:
     user = user_with_room(for_monitors=2)
     with pytest.raises(MonitorLimit) as refused:
-        bulk.create_monitors([Draft(user, None, CONFIG)] * 3, now=NOON)
+        services.create_monitors([Draft(user, None, CONFIG)] * 3, now=NOON)
     assert refused.value.limit == 2
     assert not Monitor.objects.exists()
-    assert len(bulk.create_monitors([Draft(user, None, CONFIG)] * 2, now=NOON)) == 2
+    assert len(services.create_monitors([Draft(user, None, CONFIG)] * 2, now=NOON)) == 2
 
 
 def test_moving_to_another_owner_takes_room_there() -> None:
@@ -120,8 +119,8 @@ def test_moving_to_another_owner_takes_room_there() -> None:
     monitors = [MonitorFactory(owner=user) for _ in range(2)]
     drafts = {one.pk: Draft(other, project, one.full_config) for one in monitors}
     with pytest.raises(MonitorLimit):
-        bulk.update_monitors(drafts, now=NOON)
-    bulk.update_monitors(dict(list(drafts.items())[:1]), now=NOON)
+        services.update_monitors(drafts, now=NOON)
+    services.update_monitors(dict(list(drafts.items())[:1]), now=NOON)
     assert Monitor.objects.get(owner=other).project == project
 
 
@@ -129,15 +128,15 @@ def test_the_plan_under_the_lock_has_the_last_word() -> None:
     user = UserFactory()
     monitor = MonitorFactory(owner=user)
     quick = merge(CONFIG, {"interval_sec": 1})
-    bulk.update_monitors({monitor.pk: Draft(user, None, quick)}, now=NOON)
-    bulk.create_monitors([Draft(user, None, quick)], now=NOON)
+    services.update_monitors({monitor.pk: Draft(user, None, quick)}, now=NOON)
+    services.create_monitors([Draft(user, None, quick)], now=NOON)
     assert set(Monitor.objects.values_list("interval_sec", flat=True)) == {60}
 
 
 def test_what_is_gone_is_left_out() -> None:
     user = UserFactory()
     monitor = MonitorFactory(owner=user)
-    bulk.update_monitors({key: Draft(user, None, CONFIG) for key in (monitor.pk, monitor.pk + 1)}, now=NOON)
+    services.update_monitors({key: Draft(user, None, CONFIG) for key in (monitor.pk, monitor.pk + 1)}, now=NOON)
     operations.delete([monitor.pk, monitor.pk + 1])
     assert not Monitor.objects.exists()
 

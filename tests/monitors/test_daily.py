@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from monitors.models import DailyUptime, Monitor, SchedulerTick, StatusChange
-from monitors.selectors import statistics
+from monitors.selectors import uptimes
 from monitors.services import delete_monitor
 from monitors.uptime.daily import daily_uptime, daily_uptimes, forget_old_days, leave_out, write_days
 from projects.access import Caller
@@ -126,8 +126,8 @@ def test_maintenance_is_left_out_as_it_was(monitors: list[Monitor]) -> None:
         assert history()["wavering"][-1] == by_turns()["wavering"][-1] == 100.0
     leave_out({}, now=NOON - 0.1 * DAY)  # that window is deleted
     assert history()["wavering"][-1] == by_turns()["wavering"][-1] == 75.0
-    found = statistics(list(Monitor.objects.select_related("state")), now=NOON)
-    assert found[wavering.pk].uptime_24h == 80.0, "uptime_24h counts maintenance"
+    found = uptimes(list(Monitor.objects.select_related("state")), now=NOON)
+    assert found[wavering.pk] == 80.0, "uptime_24h counts maintenance"
 
 
 def test_days_that_nobody_wrote_yet_are_read_from_turns(monitors: list[Monitor]) -> None:

@@ -18,8 +18,9 @@ from monitors.heartbeats import signals
 from monitors.heartbeats.signals import sweep
 from monitors.models import MonitorState, StatusChange
 from monitors.models import Ping as Ping_
+from monitors.operations import mute_for
 from monitors.scheduling import claim_due
-from monitors.services import mute_monitor, update_monitor
+from monitors.services import update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, PlanFactory, UserFactory
 from tests.helpers import NOON, examples, record_ping, signal, state_of
@@ -212,7 +213,7 @@ def test_a_heartbeat_against_the_reference(
                 assert record_ping(name, now=now)
                 reference.ping(now)
             case Mute(length):
-                mute_monitor(caller, name, minutes=length, now=now)
+                mute_for([monitor.pk], minutes=length, now=now)
                 reference.mute(length, now)
             case Edit(new_interval, new_grace, new_recover):
                 edited = {"interval_sec": new_interval, "grace_sec": new_grace, "recover_threshold": new_recover}

@@ -11,8 +11,9 @@ import pytest
 from checks.results.models import CheckResult
 from monitors.heartbeats.signals import sweep
 from monitors.models import Monitor, StatusChange
+from monitors.operations import mute_for
 from monitors.scheduling import claim_due, tick
-from monitors.services import mute_monitor, update_monitor
+from monitors.services import update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, record_ping, run_concurrently, state_of
@@ -52,7 +53,7 @@ def change(monitor: Monitor, second: float, **given: object) -> None:
 
 
 def mute(monitor: Monitor, second: float, minutes: int) -> None:
-    mute_monitor(Caller(monitor.owner), monitor.public_id, minutes=minutes, now=at(second))
+    mute_for([monitor.pk], minutes=minutes, now=at(second))
 
 
 def test_status_is_null_until_the_first_ping_however_long() -> None:

@@ -18,8 +18,9 @@ from dashboard.monitors.rows import rows_of
 from monitors.heartbeats import gaps
 from monitors.heartbeats.signals import record, sweep
 from monitors.models import Monitor, MonitorState, PingGap, SchedulerTick, StatusChange
+from monitors.operations import mute_for
 from monitors.scheduling import claim_due, tick
-from monitors.services import mute_monitor, update_monitor
+from monitors.services import update_monitor
 from projects.access import Caller
 from statuspages.badges import create_badge, draw
 from statuspages.content import content_of
@@ -291,8 +292,8 @@ def test_edits_and_mutes_do_not_release_a_deadline() -> None:
     beats(STOP, STOP + 200)
     one, two = fleet.monitors[:2]
     update_monitor(Caller(one.owner), one.public_id, {"grace_sec": 70}, now=at(STOP + 201))
-    mute_monitor(Caller(two.owner), two.public_id, minutes=1, now=at(STOP + 201))
-    mute_monitor(Caller(two.owner), two.public_id, minutes=0, now=at(STOP + 202))
+    mute_for([two.pk], minutes=1, now=at(STOP + 201))
+    mute_for([two.pk], minutes=0, now=at(STOP + 202))
     beats(STOP + 203, STOP + 300)
     assert not down()
 

@@ -24,7 +24,8 @@ from monitors.heartbeats import signals
 from monitors.heartbeats.incoming import MAX_BODY_BYTES, MAX_BODY_BYTES_PER_HOUR
 from monitors.heartbeats.pings import PingViewSet
 from monitors.models import Monitor, MonitorState, Ping, StatusChange
-from monitors.services import delete_monitor, mute_monitor, update_monitor
+from monitors.operations import mute_for
+from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.factories import MonitorFactory, UserFactory
@@ -322,7 +323,7 @@ def test_a_ping_that_waited_for_an_edit_goes_by_what_it_left(
 @pytest.mark.django_db(transaction=True)
 def test_a_ping_that_waited_for_a_mute_goes_by_it(owner: User) -> None:
     monitor = heartbeat(owner)
-    assert pinged_amid(monitor, partial(mute_monitor, Caller(owner), monitor.public_id, minutes=10, now=at(-1)))
+    assert pinged_amid(monitor, partial(mute_for, [monitor.pk], minutes=10, now=at(-1)))
     assert state_of(monitor).next_due_at == at(599)
 
 

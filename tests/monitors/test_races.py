@@ -22,10 +22,11 @@ from monitors.cron import Schedule
 from monitors.heartbeats.signals import sweep
 from monitors.locking import lock_monitors
 from monitors.models import Monitor, MonitorState, SchedulerTick, ScheduleSlots, StatusChange
+from monitors.operations import mute_for
 from monitors.recording import record
 from monitors.scheduling import claim_due, start_runs, tick
 from monitors.scheduling.time_zones import recompute
-from monitors.services import delete_monitor, mute_monitor, update_monitor
+from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
@@ -203,7 +204,7 @@ def test_a_mute_and_a_result(user: User) -> None:
         number = claimed(monitor, at=now)
         run_concurrently(
             partial(record, [check_record(monitor, claim=number, verdict=DOWN, at=now)], now=now),
-            partial(mute_monitor, Caller(user), monitor.public_id, minutes=9, now=now),
+            partial(mute_for, [monitor.pk], minutes=9, now=now),
         )
         state = state_of(monitor)
         assert Monitor.objects.get(pk=monitor.pk).muted_until == now + minutes(9)
@@ -249,7 +250,7 @@ def test_pause_resume_mute_and_patch_at_once(user: User) -> None:
         run_concurrently(
             partial(update_monitor, caller, name, {"enabled": False}, now=now),
             partial(update_monitor, caller, name, {"enabled": True}, now=now),
-            partial(mute_monitor, caller, name, minutes=turn + 1, now=now),
+            partial(mute_for, [monitor.pk], minutes=turn + 1, now=now),
             partial(update_monitor, caller, name, {"name": f"name {turn}", "slow_ms": turn}, now=now),
         )
         left = Monitor.objects.get(pk=monitor.pk)

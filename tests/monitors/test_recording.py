@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 
 import pytest
+import time_machine
 
 from checks.results.erasure import erase_deleted
 from checks.results.models import CheckResult
@@ -13,7 +15,7 @@ from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
-from monitors.selectors import statistics
+from monitors.serializers import serialize_monitors
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
@@ -136,12 +138,16 @@ def test_statistics_are_of_the_last_day_and_of_passes() -> None:
     check(monitor, DOWN, minute=60)
     check(monitor, SLOW, minute=120)
     monitor.refresh_from_db()
-    found = statistics([monitor], now=NOON + minutes(240))[monitor.pk]
-    assert (found.uptime_24h, found.avg_latency_24h) == (75.0, 20.0)
+    assert shown(monitor, now=NOON + minutes(240)) == (75.0, 20.0)
     MonitorState.objects.update(next_due_at=NOON + minutes(60 * 48))
     monitor.refresh_from_db()
-    later = statistics([monitor], now=NOON + minutes(60 * 48))[monitor.pk]
-    assert (later.uptime_24h, later.avg_latency_24h) == (100.0, None)
+    assert shown(monitor, now=NOON + minutes(60 * 48)) == (100.0, None)
+
+
+def shown(monitor: Monitor, *, now: datetime) -> tuple[float | None, float | None]:
+    with time_machine.travel(now, tick=False):
+        (row,) = serialize_monitors([monitor])
+    return row["uptime_24h"], row["avg_latency_24h"]
 
 
 @pytest.mark.django_db(transaction=True)

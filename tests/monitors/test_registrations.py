@@ -21,7 +21,7 @@ from monitors.expiry.registrations import (
     UNSUPPORTED_RETRY,
     claim_lookup,
     jittered,
-    lock_registration,
+    lock_registrations,
     put_off,
     record_expiry,
     record_failure,
@@ -383,7 +383,7 @@ class TestRaces:
         for turn in range(ROUNDS):
             monitor = MonitorFactory(owner=user, url=f"https://x{turn}.com/")
             with transaction.atomic():
-                lock_registration(f"x{turn}.com", now=NOON)
+                lock_registrations([f"x{turn}.com"], now=NOON)
             run_concurrently(partial(remove_unused, NOON), partial(patch, user, monitor, check_domain=True))
             assert Monitor.objects.get(pk=monitor.pk).registration == row(f"x{turn}.com")
 

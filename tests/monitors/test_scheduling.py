@@ -7,12 +7,11 @@ from datetime import timedelta
 import pytest
 
 from checks.spec import Verdict
-from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap
+from monitors.models import LEASE_MARGIN, Monitor, MonitorState, SchedulerGap
 from monitors.probing.jobs import load_jobs
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, tick
 from monitors.selectors import last_tick
-from monitors.state import next_slot
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, check_record, minutes, run_concurrently, state_of
 
@@ -24,7 +23,8 @@ LEASE = timedelta(seconds=10) + LEASE_MARGIN  # of a monitor with the default ti
 )
 def test_next_slot_keeps_its_phase_and_makes_nothing_up(late_sec: int, next_sec: int) -> None:
     now = NOON + timedelta(seconds=late_sec)
-    assert next_slot(NOON, interval_sec=60, now=now) == NOON + timedelta(seconds=next_sec)
+    monitor = Monitor(interval_sec=60, config={})
+    assert monitor.next_slot(NOON, now=now) == NOON + timedelta(seconds=next_sec)
 
 
 @pytest.mark.django_db

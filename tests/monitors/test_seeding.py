@@ -10,9 +10,9 @@ from django.core.management import CommandError, call_command
 from accounts.models import User
 from checks.results.models import CheckResult, HourlyRollup
 from checks.results.rollups import roll_up, rolled_until
+from checks.results.series import average_latency
 from core.clock import utc_now
 from monitors.models import Monitor, StatusChange
-from monitors.selectors import statistics
 from monitors.uptime.daily import daily_uptime
 from tests.factories import UserFactory
 from tests.helpers import restored_partitions, state_of
@@ -47,5 +47,5 @@ def test_a_past_of_four_days() -> None:
             assert seconds == pytest.approx(300 * 10 * sum(day.incidents for day in days), abs=3000)
             assert all(day.avg_latency_ms for day in days[1:])
             assert state_of(monitor).next_due_at is None
-            assert statistics([monitor], now=now)[monitor.pk].avg_latency_24h is not None
+            assert average_latency([monitor.pk], since=now - timedelta(days=1))
         assert roll_up(now) == 0

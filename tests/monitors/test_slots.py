@@ -20,11 +20,11 @@ from monitors import cron
 from monitors.cron import CHANGES_WITHIN_HOURS, TIME_ZONES, Schedule
 from monitors.heartbeats import signals
 from monitors.models import Monitor, MonitorState, ScheduleSlots
-from monitors.operations import raise_intervals
+from monitors.operations import mute_for, raise_intervals
 from monitors.scheduling import claim_due, return_claims
 from monitors.scheduling.time_zones import recompute
 from monitors.selectors import failing, failing_since
-from monitors.services import mute_monitor, update_monitor
+from monitors.services import update_monitor
 from monitors.slots import STORED, next_slot_sql, refill_slots
 from monitors.tasks import apply_tzdata
 from projects.access import Caller
@@ -285,7 +285,7 @@ def test_the_task_runs() -> None:
 def test_a_muted_heartbeat_that_is_overdue_by_its_schedule_is_failing(nightly: Monitor) -> None:
     ping(nightly, NOON)
     due_at = state_of(nightly).next_due_at
-    mute_monitor(Caller(nightly.owner), nightly.public_id, minutes=600, now=NOON)
+    mute_for([nightly.pk], minutes=600, now=NOON)
     monitor = Monitor.objects.select_related("state").get(pk=nightly.pk)
     assert due_at is not None
     for now, expected in ((due_at, None), (due_at + timedelta(seconds=1), due_at)):

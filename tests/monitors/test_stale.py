@@ -17,7 +17,7 @@ from monitors import operations
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
 from monitors.scheduling import claim_due, note_faults, postpone
-from monitors.selectors import list_monitors, statistics, status_of
+from monitors.selectors import list_monitors, status_of, uptimes
 from monitors.services import update_monitor
 from monitors.stale import LOST, NOT_STARTED, count_stale, stale, stale_reason, stale_since
 from monitors.uptime.daily import daily_uptimes, write_days
@@ -184,14 +184,14 @@ def test_uptime_does_not_count_it_during_and_after() -> None:
     MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=start + 2 * HOUR)
     StatusChange.objects.exclude(kind="status").delete()
     found = load(monitor)
-    assert statistics([found], now=NOON)[found.pk].uptime_24h == 50
+    assert uptimes([found], now=NOON)[found.pk] == 50
     assert rows_of([found], now=NOON)[0].uptime == 50
     assert daily_uptimes([found], days=2, now=NOON)[found.pk].percent() == 50
     write_days(NOON + 24 * HOUR)
     assert daily_uptimes([found], days=2, now=NOON + 24 * HOUR)[found.pk].percents() == [50, None]
     checked(monitor, NOON + 24 * HOUR, Verdict.UP)
     found = load(monitor)
-    assert statistics([found], now=NOON + 25 * HOUR)[found.pk].uptime_24h == 100
+    assert uptimes([found], now=NOON + 25 * HOUR)[found.pk] == 100
     write_days(NOON + 36 * HOUR)
     assert daily_uptimes([found], days=2, now=NOON + 25 * HOUR)[found.pk].percents() == [50, 100]
 

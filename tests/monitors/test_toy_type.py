@@ -59,16 +59,22 @@ class Toy(MonitorType):
 def _toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     flush_broker()
     monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.9)  # no worker runs, so nobody waits for one
-    toy = Toy()
-    types.register(toy)
+    monkeypatch.setitem(types.REGISTRY, Toy.name, Toy())
+    _forget_derived()
     document = _document()
     monkeypatch.setattr(client_module, "_document", lambda: document)  # answers are validated against it
     client_module._validator.cache_clear()
     yield
     client_module._validator.cache_clear()
-    types.unregister(toy)
+    monkeypatch.delitem(types.REGISTRY, Toy.name)
+    _forget_derived()
     leave()
     flush_broker()
+
+
+def _forget_derived() -> None:
+    for cached in (types.groups, types.settings, types.option_defaults):
+        cached.cache_clear()
 
 
 def _document() -> dict[str, Any]:
