@@ -26,6 +26,7 @@ MOST_ITEMS = 500
 """Items of a group's webhook body."""
 _LATE = timedelta(minutes=15)
 _URL_CHARS = 500
+_PLURALS = {"is": "are", "was": "were", "expires": "expire", "runs": "run"}
 
 
 class Level(StrEnum):
@@ -289,11 +290,13 @@ def _counts(events: Sequence[_Event]) -> str:
     parts = []
     named = False
     for event_type, number in counted.items():
-        words = WORDS[event_type]
-        noun = words.noun[number != 1]
+        noun, verb = WORDS[event_type].noun, WORDS[event_type].verb
+        if number != 1:
+            first, blank, rest = verb.partition(" ")
+            noun, verb = f"{noun}s", f"{_PLURALS.get(first, first)}{blank}{rest}"
         if noun.startswith("monitor"):
             noun, named = "" if named else noun, True
-        parts.append(" ".join(filter(None, (str(number), noun, words.verb[number != 1]))))
+        parts.append(" ".join(filter(None, (str(number), noun, verb))))
     return ", ".join(parts)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import product
 from typing import Any
 
+import msgspec
 import psycopg
 from django.conf import settings
 from django.db import connection, transaction
@@ -183,7 +184,7 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
             if group is None:
                 created.append(_delivery(channel_id, State.WAITING, now))
             row = DeliveryItem(channel_id=channel_id, source=item.source, incident=item.incident, at=now)
-            row.delivery, row.payload = group or created[-1], item.payload.as_json()
+            row.delivery, row.payload = group or created[-1], asdict(item.payload)
             rows.append(row)
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
     Delivery.objects.bulk_create(created)
@@ -277,7 +278,7 @@ def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
         if foreign and not items:
             Delivery.objects.filter(pk=delivery.pk, attempts=delivery.attempts).delete()
             channel = None
-    return channel, [Payload.from_json(item.payload) for item in items]
+    return channel, [msgspec.convert(item.payload, Payload) for item in items]
 
 
 def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
@@ -326,7 +327,7 @@ def log_test(channel_id: int, payload: Payload, *, key: str, result: SendResult,
             done_at=now,
         )
         DeliveryItem.objects.create(
-            delivery=delivery, channel_id=channel_id, source=f"test:{key}", payload=payload.as_json(), at=now
+            delivery=delivery, channel_id=channel_id, source=f"test:{key}", payload=asdict(payload), at=now
         )
 
 

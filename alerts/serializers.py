@@ -8,8 +8,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from alerts.events import EventType
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, Topic
+from alerts.events import DEFAULT_TOPICS, EventType, Topic
+from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind, Setting
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField

@@ -17,7 +17,8 @@ from django.db.models import QuerySet
 from accounts.models import User
 from accounts.services import GONE, addresses_of
 from alerts import confirmation
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, DeliveryItem, Topic
+from alerts.events import DEFAULT_TOPICS, Topic
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import OUTBOX
 from alerts.selectors import get_channel, get_delivery
 from alerts.transports import KINDS, settings_by_name

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from alerts import selectors, services, testing
-from alerts.events import WORDS, Payload
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, Topic
+from alerts.events import DEFAULT_TOPICS, WORDS, Payload, Topic
+from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind, Setting
 from core import mail
@@ -244,7 +245,7 @@ def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
     """Return what the log shows of a delivery: the name, event and path, if any, of its first items."""
     items = []
     for item in delivery.items.all()[:MAX_ITEMS]:
-        payload = Payload.from_json(item.payload)
+        payload = msgspec.convert(item.payload, Payload)
         path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
         if not path and payload.monitor_id:
             path = f"/monitors/{payload.monitor_id}"

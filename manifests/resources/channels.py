@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 
 from alerts import selectors, services
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
+from alerts.events import DEFAULT_TOPICS, Topic
+from alerts.models import AlertChannel
 from alerts.transports import KINDS, secret_settings, settings_by_name
 from alerts.transports.base import Setting
 from manifests.account import Account, Entry, Existing, Values
