@@ -6,37 +6,34 @@ They never start in the web process, whose address no customer has allowed, as i
 from __future__ import annotations
 
 import time
-from functools import cache
-from typing import TypedDict
+from dataclasses import asdict
 
 from django.conf import settings
+from django.db import transaction
 
-from alerts import messages, outbox
+from alerts import messages
 from alerts.events import EventType, Payload
-from alerts.models import AlertChannel
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.transports import KINDS
 from core import replies
 from core.clock import to_ms, utc_now
 from core.db import release_connection
 from core.errors import NotConfirmed, NoWorker
 from core.ids import delivery_id
+from notifications.outbox import SendResult
 from notifications.workers import FairThreads
 
 PATIENCE_SEC = 25.0
-TESTS = 16
 TESTS_OF_OWNER = 3
 
-
-class ChannelTest(TypedDict):
-    delivered: bool
-    detail: str | None
+_threads = FairThreads("channel-test", threads=16, most_of_owner=TESTS_OF_OWNER)
 
 
-def send_test(channel: AlertChannel) -> ChannelTest:
+def send_test(channel: AlertChannel) -> SendResult:
     """Return the result of the test. Raise NotConfirmed, or NoWorker after PATIENCE_SEC."""
     if channel.confirmed_at is None:
         raise NotConfirmed
-    answer = replies.ask("alerts.tasks.send_test", [channel.pk], ChannelTest, queue="alerts", patience_sec=PATIENCE_SEC)
+    answer = replies.ask("alerts.tasks.send_test", [channel.pk], SendResult, queue="alerts", patience_sec=PATIENCE_SEC)
     if answer is None:
         raise NoWorker("No worker sent the test in time; try again in a moment.")
     return answer
@@ -51,23 +48,35 @@ def submit_test(channel_id: int, reply_to: str) -> None:
         if time.monotonic() < given_up:
             replies.post(reply_to, run_test(channel_id))
 
-    _threads().submit(owner, work)
+    _threads.submit(owner, work)
 
 
-def run_test(channel_id: int) -> ChannelTest:
+def run_test(channel_id: int) -> SendResult:
+    """Send a test, and add it to the channel's log, unless the channel is deleted meanwhile."""
     channel = AlertChannel.objects.filter(pk=channel_id, confirmed_at__isnull=False).first()
     if channel is None:
-        return {"delivered": False, "detail": "The channel was deleted, or nothing may be sent there any more."}
+        return SendResult(delivered=False, detail="The channel was deleted, or nothing may be sent there any more.")
     kind, config = KINDS[channel.kind], channel.config
     now, key = utc_now(), delivery_id()
     payload = Payload(EventType.TEST, at=to_ms(now))
     message = messages.render([payload], key=key, base_url=settings.BASE_URL, now=now)
     release_connection()
     result = kind.send(config, message, key=key, now=now)
-    outbox.log_test(channel_id, payload, key=key, result=result, now=utc_now())
-    return {"delivered": result.delivered, "detail": result.detail}
-
-
-@cache
-def _threads() -> FairThreads:
-    return FairThreads("channel-test", threads=TESTS, most_of_owner=TESTS_OF_OWNER)
+    done_at = utc_now()
+    with transaction.atomic():
+        if AlertChannel.objects.select_for_update(no_key=True).filter(pk=channel_id).exists():
+            delivery = Delivery.objects.create(
+                public_id=key,
+                channel_id=channel_id,
+                created_at=done_at,
+                state=Delivery.State.SENT if result.delivered else Delivery.State.FAILED,
+                next_try_at=done_at,
+                give_up_at=done_at,
+                attempts=1,
+                last_error=None if result.delivered else result.detail,
+                done_at=done_at,
+            )
+            DeliveryItem.objects.create(
+                delivery=delivery, channel_id=channel_id, source=f"test:{key}", payload=asdict(payload), at=done_at
+            )
+    return result

@@ -27,6 +27,7 @@ from core.forms import conditional
 from core.waiting import limit_waiting
 from dashboard.forms import ProjectField, ScopeForm
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
+from notifications.outbox import SendResult
 from projects.access import Caller
 
 PAGE = 30
@@ -338,13 +339,13 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
         with limit_waiting(request.caller.account):
             result = testing.send_test(channel)
     except ApiError as error:
-        result = {"delivered": False, "detail": str(error)}
+        result = SendResult(delivered=False, detail=str(error))
     if request.htmx:
-        return render_page(request, "channels/_tested", **_detail(request, channel), **result)
-    if result["delivered"]:
-        messages.success(request, f"Delivered. {result['detail']}")
+        return render_page(request, "channels/_tested", **_detail(request, channel), result=result)
+    if result.delivered:
+        messages.success(request, f"Delivered. {result.detail}")
     else:
-        messages.error(request, f"Not delivered. {result['detail']}")
+        messages.error(request, f"Not delivered. {result.detail}")
     return redirect("alert_channel", channel_id)
 
 

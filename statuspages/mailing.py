@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from functools import cache
 from smtplib import SMTPException
 from typing import Any
 
@@ -19,7 +18,6 @@ from core.db import release_connection
 from core.text import one_line
 from notifications.outbox import DUE, Outbox, SendResult
 from notifications.smtp import bounded_connection, problem, send_mail
-from notifications.workers import Senders
 from statuspages.models import PageMail
 from statuspages.subscriptions import CONFIRM, MAILS, UNSUBSCRIBE, link
 
@@ -79,11 +77,6 @@ class PageMailOutbox(Outbox[PageMail]):
 
 
 OUTBOX = PageMailOutbox()
-
-
-@cache
-def senders() -> Senders:
-    return Senders(OUTBOX, threads=1, any_threads=1)
 
 
 def _send(mail: PageMail, connection: Any) -> SendResult:
