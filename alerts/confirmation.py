@@ -34,7 +34,6 @@ from core.ids import random_text
 from core.mail import send_on_commit
 from core.text import one_line
 from projects.access import Caller
-from projects.models import Project
 
 LIFETIME = timedelta(days=14)
 _REQUEST = """\
@@ -79,13 +78,11 @@ def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None
     send_on_commit("Send Pulsekeeper alerts to this address?", text, to=address)
 
 
-def end_with_membership(project: Project, user: User) -> None:
-    """Withdraw a former member's consent to alerts of the project."""
-    end_with_account(user, project=project)
-
-
 def end_with_account(user: User, **channels: Any) -> None:
-    """Withdraw a person's consent in these channels: in every one if their account is closed or deleted."""
+    """Withdraw a person's consent in these channels: in every one if their account is closed or deleted.
+
+    A former member's consent ends in the channels of the project.
+    """
     ended = [channel.pk for channel in _channels_to(user.email, Q(**channels))]
     AlertChannel.objects.filter(pk__in=ended).update(**dict.fromkeys(_COLUMNS))
 

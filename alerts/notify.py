@@ -324,19 +324,15 @@ def remind(now: datetime) -> None:
     candidates = Incident.objects.filter(_UNACKNOWLEDGED)
     overdue = sorted(_overdue(dict(candidates.values_list("pk", "monitor_id")), now))
     for start in range(0, len(overdue), BATCH):
-        _remind_some(overdue[start : start + BATCH], now)
-
-
-@transaction.atomic
-def _remind_some(candidates: Sequence[int], now: datetime) -> None:
-    incidents = list(_locked(_UNACKNOWLEDGED, pk__in=candidates))
-    # Again under the lock: another process may have reminded.
-    overdue = _overdue({incident.pk: incident.monitor_id for incident in incidents}, now)
-    batch = NotificationBatch(incidents, now)
-    for incident in incidents:
-        if incident.pk in overdue and batch.silence(incident) is None:
-            batch.add(incident, EventType.REMINDER, channel_ids=overdue[incident.pk])
-    batch.write()
+        with transaction.atomic():
+            incidents = list(_locked(_UNACKNOWLEDGED, pk__in=overdue[start : start + BATCH]))
+            # Again under the lock: another process may have reminded.
+            channels = _overdue({incident.pk: incident.monitor_id for incident in incidents}, now)
+            batch = NotificationBatch(incidents, now)
+            for incident in incidents:
+                if incident.pk in channels and batch.silence(incident) is None:
+                    batch.add(incident, EventType.REMINDER, channel_ids=channels[incident.pk])
+            batch.write()
 
 
 def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, list[int]]:

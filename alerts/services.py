@@ -7,12 +7,11 @@ channel.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 
 from accounts.models import User
 from accounts.services import GONE, addresses_of
@@ -70,7 +69,10 @@ def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         monitors = _lock_monitors(caller, given)
         scope_project = _lock_scope_project(caller, given)
         channel = access.lock(get_channel, caller, public_id)
-        _refuse_moves(channel, given)
+        fixed = "cannot be changed; create another channel."
+        if given.get("kind", channel.kind) != channel.kind:
+            raise ValidationFailed(fixed, field="kind")
+        placement.require_same_project(channel, given, reason=fixed)
         kind, before = KINDS[channel.kind], channel.config
         config = _merge_config(kind, given, stored=before)
         changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
@@ -153,14 +155,6 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
         raise ValidationFailed("you have no such project.", field="scope_project_id") from None
 
 
-def _refuse_moves(channel: AlertChannel, given: Mapping[str, Any]) -> None:
-    """Refuse a change of the kind or project. Both may be sent back unchanged."""
-    reason = "cannot be changed; create another channel."
-    if given.get("kind", channel.kind) != channel.kind:
-        raise ValidationFailed(reason, field="kind")
-    placement.require_same_project(channel, given, reason=reason)
-
-
 def _set_common(
     channel: AlertChannel,
     given: Mapping[str, Any],
@@ -175,20 +169,19 @@ def _set_common(
     channel.topics = [topic.value for topic in Topic if topic in topics]
     before = channel.scope if channel.pk else None
     channel.scope = given.get("monitors", channel.scope)
-    if channel.scope != Scope.PROJECT:
-        if scope_project is not None:
-            raise ValidationFailed('goes with monitors "project" only.', field="scope_project_id")
-        channel.scope_project = None
-    else:
+    if channel.scope == Scope.PROJECT:
         if channel.project_id is not None:
             raise ValidationFailed(
                 'a project\'s channel is limited to its project: use "all" or "chosen".', field="monitors"
             )
         if "scope_project_id" in given:
             channel.scope_project = scope_project
-        asked = {"monitors", "scope_project_id"} & given.keys()
-        if asked and channel.scope_project is None:
+        if channel.scope_project is None and {"monitors", "scope_project_id"} & given.keys():
             raise ValidationFailed('is required with monitors "project".', field="scope_project_id")
+    elif scope_project is not None:
+        raise ValidationFailed('goes with monitors "project" only.', field="scope_project_id")
+    else:
+        channel.scope_project = None
     if channel.scope != Scope.CHOSEN:
         if monitors:
             raise ValidationFailed('goes with monitors "chosen" only.', field="monitor_ids")
@@ -240,18 +233,9 @@ def add_own_address(user: User) -> None:
     channel.save(force_insert=True)
 
 
-def lock_channels_of(user: User) -> None:
-    """Lock the channels of an account that is being deleted, before their messages."""
-    _lock_all(AlertChannel.objects.filter(owner=user))
-
-
-def lock_channels_of_projects(project_ids: Collection[int]) -> None:
-    """Lock the channels of projects that are being deleted, before their messages."""
-    _lock_all(AlertChannel.objects.filter(project__in=project_ids))
-
-
-def _lock_all(channels: QuerySet[AlertChannel]) -> None:
-    list(channels.select_for_update().order_by("pk").values_list("pk"))
+def lock_channels(**conditions: object) -> None:
+    """Lock channels that are being deleted with their account or project, before their messages."""
+    list(AlertChannel.objects.filter(**conditions).select_for_update().order_by("pk").values_list("pk"))
 
 
 def forget_person(user: User) -> None:

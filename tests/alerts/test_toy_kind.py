@@ -19,7 +19,7 @@ from accounts.models import User
 from alerts.messages import Message
 from alerts.models import AlertChannel
 from alerts.outbox import OUTBOX
-from alerts.transports import KINDS, register
+from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind, Config, Setting, last_characters, matching, one_of
 from core.clock import utc_now
 from manifests.schema import schema as manifest_schema
@@ -71,7 +71,7 @@ def document() -> dict[str, Any]:
 def _toy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.THROTTLE_SCALE = 0
     SENT.clear()
-    register(Toy())
+    KINDS[Toy.name] = Toy()
     monkeypatch.setattr(client, "_document", document)  # responses are checked against it
     yield
     del KINDS["toy"]
