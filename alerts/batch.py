@@ -85,36 +85,27 @@ def put_events(events: Sequence[MonitorEvent], *, now: datetime) -> None:
     put(items, now=now)
 
 
-class _Notice(NamedTuple):
+class Notice(NamedTuple):
+    """A notification for these channels, or for all that subscribe to the topic. `by` is the account that acted."""
+
     incident: Incident
     event_type: EventType
-    channel_ids: Collection[int] | None
-    by: str | None
+    channel_ids: Collection[int] | None = None
+    by: str | None = None
 
 
 class NotificationBatch:
-    """The notifications of some of these incidents, collected and then written together with their timelines."""
+    """The notifications of some of these incidents: `notices`, written together with their timelines."""
 
     def __init__(self, incidents: Sequence[Incident], now: datetime) -> None:
         self.now = now
         self._silences = silences_of((incident.monitor for incident in incidents), now)
-        self._notices: list[_Notice] = []
+        self.notices: list[Notice] = []
         self._events: list[IncidentEvent] = []
 
     def silence(self, incident: Incident) -> Incident.Quiet | None:
         """Return why no alert of the incident is sent now, if so."""
         return self._silences.get(incident.monitor_id)
-
-    def add(
-        self,
-        incident: Incident,
-        event_type: EventType,
-        *,
-        channel_ids: Collection[int] | None = None,
-        by: str | None = None,
-    ) -> None:
-        """Notify these channels, or all that subscribe to the topic. `by` is the account that acted."""
-        self._notices.append(_Notice(incident, event_type, channel_ids, by))
 
     def suppress(self, incident: Incident, reason: Incident.Quiet) -> None:
         """Record that an incident is not notified now, and check it again later."""
@@ -128,10 +119,10 @@ class NotificationBatch:
 
     def write(self) -> None:
         """Write the timelines and the messages."""
-        monitors = {one.incident.monitor_id for one in self._notices if one.channel_ids is None}
+        monitors = {one.incident.monitor_id for one in self.notices if one.channel_ids is None}
         routes = routes_of([monitor_id for monitor_id in monitors if monitor_id is not None])
         items = []
-        for one in self._notices:
+        for one in self.notices:
             channel_ids = _channels(one, routes)
             alerts = "No channel gets an alert"
             if channel_ids:
@@ -155,7 +146,7 @@ def subscribed(routes: Routes, monitor_id: int, event_type: EventType) -> list[i
     return [channel_id for channel_id, topics in routes.get(monitor_id, {}).items() if topic in topics]
 
 
-def _channels(notice: _Notice, routes: Routes) -> Collection[int]:
+def _channels(notice: Notice, routes: Routes) -> Collection[int]:
     """Return the channels to notify.
 
     Of a deleted monitor, whose routes are deleted too, these are the channels that got an alert of the incident, and

@@ -176,3 +176,10 @@ class Payload:
     evidence: dict[str, Any] = field(default_factory=dict)
     expires_at: int | None = None
     by: str | None = None  # the account that acknowledged it
+
+    @property
+    def path(self) -> str:
+        """Return the path of the page of the incident, or else of the monitor, or else an empty string."""
+        if self.incident_id is not None:
+            return f"/incidents/{self.incident_id}"
+        return "" if self.monitor_id is None else f"/monitors/{self.monitor_id}"

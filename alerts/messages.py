@@ -78,13 +78,7 @@ def render(items: Sequence[Payload], *, key: str, base_url: str, now: datetime) 
     content = _single(latest[0]) if len(latest) == 1 else _group(latest, thread=key)
     first, level = latest[0], _level(event.type for event in latest)
     subject = f"[{first.tag}] {content.title}"
-    context = {
-        "subject": unlinked(subject),
-        "tag": first.tag,
-        "level": level.value,
-        "headline": content.headline,
-        "link": content.link,
-    }
+    context = {"subject": unlinked(subject), "tag": first.tag, "level": level.value, "content": content}
     return Message(
         subject=subject,
         text="\n\n".join(filter(None, (content.headline, *content.paragraphs, content.link))) + "\n",
@@ -121,11 +115,7 @@ class _Event:
 
     @property
     def link(self) -> str:
-        if self.payload.incident_id is not None:
-            return f"{self.base_url}/incidents/{self.payload.incident_id}"
-        return (
-            self.base_url if self.payload.monitor_id is None else f"{self.base_url}/monitors/{self.payload.monitor_id}"
-        )
+        return f"{self.base_url}{self.payload.path}"
 
     @property
     def tag(self) -> str:

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils.text import capfirst
 
-from alerts.batch import NotificationBatch, put_events, silences_of, subscribed
+from alerts.batch import Notice, NotificationBatch, put_events, silences_of, subscribed
 from alerts.events import EventType
 from alerts.selectors import routes_of
 from core.clock import to_ms
@@ -188,18 +188,18 @@ def _notify_due(now: datetime) -> bool:
             continue
         if not incident.is_open:
             if incident.announced_at is None:
-                batch.add(incident, EventType.DOWN)
+                batch.notices.append(Notice(incident, EventType.DOWN))
             incident.announced_at, incident.closing_announced_at = incident.announced_at or now, now
-            batch.add(incident, EventType(str(incident.resolution)))  # they have the same names
+            batch.notices.append(Notice(incident, EventType(str(incident.resolution))))  # they have the same names
         elif incident.monitor_id in beginning:
             assert incident.monitor_id is not None
             assert incident.confirmed_at is not None
             flapping.begin(incident.monitor_id, changed_at=incident.confirmed_at, now=now)
             incident.announced_at = now
-            batch.add(incident, EventType.FLAPPING)
+            batch.notices.append(Notice(incident, EventType.FLAPPING))
         else:
             incident.announced_at = now
-            batch.add(incident, EventType.STILL_DOWN if incident.quiet else EventType.DOWN)
+            batch.notices.append(Notice(incident, EventType.STILL_DOWN if incident.quiet else EventType.DOWN))
         if incident.acknowledged_at is not None:  # before its first alert
             incident.acknowledgement_announced_at = incident.acknowledgement_announced_at or now
         incident.quiet = incident.look_again_at = None
@@ -224,7 +224,7 @@ def _notify_acknowledged(now: datetime) -> None:
     for incident in incidents:
         incident.acknowledgement_announced_at = now
         if batch.silence(incident) is None:
-            batch.add(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk))
+            batch.notices.append(Notice(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk)))
     write_columns(incidents, _COLUMNS)
     batch.write()
 
@@ -247,12 +247,12 @@ def _notify_settled(now: datetime) -> None:
             if incident.is_open:
                 if reason is None:
                     incident.announced_at, incident.quiet = now, None
-                    batch.add(incident, EventType.STILL_DOWN)
+                    batch.notices.append(Notice(incident, EventType.STILL_DOWN))
             elif last[incident.monitor_id] is not incident:
                 incident.closing_announced_at = now
             elif reason is None:
                 incident.closing_announced_at, incident.quiet = now, None
-                batch.add(incident, EventType.SETTLED)
+                batch.notices.append(Notice(incident, EventType.SETTLED))
         write_columns(incidents, _COLUMNS)
         batch.write()
 
@@ -269,7 +269,7 @@ def _end_windows(now: datetime) -> None:
         batch = NotificationBatch(incidents, now)
         for incident in incidents:
             if batch.silence(incident) is None:
-                batch.add(incident, EventType.STILL_DOWN)
+                batch.notices.append(Notice(incident, EventType.STILL_DOWN))
         batch.write()
 
 
@@ -331,7 +331,7 @@ def remind(now: datetime) -> None:
             batch = NotificationBatch(incidents, now)
             for incident in incidents:
                 if incident.pk in channels and batch.silence(incident) is None:
-                    batch.add(incident, EventType.REMINDER, channel_ids=channels[incident.pk])
+                    batch.notices.append(Notice(incident, EventType.REMINDER, channel_ids=channels[incident.pk]))
             batch.write()
 
 

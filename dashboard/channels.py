@@ -247,10 +247,8 @@ def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
     items = []
     for item in delivery.items.all()[:MAX_ITEMS]:
         payload = msgspec.convert(item.payload, Payload)
-        path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
-        if not path and payload.monitor_id:
-            path = f"/monitors/{payload.monitor_id}"
-        items.append((payload.monitor or payload.monitor_id or "Test", WORDS[payload.event_type].log, path))
+        name = payload.monitor or payload.monitor_id or "Test"
+        items.append((name, WORDS[payload.event_type].log, payload.path))
     is_open = delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
     return {
         "delivery": delivery,

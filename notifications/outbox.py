@@ -7,6 +7,7 @@ once, and receivers can drop repetitions. An app that sends messages subclasses 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 from abc import ABC, abstractmethod
@@ -88,7 +89,7 @@ class Outbox(ABC, Generic[M]):
     model: type[M]
     chosen: ClassVar[str]
     lease: ClassVar[timedelta]
-    max_per_wake: ClassVar[int | None] = None
+    max_per_wake: ClassVar[float] = math.inf
     threads: ClassVar[int] = 1
     any_threads: ClassVar[int] = 1
     counter: ClassVar[Counter]
@@ -145,7 +146,7 @@ class Outbox(ABC, Generic[M]):
     def send_due(self, *, healthy_only: bool = False) -> int:
         """Send what is due, up to `max_per_wake`. Return how many messages were attempted."""
         attempted = 0
-        while not self._stopping and (self.max_per_wake is None or attempted < self.max_per_wake):
+        while not self._stopping and attempted < self.max_per_wake:
             count = self.send_next(healthy_only=healthy_only)
             if not count:
                 break
