@@ -95,17 +95,16 @@ class Notice(NamedTuple):
 
 
 class NotificationBatch:
-    """The notifications of some of these incidents: `notices`, written together with their timelines."""
+    """The notifications of some of these incidents: `notices`, written together with their timelines.
+
+    `silences` says why no alert of a monitor is sent now.
+    """
 
     def __init__(self, incidents: Sequence[Incident], now: datetime) -> None:
         self.now = now
-        self._silences = silences_of((incident.monitor for incident in incidents), now)
+        self.silences = silences_of((incident.monitor for incident in incidents), now)
         self.notices: list[Notice] = []
         self._events: list[IncidentEvent] = []
-
-    def silence(self, incident: Incident) -> Incident.Quiet | None:
-        """Return why no alert of the incident is sent now, if so."""
-        return self._silences.get(incident.monitor_id)
 
     def suppress(self, incident: Incident, reason: Incident.Quiet) -> None:
         """Record that an incident is not notified now, and check it again later."""

@@ -146,7 +146,6 @@ WORDS: Mapping[EventType, Words] = {
         noun="test message",
     ),
 }
-SEVERITY = tuple(WORDS)
 DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
 OVER = frozenset({EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED})
 APART = frozenset({EventType.SLOW, EventType.CERTIFICATE, EventType.DOMAIN, EventType.DNS_CHANGE, EventType.TOO_OFTEN})

@@ -13,7 +13,7 @@ from typing import Any
 from django.template.loader import render_to_string
 from django.utils.text import capfirst
 
-from alerts.events import APART, DOWN, EXPIRY, OVER, SEVERITY, WORDS, EventType, Payload
+from alerts.events import APART, DOWN, EXPIRY, OVER, WORDS, EventType, Payload
 from alerts.wording import BODY_CHARS, DETAIL_CHARS, duration, several_lines, uncalling, unlinked, written
 from checks.evidence import shown_address
 from checks.spec import ReasonCode
@@ -191,7 +191,7 @@ def _latest(events: Sequence[_Event]) -> list[_Event]:
         ): event
         for event in events
     }
-    return sorted(last.values(), key=lambda event: SEVERITY.index(event.type))
+    return sorted(last.values(), key=lambda event: list(WORDS).index(event.type))
 
 
 def _level(event_types: Iterable[EventType]) -> Level:

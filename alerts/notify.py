@@ -182,7 +182,7 @@ def _notify_due(now: datetime) -> bool:
     beginning = flapping.begins_to_flap(opened, now=now)
     batch = NotificationBatch(incidents, now)
     for incident in incidents:
-        reason = batch.silence(incident)
+        reason = batch.silences.get(incident.monitor_id)
         if reason is not None:
             batch.suppress(incident, reason)
             continue
@@ -223,7 +223,7 @@ def _notify_acknowledged(now: datetime) -> None:
     batch = NotificationBatch(incidents, now)
     for incident in incidents:
         incident.acknowledgement_announced_at = now
-        if batch.silence(incident) is None:
+        if batch.silences.get(incident.monitor_id) is None:
             batch.notices.append(Notice(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk)))
     write_columns(incidents, _COLUMNS)
     batch.write()
@@ -243,7 +243,7 @@ def _notify_settled(now: datetime) -> None:
         last = {incident.monitor_id: incident for incident in incidents}
         for incident in incidents:
             incident.look_again_at = None
-            reason = batch.silence(incident)
+            reason = batch.silences.get(incident.monitor_id)
             if incident.is_open:
                 if reason is None:
                     incident.announced_at, incident.quiet = now, None
@@ -268,7 +268,7 @@ def _end_windows(now: datetime) -> None:
         incidents = list(_locked(Q(resolved_at=None), pk__in=outlasting))
         batch = NotificationBatch(incidents, now)
         for incident in incidents:
-            if batch.silence(incident) is None:
+            if batch.silences.get(incident.monitor_id) is None:
                 batch.notices.append(Notice(incident, EventType.STILL_DOWN))
         batch.write()
 
@@ -330,7 +330,7 @@ def remind(now: datetime) -> None:
             channels = _overdue({incident.pk: incident.monitor_id for incident in incidents}, now)
             batch = NotificationBatch(incidents, now)
             for incident in incidents:
-                if incident.pk in channels and batch.silence(incident) is None:
+                if incident.pk in channels and batch.silences.get(incident.monitor_id) is None:
                     batch.notices.append(Notice(incident, EventType.REMINDER, channel_ids=channels[incident.pk]))
             batch.write()
 

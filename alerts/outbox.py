@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import product
-from typing import Any
+from typing import ClassVar
 
 import msgspec
 import psycopg
@@ -191,13 +191,11 @@ def _delivery(channel_id: int, state: Delivery.State, now: datetime, *, after: t
 class DeliveryOutbox(Outbox[Delivery]):
     model = Delivery
     chosen = _CHOSEN
+    limits: ClassVar = {"max_per_owner": MAX_PER_OWNER}
     lease = timedelta(seconds=45)
     threads = 16
     any_threads = 8
     counter = DELIVERIES
-
-    def limits(self) -> dict[str, Any]:
-        return {"max_per_owner": MAX_PER_OWNER}
 
     def attempt(self, claimed: Sequence[Delivery]) -> Iterator[tuple[Delivery, SendResult]]:
         for delivery in claimed:

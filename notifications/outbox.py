@@ -81,7 +81,7 @@ class Outbox(ABC, Generic[M]):
     """The messages of one app, and the threads of a worker that send them. Celery's threads never wait for a receiver.
 
     `chosen` is SQL: common table expressions. The last one, named `chosen`, selects and locks the ids to claim next by
-    the app's rules of order and fairness. It gets `now` and `limits()` as parameters. `lease` exceeds the duration of
+    the app's rules of order and fairness. It gets `now` and `limits` as parameters. `lease` exceeds the duration of
     any attempt. A wake-up sends at most `max_per_wake` messages per thread. All but `any_threads` of the `threads` only
     send to receivers whose last attempt did not fail.
     """
@@ -89,6 +89,7 @@ class Outbox(ABC, Generic[M]):
     model: type[M]
     chosen: ClassVar[str]
     lease: ClassVar[timedelta]
+    limits: ClassVar[dict[str, int]] = {}
     max_per_wake: ClassVar[float] = math.inf
     threads: ClassVar[int] = 1
     any_threads: ClassVar[int] = 1
@@ -110,10 +111,6 @@ class Outbox(ABC, Generic[M]):
     def attempt(self, claimed: Sequence[M]) -> Iterator[tuple[M, SendResult]]:
         """Send claimed messages, without a transaction. Yield each with its result."""
 
-    def limits(self) -> dict[str, Any]:
-        """Return further parameters of `chosen`."""
-        return {}
-
     def lock_receiver(self, message: M) -> bool:
         """Lock what is locked before a message is updated. Return False if the message is deleted with it."""
         return True
@@ -129,7 +126,7 @@ class Outbox(ABC, Generic[M]):
         """Claim the messages to send next. The claim is committed on return."""
         statement = _CLAIM.format(chosen=self.chosen, table=self.model._meta.db_table)
         parameters = {"now": now, "lease_end": now + self.lease, "healthy_only": healthy_only}
-        return list(self._rows().raw(statement, parameters | self.limits()))
+        return list(self._rows().raw(statement, parameters | self.limits))
 
     def send_next(self, *, healthy_only: bool = False) -> int:
         """Claim and send the next messages. Return how many were attempted."""
@@ -213,7 +210,6 @@ class Outbox(ABC, Generic[M]):
         alive = len(locked) - len(dead)
         return BulkResult(dead, {"sent, or still tried": alive} if alive else {})
 
-    def delete_old(self, before: datetime) -> int:
-        """Delete the messages that were sent or given up before this time. Return how many rows were deleted."""
-        deleted, _ = self._rows().filter(done_at__lt=before).exclude(state__in=OPEN).delete()
-        return deleted
+    def delete_old(self, before: datetime) -> None:
+        """Delete the messages that were sent or given up before this time."""
+        self._rows().filter(done_at__lt=before).exclude(state__in=OPEN).delete()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from smtplib import SMTPException
-from typing import Any
+from typing import Any, ClassVar
 
 from cryptography.fernet import InvalidToken
 
@@ -53,12 +53,10 @@ _CHOSEN = f"""
 class PageMailOutbox(Outbox[PageMail]):
     model = PageMail
     chosen = _CHOSEN
+    limits: ClassVar = {"batch": BATCH, "max_concurrent": MAX_CONCURRENT}
     lease = timedelta(seconds=120)
     max_per_wake = MAX_CONCURRENT
     counter = MAILS
-
-    def limits(self) -> dict[str, Any]:
-        return {"batch": BATCH, "max_concurrent": MAX_CONCURRENT}
 
     def attempt(self, claimed: Sequence[PageMail]) -> Iterator[tuple[PageMail, SendResult]]:
         """Send a batch over one connection. If it breaks, the remaining mails fail and are retried later."""

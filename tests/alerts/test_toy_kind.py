@@ -20,7 +20,7 @@ from alerts.messages import Message
 from alerts.models import AlertChannel
 from alerts.outbox import OUTBOX
 from alerts.transports import KINDS
-from alerts.transports.base import ChannelKind, Config, Setting, last_characters, matching, one_of
+from alerts.transports.base import ChannelKind, Config, Setting, choice, last_characters, matching
 from core.clock import utc_now
 from manifests.schema import schema as manifest_schema
 from notifications.outbox import SendResult
@@ -39,16 +39,7 @@ class Toy(ChannelKind):
     about = "A message on a toy."
     settings = (
         Setting("toy_key", "Toy key", matching(r"key-[0-9]{8}", "key- and 8 digits"), help="The key of the toy."),
-        Setting(
-            "toy_sound",
-            "Toy sound",
-            one_of("ring", "buzz"),
-            help="What it does.",
-            required=False,
-            secret=False,
-            choices=("ring", "buzz"),
-            default=lambda: "ring",
-        ),
+        choice("toy_sound", "Toy sound", ("ring", "buzz"), default="ring", help_text="What it does."),
     )
 
     def hint(self, config: Config) -> str:
