@@ -123,10 +123,8 @@ def confirm(token: str, *, now: datetime) -> AlertChannel:
     """Return the confirmed channel. Raise NotFound if the link was used, has expired, or is for an earlier address."""
     with transaction.atomic():
         channel = find_unconfirmed(token, now=now)
-        confirmed = AlertChannel.objects.filter(pk=channel.pk, confirmation_digest=_digest(token)).update(
-            confirmed_at=now, confirmation_digest=None, confirmation_until=None
-        )
-        if not confirmed:
+        unused = AlertChannel.objects.filter(pk=channel.pk, confirmation_digest=_digest(token))
+        if not unused.update(confirmed_at=now, confirmation_digest=None, confirmation_until=None):
             raise NotFound
         audit.services.record(
             Action.CHANNEL_CONFIRMED,

@@ -158,14 +158,14 @@ class _Event:
         rows = [
             *self._times(),
             ("Reason", REASONS.get(code, one_line(code, limit=40))),
-            ("Detail", one_line(payload.detail or "", limit=DETAIL_CHARS)),
-            *(
-                (label, one_line(str(seen.get(name) or ""), limit=DETAIL_CHARS))
-                for label, name in (("Answer", "status_line"), ("From", "address"), ("Issuer", "tls_issuer"))
-            ),
+            ("Detail", payload.detail),
+            ("Answer", seen.get("status_line")),
+            ("From", seen.get("address")),
+            ("Issuer", seen.get("tls_issuer")),
+            *((capfirst(name), value) for name, value in seen.get("facts", ())),
         ]
-        rows += [(capfirst(name), one_line(value, limit=DETAIL_CHARS)) for name, value in seen.get("facts", ())]
-        shown = [(label, unlinked(value)) for label, value in rows if value]
+        texts = [(label, one_line(str(value or ""), limit=DETAIL_CHARS)) for label, value in rows]
+        shown = [(label, unlinked(text)) for label, text in texts if text]
         if payload.url:  # the only one that stays a link, if it is one
             is_link = self.url.lower().startswith(("http://", "https://"))
             shown.append(("Address", self.url if is_link else unlinked(self.url)))
@@ -184,13 +184,10 @@ class _Event:
 
 def _latest(events: Sequence[_Event]) -> list[_Event]:
     """Keep the latest event per monitor, most severe first. Drop events that a later one supersedes."""
-    last = {
-        (
-            event.payload.monitor_id or event.payload.incident_id or event.type,
-            event.type if event.type in APART else None,
-        ): event
-        for event in events
-    }
+    last: dict[tuple[str, EventType | None], _Event] = {}
+    for event in events:
+        about = event.payload.monitor_id or event.payload.incident_id or event.type
+        last[about, event.type if event.type in APART else None] = event
     return sorted(last.values(), key=lambda event: list(WORDS).index(event.type))
 
 

@@ -101,7 +101,7 @@ def submit_test(channel_id: int, reply_to: str) -> None:
 
 
 def run_test(channel_id: int) -> SendResult:
-    """Send a test, and add it to the channel's log, unless the channel is deleted meanwhile."""
+    """Send a test, and log it if the channel still exists."""
     channel = AlertChannel.objects.filter(pk=channel_id, confirmed_at__isnull=False).first()
     if channel is None:
         return SendResult(delivered=False, detail="The channel was deleted, or nothing may be sent there any more.")
