@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from dataclasses import asdict
 
@@ -38,32 +38,27 @@ class FairThreads:
     def __init__(self, name: str, *, threads: int, most_of_owner: int) -> None:
         self._name, self._threads, self._most_of_owner = name, threads, most_of_owner
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[Hashable, deque[Callable[[], object]]] = OrderedDict()
+        self._waiting: dict[Hashable, deque[Callable[[], object]]] = {}
         self._busy: Counter[Hashable] = Counter()
 
     def submit(self, owner: Hashable, work: Callable[[], object]) -> None:
         """Run it as soon as a thread is free for this owner."""
         with self._lock:
             self._waiting.setdefault(owner, deque()).append(work)
-        self._start()
+            self._start()
 
     def _start(self) -> None:
-        with self._lock:
-            while self._busy.total() < self._threads and (taken := self._next()) is not None:
-                owner, work = taken
-                self._busy[owner] += 1
-                threading.Thread(target=self._run, args=(owner, work), name=self._name, daemon=True).start()
-
-    def _next(self) -> tuple[Hashable, Callable[[], object]] | None:
-        """Take work of the first waiting owner below its limit. The lock is held."""
-        for owner, works in self._waiting.items():
-            if self._busy[owner] < self._most_of_owner:
-                work = works.popleft()
-                del self._waiting[owner]
-                if works:
-                    self._waiting[owner] = works  # to the end of the queue
-                return owner, work
-        return None
+        """Start work of the first waiting owners below their limit. The lock is held."""
+        while self._busy.total() < self._threads:
+            owners = [owner for owner in self._waiting if self._busy[owner] < self._most_of_owner]
+            if not owners:
+                return
+            owner, works = owners[0], self._waiting.pop(owners[0])
+            work = works.popleft()
+            if works:
+                self._waiting[owner] = works  # to the end of the queue
+            self._busy[owner] += 1
+            threading.Thread(target=self._run, args=(owner, work), name=self._name, daemon=True).start()
 
     def _run(self, owner: Hashable, work: Callable[[], object]) -> None:
         try:
@@ -72,7 +67,7 @@ class FairThreads:
             release_connection()
             with self._lock:
                 self._busy -= Counter([owner])  # drops owners without work
-            self._start()
+                self._start()
 
 
 _threads = FairThreads("channel-test", threads=16, most_of_owner=TESTS_OF_OWNER)
