@@ -11,7 +11,7 @@ import math
 import random
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, TypeVar
@@ -140,10 +140,10 @@ class Outbox(ABC, Generic[M]):
                 self.counter.add(1, OVERTAKEN if state is None else state.value, *labels)
         return len(claimed)
 
-    def send_due(self, *, healthy_only: bool = False) -> int:
+    def send_due(self, *, healthy_only: bool = False, stopped: Callable[[], bool] = lambda: False) -> int:
         """Send what is due, up to `max_per_wake`. Return how many messages were attempted."""
         attempted = 0
-        while not self._stopping and attempted < self.max_per_wake:
+        while not stopped() and attempted < self.max_per_wake:
             count = self.send_next(healthy_only=healthy_only)
             if not count:
                 break
@@ -169,7 +169,7 @@ class Outbox(ABC, Generic[M]):
 
     def _work(self, number: int) -> None:
         try:
-            self.send_due(healthy_only=number >= self.any_threads)
+            self.send_due(healthy_only=number >= self.any_threads, stopped=lambda: self._stopping)
         except DatabaseError as error:
             logger.warning("messages wait for the database: %s", error)
         finally:
