@@ -61,19 +61,17 @@ def own_address(caller: Caller) -> str | None:
     return row[0] if row is not None and is_verified(caller.user) else None
 
 
-def settle(channel: AlertChannel, *, address: str, own: str | None, by: Caller, now: datetime) -> None:
-    """Confirm the channel's new address if it is the caller's own, else ask for consent. Saves nothing."""
+def settle(channel: AlertChannel, *, address: str, own: str | None, by: str, now: datetime) -> None:
+    """Confirm the channel's new address if it is the caller's own, else ask for consent. Saves nothing.
+
+    `by` is the account that the request to consent names.
+    """
     channel.confirmed_at = channel.confirmation_digest = channel.confirmation_until = None
     if address == own:
         channel.confirmed_at = now
-    else:
-        _ask(channel, address, by=by.user.email, now=now)
-
-
-def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None:
+        return
     token = random_text(32)
-    channel.confirmation_digest = _digest(token)
-    channel.confirmation_until = now + LIFETIME
+    channel.confirmation_digest, channel.confirmation_until = _digest(token), now + LIFETIME
     text = _REQUEST.format(by=by, name=one_line(channel.name), base_url=settings.BASE_URL, token=token)
     send_on_commit("Send Pulsekeeper alerts to this address?", text, to=address)
 
@@ -95,9 +93,7 @@ def follow_address(change: AddressChange) -> None:
         kind = KINDS[channel.kind]
         channel.config = channel.config | {kind.consent: user.email}
         channel.hint = kind.hint(channel.config)
-        channel.confirmed_at = now if change.clicked else None
-        if not change.clicked:
-            _ask(channel, user.email, by=user.email, now=now)
+        settle(channel, address=user.email, own=user.email if change.clicked else None, by=user.email, now=now)
         channel.save(update_fields=["config", "hint", *_COLUMNS])
 
 

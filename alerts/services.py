@@ -45,14 +45,13 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         monitors = _lock_monitors(caller, given)
         project, owner = placement.place(caller, given)
         scope_project = _lock_scope_project(caller, given)
-        channel = AlertChannel(
-            owner=owner, project=project, created_at=now, kind=kind.name, name=kind.default_name(config)
-        )
-        channel.config, channel.hint, channel.topics = config, kind.hint(config), list(DEFAULT_TOPICS)
+        channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind.name)
+        channel.name, channel.topics = kind.default_name(config), list(DEFAULT_TOPICS)
+        channel.config, channel.hint = config, kind.hint(config)
         chosen = _set_common(channel, given, scope_project=scope_project, monitors=monitors)
         placement.enforce_quota(owner, AlertChannel, limit=MAX_CHANNELS, error=ChannelLimit)
         if kind.consent:
-            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
+            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller.user.email, now=now)
         else:
             channel.confirmed_at = now
         channel.save(force_insert=True)
@@ -81,7 +80,7 @@ def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
             channel.config, channel.hint = config, kind.hint(config)
             changed += ["config", "hint"]
         if kind.consent in given and (config != before or channel.confirmed_at is None):
-            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
+            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller.user.email, now=now)
             changed += ["confirmed_at", "confirmation_digest", "confirmation_until"]
         channel.save(update_fields=changed)
         if chosen is not None:
@@ -171,9 +170,8 @@ def _set_common(
     channel.scope = given.get("monitors", channel.scope)
     if channel.scope == Scope.PROJECT:
         if channel.project_id is not None:
-            raise ValidationFailed(
-                'a project\'s channel is limited to its project: use "all" or "chosen".', field="monitors"
-            )
+            limited = 'a project\'s channel is limited to its project: use "all" or "chosen".'
+            raise ValidationFailed(limited, field="monitors")
         if "scope_project_id" in given:
             channel.scope_project = scope_project
         if channel.scope_project is None and {"monitors", "scope_project_id"} & given.keys():
