@@ -44,14 +44,9 @@ class AlertChannelAdmin(ReadOnlyAdmin[AlertChannel]):
 
     def sections(self, request: HttpRequest, row: AlertChannel) -> Sequence[Section]:
         latest = row.deliveries.order_by("-created_at")[: MOST_ITEMS // 5]
-        shown = [
-            Section(
-                "Latest deliveries",
-                ("Id", "State", "Created", "Attempts", "Last error"),
-                [(each.public_id, each.state, each.created_at, each.attempts, each.last_error) for each in latest],
-                more=list_of(Delivery, channel__id__exact=row.pk),
-            )
-        ]
+        head = ("Id", "State", "Created", "Attempts", "Last error")
+        rows = [(each.public_id, each.state, each.created_at, each.attempts, each.last_error) for each in latest]
+        shown = [Section("Latest deliveries", head, rows, more=list_of(Delivery, channel__id__exact=row.pk))]
         if row.scope == AlertChannel.Scope.CHOSEN:
             chosen = row.monitors.order_by("pk").values_list("name", "type")[:MOST_MONITORS]
             shown.append(Section("Chosen monitors", ("Name", "Type"), list(chosen)))
@@ -83,22 +78,14 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
     @admin.action(description="Replay, where dead", permissions=["act"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
-        act(
-            self, request, queryset,
-            lambda ids: OUTBOX.replay(ids, now=utc_now()), done="set to be tried again",
-        )  # fmt: skip
+        act(self, request, queryset, lambda ids: OUTBOX.replay(ids, now=utc_now()), done="set to be tried again")
 
     def sections(self, request: HttpRequest, row: Delivery) -> Sequence[Section]:
         """Omit most of the payload: it contains secret heartbeat ids, and responses of customers' sites."""
         items = row.items.select_related("incident").order_by("pk")[:MOST_ITEMS]
-        return (
-            Section(
-                "Events",
-                ("At", "EventType", "Monitor", "Incident", "Reason"),
-                [
-                    (item.at, item.payload.get("event_type"), item.payload.get("monitor"),
-                     item.incident.public_id if item.incident else None, item.payload.get("reason_code"))
-                    for item in items
-                ],
-            ),
-        )  # fmt: skip
+        rows = [
+            (item.at, item.payload.get("event_type"), item.payload.get("monitor"),
+             item.incident.public_id if item.incident else None, item.payload.get("reason_code"))
+            for item in items
+        ]  # fmt: skip
+        return [Section("Events", ("At", "EventType", "Monitor", "Incident", "Reason"), rows)]

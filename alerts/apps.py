@@ -12,11 +12,11 @@ class AlertsConfig(AppConfig):
 
         accounts.on_account_created.append(services.add_own_address)
         accounts.before_account_deleted += [
-            services.lock_channels_of,
+            lambda user: services.lock_channels(owner=user),
             services.forget_person,
             confirmation.end_with_account,
         ]
-        before_projects_deleted.append(services.lock_channels_of_projects)
+        before_projects_deleted.append(lambda project_ids: services.lock_channels(project__in=project_ids))
         accounts.on_account_deactivated.append(confirmation.end_with_account)
         accounts.on_address_changed.append(confirmation.follow_address)
-        on_member_gone.append(confirmation.end_with_membership)
+        on_member_gone.append(lambda project, user: confirmation.end_with_account(user, project=project))

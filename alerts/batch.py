@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import Q
 
-from alerts.events import WORDS, EventType, Payload
-from alerts.models import AlertChannel, Topic
+from alerts.events import WORDS, EventType, Payload, Topic
+from alerts.models import AlertChannel
 from alerts.outbox import OutboxItem, put
 from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
@@ -23,22 +23,6 @@ LOOK_AGAIN = timedelta(seconds=15)
 
 Quiet = Incident.Quiet
 
-TOPICS = {
-    EventType.DOWN: Topic.DOWN,
-    EventType.STILL_DOWN: Topic.DOWN,
-    EventType.FLAPPING: Topic.DOWN,
-    EventType.ACKNOWLEDGED: Topic.DOWN,
-    EventType.RECOVERED: Topic.RECOVERED,
-    EventType.PAUSED: Topic.RECOVERED,
-    EventType.DELETED: Topic.RECOVERED,
-    EventType.SETTLED: Topic.RECOVERED,
-    EventType.SLOW: Topic.SLOW,
-    EventType.CERTIFICATE: Topic.EXPIRY,
-    EventType.DOMAIN: Topic.EXPIRY,
-    EventType.REMINDER: Topic.REMINDER,
-    EventType.DNS_CHANGE: Topic.DNS_CHANGE,
-    EventType.TOO_OFTEN: Topic.TOO_OFTEN,
-}
 _SUPPRESSED = {Quiet.MUTED: "muted", Quiet.MAINTENANCE: "under maintenance", Quiet.FLAPPING: "flapping"}
 
 
@@ -87,46 +71,40 @@ def silences_of(monitors: Iterable[Monitor | None], now: datetime) -> dict[int |
     }
 
 
-def put_events(events: Sequence[tuple[str, Monitor, Payload]], *, now: datetime) -> None:
-    """Write the messages of events of monitors that are not incidents, each with its source."""
-    routes = routes_of({monitor.pk for _, monitor, _ in events})
+MonitorEvent = tuple[str, Monitor, EventType, datetime, Mapping[str, Any]]
+"""The source, monitor, type and time of an event, and further fields of its payload."""
+
+
+def put_events(events: Sequence[MonitorEvent], *, now: datetime) -> None:
+    """Write the messages of events of monitors that are not incidents."""
+    routes = routes_of({monitor.pk for _, monitor, *_ in events})
     items = [
-        OutboxItem(source, payload, subscribed(routes, monitor.pk, TOPICS[payload.event_type]))
-        for source, monitor, payload in events
+        OutboxItem(source, monitor_payload(monitor, event_type, at, **more), subscribed(routes, monitor.pk, event_type))
+        for source, monitor, event_type, at, more in events
     ]
     put(items, now=now)
 
 
-class _Notice(NamedTuple):
+class Notice(NamedTuple):
+    """A notification for these channels, or for all that subscribe to the topic. `by` is the account that acted."""
+
     incident: Incident
     event_type: EventType
-    channel_ids: Collection[int] | None
-    by: str | None
+    channel_ids: Collection[int] | None = None
+    by: str | None = None
 
 
 class NotificationBatch:
-    """The notifications of some of these incidents, collected and then written together with their timelines."""
+    """The notifications of some of these incidents: `notices`, written together with their timelines.
+
+    `silences` says why no alert of a monitor is sent now.
+    """
 
     def __init__(self, incidents: Sequence[Incident], now: datetime) -> None:
         self.now = now
-        self._silences = silences_of((incident.monitor for incident in incidents), now)
-        self._notices: list[_Notice] = []
+        self.silences = silences_of((incident.monitor for incident in incidents), now)
+        self.notices: list[Notice] = []
         self._events: list[IncidentEvent] = []
-
-    def silence(self, incident: Incident) -> Incident.Quiet | None:
-        """Return why no alert of the incident is sent now, if so."""
-        return self._silences.get(incident.monitor_id)
-
-    def add(
-        self,
-        incident: Incident,
-        event_type: EventType,
-        *,
-        channel_ids: Collection[int] | None = None,
-        by: str | None = None,
-    ) -> None:
-        """Notify these channels, or all that subscribe to the topic. `by` is the account that acted."""
-        self._notices.append(_Notice(incident, event_type, channel_ids, by))
 
     def suppress(self, incident: Incident, reason: Incident.Quiet) -> None:
         """Record that an incident is not notified now, and check it again later."""
@@ -140,10 +118,10 @@ class NotificationBatch:
 
     def write(self) -> None:
         """Write the timelines and the messages."""
-        monitors = {one.incident.monitor_id for one in self._notices if one.channel_ids is None}
+        monitors = {one.incident.monitor_id for one in self.notices if one.channel_ids is None}
         routes = routes_of([monitor_id for monitor_id in monitors if monitor_id is not None])
         items = []
-        for one in self._notices:
+        for one in self.notices:
             channel_ids = _channels(one, routes)
             alerts = "No channel gets an alert"
             if channel_ids:
@@ -162,11 +140,12 @@ class NotificationBatch:
         put(items, now=self.now)
 
 
-def subscribed(routes: Routes, monitor_id: int, topic: Topic) -> list[int]:
+def subscribed(routes: Routes, monitor_id: int, event_type: EventType) -> list[int]:
+    topic = WORDS[event_type].topic
     return [channel_id for channel_id, topics in routes.get(monitor_id, {}).items() if topic in topics]
 
 
-def _channels(notice: _Notice, routes: Routes) -> Collection[int]:
+def _channels(notice: Notice, routes: Routes) -> Collection[int]:
     """Return the channels to notify.
 
     Of a deleted monitor, whose routes are deleted too, these are the channels that got an alert of the incident, and
@@ -176,7 +155,7 @@ def _channels(notice: _Notice, routes: Routes) -> Collection[int]:
     if notice.channel_ids is not None:
         return notice.channel_ids
     if incident.monitor_id is not None:
-        return subscribed(routes, incident.monitor_id, TOPICS[notice.event_type])
+        return subscribed(routes, incident.monitor_id, notice.event_type)
     owned = Q(owner=incident.owner_id)
     if incident.project_id is not None:
         owned |= Q(project=incident.project_id) | Q(owner__memberships__project=incident.project_id)

@@ -34,7 +34,6 @@ from core.ids import random_text
 from core.mail import send_on_commit
 from core.text import one_line
 from projects.access import Caller
-from projects.models import Project
 
 LIFETIME = timedelta(days=14)
 _REQUEST = """\
@@ -62,30 +61,26 @@ def own_address(caller: Caller) -> str | None:
     return row[0] if row is not None and is_verified(caller.user) else None
 
 
-def settle(channel: AlertChannel, *, address: str, own: str | None, by: Caller, now: datetime) -> None:
-    """Confirm the channel's new address if it is the caller's own, else ask for consent. Saves nothing."""
+def settle(channel: AlertChannel, *, address: str, own: str | None, by: str, now: datetime) -> None:
+    """Confirm the channel's new address if it is the caller's own, else ask for consent. Saves nothing.
+
+    `by` is the account that the request to consent names.
+    """
     channel.confirmed_at = channel.confirmation_digest = channel.confirmation_until = None
     if address == own:
         channel.confirmed_at = now
-    else:
-        _ask(channel, address, by=by.user.email, now=now)
-
-
-def _ask(channel: AlertChannel, address: str, *, by: str, now: datetime) -> None:
+        return
     token = random_text(32)
-    channel.confirmation_digest = _digest(token)
-    channel.confirmation_until = now + LIFETIME
+    channel.confirmation_digest, channel.confirmation_until = _digest(token), now + LIFETIME
     text = _REQUEST.format(by=by, name=one_line(channel.name), base_url=settings.BASE_URL, token=token)
     send_on_commit("Send Pulsekeeper alerts to this address?", text, to=address)
 
 
-def end_with_membership(project: Project, user: User) -> None:
-    """Withdraw a former member's consent to alerts of the project."""
-    end_with_account(user, project=project)
-
-
 def end_with_account(user: User, **channels: Any) -> None:
-    """Withdraw a person's consent in these channels: in every one if their account is closed or deleted."""
+    """Withdraw a person's consent in these channels: in every one if their account is closed or deleted.
+
+    A former member's consent ends in the channels of the project.
+    """
     ended = [channel.pk for channel in _channels_to(user.email, Q(**channels))]
     AlertChannel.objects.filter(pk__in=ended).update(**dict.fromkeys(_COLUMNS))
 
@@ -98,9 +93,7 @@ def follow_address(change: AddressChange) -> None:
         kind = KINDS[channel.kind]
         channel.config = channel.config | {kind.consent: user.email}
         channel.hint = kind.hint(channel.config)
-        channel.confirmed_at = now if change.clicked else None
-        if not change.clicked:
-            _ask(channel, user.email, by=user.email, now=now)
+        settle(channel, address=user.email, own=user.email if change.clicked else None, by=user.email, now=now)
         channel.save(update_fields=["config", "hint", *_COLUMNS])
 
 
@@ -126,10 +119,8 @@ def confirm(token: str, *, now: datetime) -> AlertChannel:
     """Return the confirmed channel. Raise NotFound if the link was used, has expired, or is for an earlier address."""
     with transaction.atomic():
         channel = find_unconfirmed(token, now=now)
-        confirmed = AlertChannel.objects.filter(pk=channel.pk, confirmation_digest=_digest(token)).update(
-            confirmed_at=now, confirmation_digest=None, confirmation_until=None
-        )
-        if not confirmed:
+        unused = AlertChannel.objects.filter(pk=channel.pk, confirmation_digest=_digest(token))
+        if not unused.update(confirmed_at=now, confirmation_digest=None, confirmation_until=None):
             raise NotFound
         audit.services.record(
             Action.CHANNEL_CONFIRMED,

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from django.db.models import TextChoices
+
+
+class Topic(TextChoices):
+    """The topics that a channel can subscribe to."""
+
+    DOWN = "down"
+    RECOVERED = "recovered"
+    SLOW = "slow"
+    EXPIRY = "expiry"
+    REMINDER = "reminder"
+    DNS_CHANGE = "dns_change"
+    TOO_OFTEN = "too_often"
+
+
+DEFAULT_TOPICS = (Topic.DOWN, Topic.RECOVERED, Topic.EXPIRY, Topic.REMINDER)
 
 
 class EventType(StrEnum):
@@ -29,96 +46,106 @@ class EventType(StrEnum):
 
 
 class Words(NamedTuple):
-    """The wording of an event type.
+    """The topic and the wording of an event type. Tests of a channel have no topic.
 
     `tag` begins subjects (mail programs ignore it when they thread by subject), and `sentence` is the text of a single
-    message. `noun` and `verb` count the events of a group, for one and for several. `sent` completes "Alert to 1
+    message. `noun` and `verb` count the events of a group; they are singular. `sent` completes "Alert to 1
     channel: …" in timelines. `log` follows a monitor's name in the delivery log; `log_text` replaces the verb there.
     """
 
+    topic: Topic | None
     tag: str
     sentence: str
-    verb: tuple[str, str]
+    verb: str
     sent: str = ""
     log_text: str = ""
-    noun: tuple[str, str] = ("monitor", "monitors")
+    noun: str = "monitor"
 
     @property
     def log(self) -> str:
-        return self.log_text or self.verb[0]
+        return self.log_text or self.verb
 
 
 # In the order in which a group lists them: the most severe first.
 WORDS: Mapping[EventType, Words] = {
-    EventType.DOWN: Words("DOWN", "{name} is down.", ("is down", "are down"), "it is down"),
-    EventType.STILL_DOWN: Words(
-        "STILL DOWN", "{name} is still down.", ("is still down", "are still down"), "it is still down"
-    ),
+    EventType.DOWN: Words(Topic.DOWN, "DOWN", "{name} is down.", "is down", "it is down"),
+    EventType.STILL_DOWN: Words(Topic.DOWN, "STILL DOWN", "{name} is still down.", "is still down", "it is still down"),
     EventType.REMINDER: Words(
+        Topic.REMINDER,
         "REMINDER",
         "{name} is still down and not acknowledged.",
-        ("is still down", "are still down"),
+        "is still down",
         "reminder that it is still down",
         log_text="is still down (reminder)",
     ),
     EventType.ACKNOWLEDGED: Words(
+        Topic.DOWN,
         "ACKNOWLEDGED",
         "{by} has acknowledged that {name} is down.",
-        ("is acknowledged", "are acknowledged"),
+        "is acknowledged",
         "it was acknowledged",
     ),
     EventType.FLAPPING: Words(
+        Topic.DOWN,
         "FLAPPING",
         "{name} is down again and flapping. The next alert follows when it has settled.",
-        ("is flapping", "are flapping"),
+        "is flapping",
         "it is flapping; the next alert follows when it has settled",
     ),
-    EventType.SLOW: Words("SLOW", "{name} is slow.", ("is slow", "are slow")),
+    EventType.SLOW: Words(Topic.SLOW, "SLOW", "{name} is slow.", "is slow"),
     EventType.CERTIFICATE: Words(
+        Topic.EXPIRY,
         "EXPIRES SOON",
         "The certificate of {name} {expires}.",
-        ("expires soon", "expire soon"),
+        "expires soon",
         log_text="has a certificate that expires soon",
-        noun=("certificate", "certificates"),
+        noun="certificate",
     ),
     EventType.DOMAIN: Words(
+        Topic.EXPIRY,
         "EXPIRES SOON",
         "The domain registration of {name} {expires}.",
-        ("expires soon", "expire soon"),
+        "expires soon",
         log_text="has a domain that expires soon",
-        noun=("domain", "domains"),
+        noun="domain",
     ),
     EventType.DNS_CHANGE: Words(
+        Topic.DNS_CHANGE,
         "DNS CHANGED",
         "The DNS records of {name} have changed.",
-        ("changed", "changed"),
+        "changed",
         log_text="has other DNS records",
-        noun=("DNS answer", "DNS answers"),
+        noun="DNS answer",
     ),
     EventType.TOO_OFTEN: Words(
-        "TOO OFTEN", "{name} is pinged more often than expected.", ("runs too often", "run too often")
+        Topic.TOO_OFTEN, "TOO OFTEN", "{name} is pinged more often than expected.", "runs too often"
     ),
     EventType.PAUSED: Words(
-        "PAUSED", "{name} was paused while it was down.", ("was paused", "were paused"), "the monitor was paused"
+        Topic.RECOVERED, "PAUSED", "{name} was paused while it was down.", "was paused", "the monitor was paused"
     ),
     EventType.DELETED: Words(
-        "DELETED", "{name} was deleted while it was down.", ("was deleted", "were deleted"), "the monitor was deleted"
+        Topic.RECOVERED, "DELETED", "{name} was deleted while it was down.", "was deleted", "the monitor was deleted"
     ),
     EventType.RECOVERED: Words(
-        "RECOVERED", "{name} is up again.", ("recovered", "recovered"), "it has recovered", log_text="has recovered"
+        Topic.RECOVERED, "RECOVERED", "{name} is up again.", "recovered", "it has recovered", log_text="has recovered"
     ),
     EventType.SETTLED: Words(
-        "SETTLED", "{name} has settled and is up.", ("settled", "settled"), "it has settled and is up", "has settled"
+        Topic.RECOVERED,
+        "SETTLED",
+        "{name} has settled and is up.",
+        "settled",
+        "it has settled and is up",
+        "has settled",
     ),
     EventType.TEST: Words(
+        None,
         "TEST",
         "This is a test. Alerts to this channel arrive.",
-        ("arrived", "arrived"),
+        "arrived",
         log_text="message",
-        noun=("test message", "test messages"),
+        noun="test message",
     ),
 }
-SEVERITY = tuple(WORDS)
 DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
 OVER = frozenset({EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED})
 APART = frozenset({EventType.SLOW, EventType.CERTIFICATE, EventType.DOMAIN, EventType.DNS_CHANGE, EventType.TOO_OFTEN})
@@ -128,7 +155,10 @@ EXPIRY = {EventType.CERTIFICATE: "certificate", EventType.DOMAIN: "domain"}
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The data of an event. Times are epoch milliseconds: `at` of the event, `started_at` of the outage."""
+    """The data of an event, which msgspec converts from and to JSON.
+
+    Times are epoch milliseconds: `at` of the event, `started_at` of the outage.
+    """
 
     event_type: EventType
     at: int
@@ -146,9 +176,9 @@ class Payload:
     expires_at: int | None = None
     by: str | None = None  # the account that acknowledged it
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"event_type": self.event_type.value}
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Payload:
-        return cls(**stored | {"event_type": EventType(stored["event_type"])})
+    @property
+    def path(self) -> str:
+        """Return the path of the page of the incident, or else of the monitor, or else an empty string."""
+        if self.incident_id is not None:
+            return f"/incidents/{self.incident_id}"
+        return "" if self.monitor_id is None else f"/monitors/{self.monitor_id}"

@@ -13,7 +13,7 @@ from typing import Any
 from django.template.loader import render_to_string
 from django.utils.text import capfirst
 
-from alerts.events import APART, DOWN, EXPIRY, OVER, SEVERITY, WORDS, EventType, Payload
+from alerts.events import APART, DOWN, EXPIRY, OVER, WORDS, EventType, Payload
 from alerts.wording import BODY_CHARS, DETAIL_CHARS, duration, several_lines, uncalling, unlinked, written
 from checks.evidence import shown_address
 from checks.spec import ReasonCode
@@ -26,6 +26,7 @@ MOST_ITEMS = 500
 """Items of a group's webhook body."""
 _LATE = timedelta(minutes=15)
 _URL_CHARS = 500
+_PLURALS = {"is": "are", "was": "were", "expires": "expire", "runs": "run"}
 
 
 class Level(StrEnum):
@@ -77,13 +78,7 @@ def render(items: Sequence[Payload], *, key: str, base_url: str, now: datetime) 
     content = _single(latest[0]) if len(latest) == 1 else _group(latest, thread=key)
     first, level = latest[0], _level(event.type for event in latest)
     subject = f"[{first.tag}] {content.title}"
-    context = {
-        "subject": unlinked(subject),
-        "tag": first.tag,
-        "level": level.value,
-        "headline": content.headline,
-        "link": content.link,
-    }
+    context = {"subject": unlinked(subject), "tag": first.tag, "level": level.value, "content": content}
     return Message(
         subject=subject,
         text="\n\n".join(filter(None, (content.headline, *content.paragraphs, content.link))) + "\n",
@@ -120,11 +115,7 @@ class _Event:
 
     @property
     def link(self) -> str:
-        if self.payload.incident_id is not None:
-            return f"{self.base_url}/incidents/{self.payload.incident_id}"
-        return (
-            self.base_url if self.payload.monitor_id is None else f"{self.base_url}/monitors/{self.payload.monitor_id}"
-        )
+        return f"{self.base_url}{self.payload.path}"
 
     @property
     def tag(self) -> str:
@@ -167,14 +158,14 @@ class _Event:
         rows = [
             *self._times(),
             ("Reason", REASONS.get(code, one_line(code, limit=40))),
-            ("Detail", one_line(payload.detail or "", limit=DETAIL_CHARS)),
-            *(
-                (label, one_line(str(seen.get(name) or ""), limit=DETAIL_CHARS))
-                for label, name in (("Answer", "status_line"), ("From", "address"), ("Issuer", "tls_issuer"))
-            ),
+            ("Detail", payload.detail),
+            ("Answer", seen.get("status_line")),
+            ("From", seen.get("address")),
+            ("Issuer", seen.get("tls_issuer")),
+            *((capfirst(name), value) for name, value in seen.get("facts", ())),
         ]
-        rows += [(capfirst(name), one_line(value, limit=DETAIL_CHARS)) for name, value in seen.get("facts", ())]
-        shown = [(label, unlinked(value)) for label, value in rows if value]
+        texts = [(label, one_line(str(value or ""), limit=DETAIL_CHARS)) for label, value in rows]
+        shown = [(label, unlinked(text)) for label, text in texts if text]
         if payload.url:  # the only one that stays a link, if it is one
             is_link = self.url.lower().startswith(("http://", "https://"))
             shown.append(("Address", self.url if is_link else unlinked(self.url)))
@@ -193,14 +184,11 @@ class _Event:
 
 def _latest(events: Sequence[_Event]) -> list[_Event]:
     """Keep the latest event per monitor, most severe first. Drop events that a later one supersedes."""
-    last = {
-        (
-            event.payload.monitor_id or event.payload.incident_id or event.type,
-            event.type if event.type in APART else None,
-        ): event
-        for event in events
-    }
-    return sorted(last.values(), key=lambda event: SEVERITY.index(event.type))
+    last: dict[tuple[str, EventType | None], _Event] = {}
+    for event in events:
+        about = event.payload.monitor_id or event.payload.incident_id or event.type
+        last[about, event.type if event.type in APART else None] = event
+    return sorted(last.values(), key=lambda event: list(WORDS).index(event.type))
 
 
 def _level(event_types: Iterable[EventType]) -> Level:
@@ -289,11 +277,13 @@ def _counts(events: Sequence[_Event]) -> str:
     parts = []
     named = False
     for event_type, number in counted.items():
-        words = WORDS[event_type]
-        noun = words.noun[number != 1]
+        noun, verb = WORDS[event_type].noun, WORDS[event_type].verb
+        if number != 1:
+            first, blank, rest = verb.partition(" ")
+            noun, verb = f"{noun}s", f"{_PLURALS.get(first, first)}{blank}{rest}"
         if noun.startswith("monitor"):
             noun, named = "" if named else noun, True
-        parts.append(" ".join(filter(None, (str(number), noun, words.verb[number != 1]))))
+        parts.append(" ".join(filter(None, (str(number), noun, verb))))
     return ", ".join(parts)
 
 

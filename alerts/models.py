@@ -8,27 +8,13 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from alerts.events import Topic
 from core import ids
 from core.crypto import EncryptedField
 from incidents.models import Incident
 from monitors.models import Monitor
 from notifications.models import Notification
 from projects.models import Project
-
-
-class Topic(models.TextChoices):
-    """The topics that a channel can subscribe to."""
-
-    DOWN = "down"
-    RECOVERED = "recovered"
-    SLOW = "slow"
-    EXPIRY = "expiry"
-    REMINDER = "reminder"
-    DNS_CHANGE = "dns_change"
-    TOO_OFTEN = "too_often"
-
-
-DEFAULT_TOPICS = (Topic.DOWN, Topic.RECOVERED, Topic.EXPIRY, Topic.REMINDER)
 
 
 def kind_choices() -> list[tuple[str, str]]:

@@ -9,30 +9,30 @@ Several processes run it at once, in the order of locks in docs/develop/architec
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
+from django.utils.text import capfirst
 
-from alerts.batch import NotificationBatch, monitor_payload, put_events, silences_of, subscribed
+from alerts.batch import Notice, NotificationBatch, put_events, silences_of, subscribed
 from alerts.events import EventType
-from alerts.models import Topic
 from alerts.selectors import routes_of
 from core.clock import to_ms
 from core.db import lock_in_turn
 from core.text import quote
 from incidents import flapping, windows
 from incidents.consuming import note_on_open
-from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
+from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from monitors.locking import write_columns
 from monitors.models import DnsAlert, DnsAnswer, ExpiryWarning, PingExcess, StatusChange
 
 BATCH = 2_000
 _LISTED_RECORDS = 3
 _INSTANT = timedelta(microseconds=1)
+_COLUMNS = ("announced_at", "acknowledgement_announced_at", "closing_announced_at", "quiet", "look_again_at")
 
 Quiet = Incident.Quiet
 
@@ -57,9 +57,9 @@ def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
         (
             f"change:{change.pk}",
             change.monitor,
-            monitor_payload(
-                change.monitor, EventType.SLOW, change.at, reason_code=change.reason_code, detail=change.detail
-            ),
+            EventType.SLOW,
+            change.at,
+            {"reason_code": change.reason_code, "detail": change.detail},
         )
         for change in changes
         if change.pk not in repeated and silences.get(change.monitor_id) in (None, Quiet.FLAPPING)
@@ -79,11 +79,10 @@ def notify_expiries(now: datetime) -> None:
             return
         covered = windows.covered([warning.monitor_id for warning in warnings], now)
         notified = [warning for warning in warnings if warning.monitor_id not in covered]
-        events = []
-        for warning in notified:
-            monitor, event_type = warning.monitor, EventType(warning.subject)
-            payload = monitor_payload(monitor, event_type, now, expires_at=to_ms(warning.expires_at))
-            events.append((f"warning:{warning.pk}", monitor, payload))
+        events = [
+            (f"warning:{one.pk}", one.monitor, EventType(one.subject), now, {"expires_at": to_ms(one.expires_at)})
+            for one in notified
+        ]
         put_events(events, now=now)
         ExpiryWarning.objects.filter(pk__in=[warning.pk for warning in notified]).update(processed_at=now)
 
@@ -99,11 +98,7 @@ def notify_too_often(now: datetime) -> None:
         note_on_open({excess.monitor_id: (excess.at, excess.text) for excess in excesses})
         silences = silences_of((excess.monitor for excess in excesses), now)
         events = [
-            (
-                f"too_often:{excess.pk}",
-                excess.monitor,
-                monitor_payload(excess.monitor, EventType.TOO_OFTEN, excess.at, detail=excess.text),
-            )
+            (f"too_often:{excess.pk}", excess.monitor, EventType.TOO_OFTEN, excess.at, {"detail": excess.text})
             for excess in excesses
             if excess.monitor.enabled and silences.get(excess.monitor_id) in (None, Quiet.FLAPPING)
         ]
@@ -142,10 +137,10 @@ def _notify_some_dns_changes(now: datetime) -> bool:
         for answer in found:
             detail = _explain_dns_change(set(before[answer.pk]), set(answer.records))
             is_silent = silences.get(answer.pk) not in (None, Quiet.FLAPPING)
-            if not detail or is_silent or not subscribed(routes, answer.pk, Topic.DNS_CHANGE):
+            if not detail or is_silent or not subscribed(routes, answer.pk, EventType.DNS_CHANGE):
                 continue
-            payload = monitor_payload(answer.monitor, EventType.DNS_CHANGE, answer.since, detail=detail)
-            events.append((f"dns_change:{answer.pk}:{to_ms(now)}", answer.monitor, payload))
+            source = f"dns_change:{answer.pk}:{to_ms(now)}"
+            events.append((source, answer.monitor, EventType.DNS_CHANGE, answer.since, {"detail": detail}))
             due_at = now + timedelta(minutes=settings.FLAPPING_MINUTES)
             following.append(DnsAlert(monitor=answer.monitor, records=answer.records, due_at=due_at))
         put_events(events, now=now)
@@ -156,13 +151,9 @@ def _notify_some_dns_changes(now: datetime) -> bool:
 
 def _explain_dns_change(before: set[str], after: set[str]) -> str:
     """Return the difference as a sentence, or an empty string if there is none."""
-    parts = [
-        f"{verb} {_listed(sorted(records))}"
-        for verb, records in (("added", after - before), ("removed", before - after))
-        if records
-    ]
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    changes = {"added": after - before, "removed": before - after}
+    text = "; ".join(f"{verb} {_listed(sorted(records))}" for verb, records in changes.items() if records)
+    return f"{capfirst(text)}." if text else ""
 
 
 def _listed(records: Sequence[str]) -> str:
@@ -191,28 +182,28 @@ def _notify_due(now: datetime) -> bool:
     beginning = flapping.begins_to_flap(opened, now=now)
     batch = NotificationBatch(incidents, now)
     for incident in incidents:
-        reason = batch.silence(incident)
+        reason = batch.silences.get(incident.monitor_id)
         if reason is not None:
             batch.suppress(incident, reason)
             continue
         if not incident.is_open:
             if incident.announced_at is None:
-                batch.add(incident, EventType.DOWN)
+                batch.notices.append(Notice(incident, EventType.DOWN))
             incident.announced_at, incident.closing_announced_at = incident.announced_at or now, now
-            batch.add(incident, EventType(str(incident.resolution)))  # they have the same names
+            batch.notices.append(Notice(incident, EventType(str(incident.resolution))))  # they have the same names
         elif incident.monitor_id in beginning:
             assert incident.monitor_id is not None
             assert incident.confirmed_at is not None
             flapping.begin(incident.monitor_id, changed_at=incident.confirmed_at, now=now)
             incident.announced_at = now
-            batch.add(incident, EventType.FLAPPING)
+            batch.notices.append(Notice(incident, EventType.FLAPPING))
         else:
             incident.announced_at = now
-            batch.add(incident, EventType.STILL_DOWN if incident.quiet else EventType.DOWN)
+            batch.notices.append(Notice(incident, EventType.STILL_DOWN if incident.quiet else EventType.DOWN))
         if incident.acknowledged_at is not None:  # before its first alert
             incident.acknowledgement_announced_at = incident.acknowledgement_announced_at or now
         incident.quiet = incident.look_again_at = None
-    _save(incidents)
+    write_columns(incidents, _COLUMNS)
     batch.write()
     return is_full
 
@@ -232,40 +223,38 @@ def _notify_acknowledged(now: datetime) -> None:
     batch = NotificationBatch(incidents, now)
     for incident in incidents:
         incident.acknowledgement_announced_at = now
-        if batch.silence(incident) is None:
-            batch.add(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk))
-    _save(incidents)
+        if batch.silences.get(incident.monitor_id) is None:
+            batch.notices.append(Notice(incident, EventType.ACKNOWLEDGED, by=by.get(incident.pk)))
+    write_columns(incidents, _COLUMNS)
     batch.write()
 
 
 def _notify_settled(now: datetime) -> None:
     """Notify how each monitor has settled, and of nothing else that happened while it flapped."""
-    if spells := flapping.settled(now):
-        _end_spells(spells, now)
-
-
-@transaction.atomic
-def _end_spells(spells: Sequence[FlappingSpell], now: datetime) -> None:
+    spells = flapping.settled(now)
+    if not spells:
+        return
     unfinished = Q(resolved_at=None) | Q(announced_at__isnull=False, closing_announced_at=None)
-    locked = list(_locked(unfinished, monitor__in=[spell.monitor_id for spell in spells]))
-    ended = flapping.end(spells, now=now)
-    incidents = [incident for incident in locked if incident.monitor_id in ended]
-    batch = NotificationBatch(incidents, now)
-    last = {incident.monitor_id: incident for incident in incidents}
-    for incident in incidents:
-        incident.look_again_at = None
-        reason = batch.silence(incident)
-        if incident.is_open:
-            if reason is None:
-                incident.announced_at, incident.quiet = now, None
-                batch.add(incident, EventType.STILL_DOWN)
-        elif last[incident.monitor_id] is not incident:
-            incident.closing_announced_at = now
-        elif reason is None:
-            incident.closing_announced_at, incident.quiet = now, None
-            batch.add(incident, EventType.SETTLED)
-    _save(incidents)
-    batch.write()
+    with transaction.atomic():
+        locked = list(_locked(unfinished, monitor__in=[spell.monitor_id for spell in spells]))
+        ended = flapping.end(spells, now=now)
+        incidents = [incident for incident in locked if incident.monitor_id in ended]
+        batch = NotificationBatch(incidents, now)
+        last = {incident.monitor_id: incident for incident in incidents}
+        for incident in incidents:
+            incident.look_again_at = None
+            reason = batch.silences.get(incident.monitor_id)
+            if incident.is_open:
+                if reason is None:
+                    incident.announced_at, incident.quiet = now, None
+                    batch.notices.append(Notice(incident, EventType.STILL_DOWN))
+            elif last[incident.monitor_id] is not incident:
+                incident.closing_announced_at = now
+            elif reason is None:
+                incident.closing_announced_at, incident.quiet = now, None
+                batch.notices.append(Notice(incident, EventType.SETTLED))
+        write_columns(incidents, _COLUMNS)
+        batch.write()
 
 
 def _end_windows(now: datetime) -> None:
@@ -276,7 +265,12 @@ def _end_windows(now: datetime) -> None:
     with transaction.atomic():
         outlasting = _outlasting(list(over.select_for_update(no_key=True).order_by("pk")))
         windows.roll_forward(now)
-        _notify_still_down(list(_locked(Q(resolved_at=None), pk__in=outlasting)), now)
+        incidents = list(_locked(Q(resolved_at=None), pk__in=outlasting))
+        batch = NotificationBatch(incidents, now)
+        for incident in incidents:
+            if batch.silences.get(incident.monitor_id) is None:
+                batch.notices.append(Notice(incident, EventType.STILL_DOWN))
+        batch.write()
 
 
 def _outlasting(over: Sequence[MaintenanceWindow]) -> set[int]:
@@ -297,16 +291,6 @@ def _outlasting(over: Sequence[MaintenanceWindow]) -> set[int]:
     return found
 
 
-def _notify_still_down(incidents: Sequence[Incident], now: datetime) -> None:
-    if not incidents:
-        return
-    batch = NotificationBatch(incidents, now)
-    for incident in incidents:
-        if batch.silence(incident) is None:
-            batch.add(incident, EventType.STILL_DOWN)
-    batch.write()
-
-
 def _with_monitors(incidents: QuerySet[Incident]) -> QuerySet[Incident]:
     """Return these incidents, oldest first, with what their notifications need."""
     return incidents.select_related("monitor__project", "project").order_by("pk")
@@ -319,15 +303,10 @@ def _locked(condition: Q, **conditions: object) -> QuerySet[Incident]:
     return _with_monitors(incidents.filter(pk__in=keys))
 
 
-def _save(incidents: Sequence[Incident]) -> None:
-    names = ("announced_at", "acknowledgement_announced_at", "closing_announced_at", "quiet", "look_again_at")
-    write_columns(incidents, names)
-
-
 _UNACKNOWLEDGED = Q(resolved_at=None, announced_at__isnull=False, acknowledged_at=None, monitor__isnull=False)
 # Counted from the last message to the channel about the incident, or else (for a newer channel) from its first alert.
 _OVERDUE = """
-    SELECT wanted.incident_id, wanted.channel_id
+    SELECT wanted.incident_id, array_agg(wanted.channel_id ORDER BY wanted.channel_id)
       FROM unnest(%(incidents)s::bigint[], %(channels)s::bigint[]) AS wanted (incident_id, channel_id)
       JOIN incidents_incident AS incident ON incident.id = wanted.incident_id
       JOIN alerts_alertchannel AS channel ON channel.id = wanted.channel_id
@@ -336,7 +315,7 @@ _OVERDUE = """
                   FROM alerts_deliveryitem AS item
                  WHERE item.incident_id = incident.id AND item.channel_id = channel.id),
                incident.announced_at)
-     ORDER BY wanted.incident_id, wanted.channel_id
+     GROUP BY wanted.incident_id
 """
 
 
@@ -345,19 +324,15 @@ def remind(now: datetime) -> None:
     candidates = Incident.objects.filter(_UNACKNOWLEDGED)
     overdue = sorted(_overdue(dict(candidates.values_list("pk", "monitor_id")), now))
     for start in range(0, len(overdue), BATCH):
-        _remind_some(overdue[start : start + BATCH], now)
-
-
-@transaction.atomic
-def _remind_some(candidates: Sequence[int], now: datetime) -> None:
-    incidents = list(_locked(_UNACKNOWLEDGED, pk__in=candidates))
-    # Again under the lock: another process may have reminded.
-    overdue = _overdue({incident.pk: incident.monitor_id for incident in incidents}, now)
-    batch = NotificationBatch(incidents, now)
-    for incident in incidents:
-        if incident.pk in overdue and batch.silence(incident) is None:
-            batch.add(incident, EventType.REMINDER, channel_ids=overdue[incident.pk])
-    batch.write()
+        with transaction.atomic():
+            incidents = list(_locked(_UNACKNOWLEDGED, pk__in=overdue[start : start + BATCH]))
+            # Again under the lock: another process may have reminded.
+            channels = _overdue({incident.pk: incident.monitor_id for incident in incidents}, now)
+            batch = NotificationBatch(incidents, now)
+            for incident in incidents:
+                if incident.pk in channels and batch.silences.get(incident.monitor_id) is None:
+                    batch.notices.append(Notice(incident, EventType.REMINDER, channel_ids=channels[incident.pk]))
+            batch.write()
 
 
 def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, list[int]]:
@@ -367,12 +342,9 @@ def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, lis
         (incident_id, channel_id)
         for incident_id, monitor_id in monitors.items()
         if monitor_id is not None
-        for channel_id in subscribed(routes, monitor_id, Topic.REMINDER)
+        for channel_id in subscribed(routes, monitor_id, EventType.REMINDER)
     ]
-    incidents, channels = [one for one, _ in wanted], [channel for _, channel in wanted]
-    found: dict[int, list[int]] = defaultdict(list)
+    incidents, channels = [incident_id for incident_id, _ in wanted], [channel_id for _, channel_id in wanted]
     with connection.cursor() as cursor:
         cursor.execute(_OVERDUE, {"now": now, "incidents": incidents, "channels": channels})
-        for incident_id, channel_id in cursor.fetchall():
-            found[incident_id].append(channel_id)
-    return found
+        return dict(cursor.fetchall())

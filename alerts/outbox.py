@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from functools import cache
 from itertools import product
-from typing import Any
+from typing import ClassVar
 
+import msgspec
 import psycopg
 from django.conf import settings
-from django.db import connection, transaction
 from django.db.models import Count, F
 
 from alerts import messages
@@ -30,7 +29,6 @@ from core.metrics import Counter, Labels
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
 from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Outbox, SendResult
-from notifications.workers import Senders
 from projects import access
 from projects.access import Caller
 
@@ -51,8 +49,6 @@ MAX_WAIT = timedelta(seconds=60)
 KEPT = timedelta(days=90)
 MAX_PER_OWNER = 6
 """Concurrent messages of one account: if all its receivers hang, other accounts do not wait."""
-THREADS = 16
-ANY_THREADS = 8
 
 MAX_QUEUED = 60
 """Messages in queue `alerts`. Beat adds one each second: with more, no process consumes them."""
@@ -153,51 +149,37 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
     for item in items:
         for channel_id in item.channel_ids:
             by_channel[channel_id].append(item)
-    kinds = _lock_channels(by_channel)
-    for deleted in by_channel.keys() - kinds.keys():
-        del by_channel[deleted]
-    if not by_channel:
+    # Locked, so that one process at a time groups the items of a channel.
+    channels = AlertChannel.objects.select_for_update(no_key=True).filter(pk__in=by_channel).order_by("pk")
+    kinds = dict(channels.values_list("pk", "kind"))  # without deleted channels
+    if not kinds:
         return
-    gathering = {
-        delivery.channel_id: delivery
-        for delivery in Delivery.objects.select_for_update()
-        .filter(channel__in=by_channel, state=State.GATHERING)
-        .order_by("pk")
-    }
+    groups = Delivery.objects.select_for_update().filter(channel__in=kinds, state=State.GATHERING).order_by("pk")
+    gathering = {group.channel_id: group for group in groups}
     recent = dict(
-        Delivery.objects.filter(channel__in=by_channel, created_at__gt=now - STORM_WINDOW)
+        Delivery.objects.filter(channel__in=kinds, created_at__gt=now - STORM_WINDOW)
         .exclude(items__payload__event_type=EventType.TEST)
         .values_list("channel")
         .annotate(Count("pk"))
     )
     created: list[Delivery] = []
     rows: list[DeliveryItem] = []
-    for channel_id, own in by_channel.items():
-        group = gathering.get(channel_id)
+    for channel_id, kind in kinds.items():
+        own, group = by_channel[channel_id], gathering.get(channel_id)
         if group is not None:
             group.next_try_at = min(group.created_at + MAX_WAIT, now + QUIET)
-        elif recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kinds[channel_id]].one_alert_each:
+        elif recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kind].one_alert_each:
             group = _delivery(channel_id, State.GATHERING, now, after=QUIET)
             created.append(group)
         for item in own:
             if group is None:
                 created.append(_delivery(channel_id, State.WAITING, now))
             row = DeliveryItem(channel_id=channel_id, source=item.source, incident=item.incident, at=now)
-            row.delivery, row.payload = group or created[-1], item.payload.as_json()
+            row.delivery, row.payload = group or created[-1], asdict(item.payload)
             rows.append(row)
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
     Delivery.objects.bulk_create(created)
     DeliveryItem.objects.bulk_create(rows)
-
-
-def _lock_channels(channel_ids: Collection[int]) -> dict[int, str]:
-    """Lock the channels that still exist, so that one process at a time groups their items. Return their kinds."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT id, kind FROM alerts_alertchannel WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
-            [list(channel_ids)],
-        )
-        return dict(cursor.fetchall())
 
 
 def _delivery(channel_id: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()) -> Delivery:
@@ -209,11 +191,11 @@ def _delivery(channel_id: int, state: Delivery.State, now: datetime, *, after: t
 class DeliveryOutbox(Outbox[Delivery]):
     model = Delivery
     chosen = _CHOSEN
+    limits: ClassVar = {"max_per_owner": MAX_PER_OWNER}
     lease = timedelta(seconds=45)
+    threads = 16
+    any_threads = 8
     counter = DELIVERIES
-
-    def limits(self) -> dict[str, Any]:
-        return {"max_per_owner": MAX_PER_OWNER}
 
     def attempt(self, claimed: Sequence[Delivery]) -> Iterator[tuple[Delivery, SendResult]]:
         for delivery in claimed:
@@ -269,15 +251,13 @@ def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
     usable = AlertChannel.objects.filter(enabled=True, confirmed_at__isnull=False, owner__is_active=True)
     channel = usable.select_related("owner").filter(pk=delivery.channel_id).first()
     items = list(DeliveryItem.objects.filter(delivery=delivery).order_by("pk"))
-    if channel is not None and channel.project_id is None:
-        foreign = _foreign(items, Caller(channel.owner))
+    if channel is not None and channel.project_id is None and (foreign := _foreign(items, Caller(channel.owner))):
         items = [item for item in items if item.pk not in foreign]
-        if foreign:
-            DeliveryItem.objects.filter(pk__in=foreign).delete()
-        if foreign and not items:
+        DeliveryItem.objects.filter(pk__in=foreign).delete()
+        if not items:
             Delivery.objects.filter(pk=delivery.pk, attempts=delivery.attempts).delete()
             channel = None
-    return channel, [Payload.from_json(item.payload) for item in items]
+    return channel, [msgspec.convert(item.payload, Payload) for item in items]
 
 
 def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
@@ -304,35 +284,8 @@ def _send(channel: AlertChannel, items: Sequence[Payload], key: str) -> SendResu
 OUTBOX = DeliveryOutbox()
 
 
-@cache
-def senders() -> Senders:
-    return Senders(OUTBOX, threads=THREADS, any_threads=ANY_THREADS)
-
-
-def log_test(channel_id: int, payload: Payload, *, key: str, result: SendResult, now: datetime) -> None:
-    """Add a finished test to the channel's log, unless the channel is deleted."""
-    with transaction.atomic():
-        if not AlertChannel.objects.select_for_update(no_key=True).filter(pk=channel_id).exists():
-            return
-        delivery = Delivery.objects.create(
-            public_id=key,
-            channel_id=channel_id,
-            created_at=now,
-            state=State.SENT if result.delivered else State.FAILED,
-            next_try_at=now,
-            give_up_at=now,
-            attempts=1,
-            last_error=None if result.delivered else result.detail,
-            done_at=now,
-        )
-        DeliveryItem.objects.create(
-            delivery=delivery, channel_id=channel_id, source=f"test:{key}", payload=payload.as_json(), at=now
-        )
-
-
 def oldest_alert(database: psycopg.Connection, *, now: datetime) -> datetime | None:
     """Return since when the oldest status change or message waits, or None. Raise psycopg.Error."""
-    row = database.execute(_OLDEST, {"now": now}).fetchone()
-    assert row is not None
-    found: datetime | None = row[0]
+    found: datetime | None
+    ((found,),) = database.execute(_OLDEST, {"now": now})
     return found

@@ -8,8 +8,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from alerts.events import EventType
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, Topic
+from alerts.events import DEFAULT_TOPICS, EventType, Topic
+from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind, Setting
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
@@ -101,13 +101,10 @@ class ChannelSerializer(serializers.Serializer[Any]):
         return secret
 
 
-READ_ONLY_FIELDS = frozenset(ChannelSerializer().fields) - frozenset(ChannelInputSerializer().fields) - {"enabled"}
-
-
 class ChannelPatchSerializer(ChannelInputSerializer):
     """The fields to change. Read-only fields of a channel are ignored."""
 
-    ignored = READ_ONLY_FIELDS
+    ignored = frozenset(ChannelSerializer().fields) - frozenset(ChannelInputSerializer().fields) - {"enabled"}
     kind = KindField(required=False, help_text="Cannot be changed.")
     project_id = TextField(required=False, allow_null=True, max_length=64, help_text="Cannot be changed.")
     enabled = BoolField(required=False, help_text="false: nothing is sent.")

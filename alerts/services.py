@@ -7,17 +7,17 @@ channel.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 
 from accounts.models import User
 from accounts.services import GONE, addresses_of
 from alerts import confirmation
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, DeliveryItem, Topic
+from alerts.events import DEFAULT_TOPICS, Topic
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import OUTBOX
 from alerts.selectors import get_channel, get_delivery
 from alerts.transports import KINDS, settings_by_name
@@ -45,14 +45,13 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         monitors = _lock_monitors(caller, given)
         project, owner = placement.place(caller, given)
         scope_project = _lock_scope_project(caller, given)
-        channel = AlertChannel(
-            owner=owner, project=project, created_at=now, kind=kind.name, name=kind.default_name(config)
-        )
-        channel.config, channel.hint, channel.topics = config, kind.hint(config), list(DEFAULT_TOPICS)
+        channel = AlertChannel(owner=owner, project=project, created_at=now, kind=kind.name)
+        channel.name, channel.topics = kind.default_name(config), list(DEFAULT_TOPICS)
+        channel.config, channel.hint = config, kind.hint(config)
         chosen = _set_common(channel, given, scope_project=scope_project, monitors=monitors)
         placement.enforce_quota(owner, AlertChannel, limit=MAX_CHANNELS, error=ChannelLimit)
         if kind.consent:
-            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
+            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller.user.email, now=now)
         else:
             channel.confirmed_at = now
         channel.save(force_insert=True)
@@ -69,7 +68,10 @@ def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         monitors = _lock_monitors(caller, given)
         scope_project = _lock_scope_project(caller, given)
         channel = access.lock(get_channel, caller, public_id)
-        _refuse_moves(channel, given)
+        fixed = "cannot be changed; create another channel."
+        if given.get("kind", channel.kind) != channel.kind:
+            raise ValidationFailed(fixed, field="kind")
+        placement.require_same_project(channel, given, reason=fixed)
         kind, before = KINDS[channel.kind], channel.config
         config = _merge_config(kind, given, stored=before)
         changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
@@ -78,7 +80,7 @@ def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
             channel.config, channel.hint = config, kind.hint(config)
             changed += ["config", "hint"]
         if kind.consent in given and (config != before or channel.confirmed_at is None):
-            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller, now=now)
+            confirmation.settle(channel, address=config[kind.consent], own=own, by=caller.user.email, now=now)
             changed += ["confirmed_at", "confirmation_digest", "confirmation_until"]
         channel.save(update_fields=changed)
         if chosen is not None:
@@ -152,14 +154,6 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
         raise ValidationFailed("you have no such project.", field="scope_project_id") from None
 
 
-def _refuse_moves(channel: AlertChannel, given: Mapping[str, Any]) -> None:
-    """Refuse a change of the kind or project. Both may be sent back unchanged."""
-    reason = "cannot be changed; create another channel."
-    if given.get("kind", channel.kind) != channel.kind:
-        raise ValidationFailed(reason, field="kind")
-    placement.require_same_project(channel, given, reason=reason)
-
-
 def _set_common(
     channel: AlertChannel,
     given: Mapping[str, Any],
@@ -174,20 +168,18 @@ def _set_common(
     channel.topics = [topic.value for topic in Topic if topic in topics]
     before = channel.scope if channel.pk else None
     channel.scope = given.get("monitors", channel.scope)
-    if channel.scope != Scope.PROJECT:
-        if scope_project is not None:
-            raise ValidationFailed('goes with monitors "project" only.', field="scope_project_id")
-        channel.scope_project = None
-    else:
+    if channel.scope == Scope.PROJECT:
         if channel.project_id is not None:
-            raise ValidationFailed(
-                'a project\'s channel is limited to its project: use "all" or "chosen".', field="monitors"
-            )
+            limited = 'a project\'s channel is limited to its project: use "all" or "chosen".'
+            raise ValidationFailed(limited, field="monitors")
         if "scope_project_id" in given:
             channel.scope_project = scope_project
-        asked = {"monitors", "scope_project_id"} & given.keys()
-        if asked and channel.scope_project is None:
+        if channel.scope_project is None and {"monitors", "scope_project_id"} & given.keys():
             raise ValidationFailed('is required with monitors "project".', field="scope_project_id")
+    elif scope_project is not None:
+        raise ValidationFailed('goes with monitors "project" only.', field="scope_project_id")
+    else:
+        channel.scope_project = None
     if channel.scope != Scope.CHOSEN:
         if monitors:
             raise ValidationFailed('goes with monitors "chosen" only.', field="monitor_ids")
@@ -239,18 +231,9 @@ def add_own_address(user: User) -> None:
     channel.save(force_insert=True)
 
 
-def lock_channels_of(user: User) -> None:
-    """Lock the channels of an account that is being deleted, before their messages."""
-    _lock_all(AlertChannel.objects.filter(owner=user))
-
-
-def lock_channels_of_projects(project_ids: Collection[int]) -> None:
-    """Lock the channels of projects that are being deleted, before their messages."""
-    _lock_all(AlertChannel.objects.filter(project__in=project_ids))
-
-
-def _lock_all(channels: QuerySet[AlertChannel]) -> None:
-    list(channels.select_for_update().order_by("pk").values_list("pk"))
+def lock_channels(**conditions: object) -> None:
+    """Lock channels that are being deleted with their account or project, before their messages."""
+    list(AlertChannel.objects.filter(**conditions).select_for_update().order_by("pk").values_list("pk"))
 
 
 def forget_person(user: User) -> None:

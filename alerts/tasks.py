@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from datetime import datetime
 from functools import partial
 
 from celery import shared_task
@@ -22,25 +21,21 @@ def tick() -> None:
     Processes share the work. In each of them one thread does it: the others are for first checks.
     """
     if not _ticking.acquire(blocking=False):
-        outbox.senders().wake(utc_now())  # the other thread may be waiting for a row
+        outbox.OUTBOX.wake(utc_now())  # the other thread may be waiting for a row
         return
     try:
-        while _tick(utc_now()):
-            pass
+        is_full = True
+        while is_full:
+            now = utc_now()
+            is_full = consuming.consume(now, slow=partial(notify.notify_slow, now=now))
+            consuming.close_deleted(now)
+            notify.notify_incidents(now)
+            notify.notify_expiries(now)
+            notify.notify_dns_changes(now)
+            notify.notify_too_often(now)
+            outbox.OUTBOX.wake(now)
     finally:
         _ticking.release()
-
-
-def _tick(now: datetime) -> bool:
-    """Process a batch of changes and all that follows from it. Return whether more may wait."""
-    is_full = consuming.consume(now, slow=partial(notify.notify_slow, now=now))
-    consuming.close_deleted(now)
-    notify.notify_incidents(now)
-    notify.notify_expiries(now)
-    notify.notify_dns_changes(now)
-    notify.notify_too_often(now)
-    outbox.senders().wake(now)
-    return is_full
 
 
 @shared_task(name="alerts.tasks.remind")

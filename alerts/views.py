@@ -116,11 +116,8 @@ def confirm_address(request: HttpRequest, token: str) -> HttpResponse:
     try:
         channel = (confirmation.confirm if is_done else confirmation.find_unconfirmed)(token, now=utc_now())
     except NotFound:
-        context = {
-            "title": "Nothing to confirm",
-            "reason": "This link was used, has run out or was replaced by a later one.",
-        }
-        page = render(request, "problem.html", context, status=404)
+        reason = "This link was used, has run out or was replaced by a later one."
+        page = render(request, "problem.html", {"title": "Nothing to confirm", "reason": reason}, status=404)
     else:
         page = render(request, "alerts/confirm_address.html", {"channel": channel, "done": is_done})
     # The link is a secret. The policy for all pages is this page's too: it loads nothing from elsewhere.

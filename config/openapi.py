@@ -8,8 +8,8 @@ from typing import Any
 
 from django.conf import settings
 
-from alerts.events import EventType
-from alerts.models import AlertChannel, Delivery, Topic
+from alerts.events import EventType, Topic
+from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS
 from audit.actions import Action
 from audit.models import Entry

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from alerts import selectors, services, testing
-from alerts.events import WORDS, Payload
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Delivery, Topic
+from alerts.events import DEFAULT_TOPICS, WORDS, Payload, Topic
+from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind, Setting
 from core import mail
@@ -26,6 +27,7 @@ from core.forms import conditional
 from core.waiting import limit_waiting
 from dashboard.forms import ProjectField, ScopeForm
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
+from notifications.outbox import SendResult
 from projects.access import Caller
 
 PAGE = 30
@@ -244,11 +246,9 @@ def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
     """Return what the log shows of a delivery: the name, event and path, if any, of its first items."""
     items = []
     for item in delivery.items.all()[:MAX_ITEMS]:
-        payload = Payload.from_json(item.payload)
-        path = f"/incidents/{payload.incident_id}" if payload.incident_id else ""
-        if not path and payload.monitor_id:
-            path = f"/monitors/{payload.monitor_id}"
-        items.append((payload.monitor or payload.monitor_id or "Test", WORDS[payload.event_type].log, path))
+        payload = msgspec.convert(item.payload, Payload)
+        name = payload.monitor or payload.monitor_id or "Test"
+        items.append((name, WORDS[payload.event_type].log, payload.path))
     is_open = delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
     return {
         "delivery": delivery,
@@ -337,13 +337,13 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
         with limit_waiting(request.caller.account):
             result = testing.send_test(channel)
     except ApiError as error:
-        result = {"delivered": False, "detail": str(error)}
+        result = SendResult(delivered=False, detail=str(error))
     if request.htmx:
-        return render_page(request, "channels/_tested", **_detail(request, channel), **result)
-    if result["delivered"]:
-        messages.success(request, f"Delivered. {result['detail']}")
+        return render_page(request, "channels/_tested", **_detail(request, channel), result=result)
+    if result.delivered:
+        messages.success(request, f"Delivered. {result.detail}")
     else:
-        messages.error(request, f"Not delivered. {result['detail']}")
+        messages.error(request, f"Not delivered. {result.detail}")
     return redirect("alert_channel", channel_id)
 
 

@@ -6,6 +6,8 @@ once, and receivers can drop repetitions. An app that sends messages subclasses 
 
 from __future__ import annotations
 
+import logging
+import math
 import random
 import threading
 from abc import ABC, abstractmethod
@@ -14,7 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
-from django.db import models, transaction
+from celery.signals import worker_shutdown
+from django.db import DatabaseError, models, transaction
 from django.db.models import Q
 
 from core.bulk import BulkResult
@@ -24,11 +27,14 @@ from core.metrics import Counter, Labels
 from core.text import shorten
 from notifications.models import Notification
 
+logger = logging.getLogger(__name__)
+
 FIRST_RETRY = timedelta(seconds=10)
 LONGEST_RETRY = timedelta(hours=1)
 JITTER = 0.2
 RETRY_FOR = timedelta(hours=24)
 DETAIL_CHARS = 500
+STOP_SEC = 2.5
 
 State = Notification.State
 OPEN = (State.GATHERING, State.WAITING)
@@ -72,23 +78,31 @@ def backoff(attempts: int) -> timedelta:
 
 
 class Outbox(ABC, Generic[M]):
-    """The messages of one app.
+    """The messages of one app, and the threads of a worker that send them. Celery's threads never wait for a receiver.
 
     `chosen` is SQL: common table expressions. The last one, named `chosen`, selects and locks the ids to claim next by
-    the app's rules of order and fairness. It gets `now` and `limits()` as parameters. `lease` exceeds the duration of
-    any attempt. A wake-up sends at most `max_per_wake` messages per thread.
+    the app's rules of order and fairness. It gets `now` and `limits` as parameters. `lease` exceeds the duration of
+    any attempt. A wake-up sends at most `max_per_wake` messages per thread. All but `any_threads` of the `threads` only
+    send to receivers whose last attempt did not fail.
     """
 
     model: type[M]
     chosen: ClassVar[str]
     lease: ClassVar[timedelta]
-    max_per_wake: ClassVar[int | None] = None
+    limits: ClassVar[dict[str, int]] = {}
+    max_per_wake: ClassVar[float] = math.inf
+    threads: ClassVar[int] = 1
+    any_threads: ClassVar[int] = 1
     counter: ClassVar[Counter]
     """Counts attempts by outcome (`OUTCOMES`), and by further `labels`."""
 
     def __init__(self) -> None:
         # Concurrent claims do not see each other's rows, and could exceed the limits.
         self._claiming = threading.Lock()
+        self._changed = threading.Condition()
+        self._running: set[int] = set()
+        self._stopping = False
+        worker_shutdown.connect(self.stop)
 
     def _rows(self) -> models.QuerySet[M]:
         return self.model._default_manager.all()
@@ -96,10 +110,6 @@ class Outbox(ABC, Generic[M]):
     @abstractmethod
     def attempt(self, claimed: Sequence[M]) -> Iterator[tuple[M, SendResult]]:
         """Send claimed messages, without a transaction. Yield each with its result."""
-
-    def limits(self) -> dict[str, Any]:
-        """Return further parameters of `chosen`."""
-        return {}
 
     def lock_receiver(self, message: M) -> bool:
         """Lock what is locked before a message is updated. Return False if the message is deleted with it."""
@@ -116,12 +126,7 @@ class Outbox(ABC, Generic[M]):
         """Claim the messages to send next. The claim is committed on return."""
         statement = _CLAIM.format(chosen=self.chosen, table=self.model._meta.db_table)
         parameters = {"now": now, "lease_end": now + self.lease, "healthy_only": healthy_only}
-        return list(self._rows().raw(statement, parameters | self.limits()))
-
-    def due(self, now: datetime, *, most: int) -> int:
-        """Count the messages to send, up to `most`."""
-        free = Q(leased_until=None) | Q(leased_until__lte=now)
-        return self._rows().filter(free, state__in=OPEN, next_try_at__lte=now)[:most].count()
+        return list(self._rows().raw(statement, parameters | self.limits))
 
     def send_next(self, *, healthy_only: bool = False) -> int:
         """Claim and send the next messages. Return how many were attempted."""
@@ -138,12 +143,40 @@ class Outbox(ABC, Generic[M]):
     def send_due(self, *, healthy_only: bool = False, stopped: Callable[[], bool] = lambda: False) -> int:
         """Send what is due, up to `max_per_wake`. Return how many messages were attempted."""
         attempted = 0
-        while not stopped() and (self.max_per_wake is None or attempted < self.max_per_wake):
+        while not stopped() and attempted < self.max_per_wake:
             count = self.send_next(healthy_only=healthy_only)
             if not count:
                 break
             attempted += count
         return attempted
+
+    def wake(self, now: datetime) -> None:
+        """Start a thread for each due message, as far as threads are idle. Busy ones may hang for long."""
+        free = Q(leased_until=None) | Q(leased_until__lte=now)
+        due = self._rows().filter(free, state__in=OPEN, next_try_at__lte=now)[: self.threads].count()
+        with self._changed:
+            idle = [] if self._stopping else [n for n in range(self.threads) if n not in self._running]
+            started = idle[:due]
+            self._running.update(started)
+        for number in started:
+            threading.Thread(target=self._work, args=(number,), name=f"sender-{number}", daemon=True).start()
+
+    def stop(self, *, grace_sec: float = STOP_SEC, **_: object) -> None:
+        """Send nothing more, and wait up to `grace_sec` for running attempts. Leases of others expire."""
+        with self._changed:
+            self._stopping = True
+            self._changed.wait_for(lambda: not self._running, timeout=grace_sec)
+
+    def _work(self, number: int) -> None:
+        try:
+            self.send_due(healthy_only=number >= self.any_threads, stopped=lambda: self._stopping)
+        except DatabaseError as error:
+            logger.warning("messages wait for the database: %s", error)
+        finally:
+            release_connection()
+            with self._changed:
+                self._running.discard(number)
+                self._changed.notify_all()
 
     def finish(self, message: M, result: SendResult, *, now: datetime) -> Notification.State | None:
         """Store the result of an attempt and return the new state. Return None if another sender has claimed it."""
@@ -177,7 +210,6 @@ class Outbox(ABC, Generic[M]):
         alive = len(locked) - len(dead)
         return BulkResult(dead, {"sent, or still tried": alive} if alive else {})
 
-    def delete_old(self, before: datetime) -> int:
-        """Delete the messages that were sent or given up before this time. Return how many rows were deleted."""
-        deleted, _ = self._rows().filter(done_at__lt=before).exclude(state__in=OPEN).delete()
-        return deleted
+    def delete_old(self, before: datetime) -> None:
+        """Delete the messages that were sent or given up before this time."""
+        self._rows().filter(done_at__lt=before).exclude(state__in=OPEN).delete()

@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.core.mail.backends.smtp import EmailBackend
+from django.utils.encoding import force_str
 
 from core.mail import NO_SERVER, has_server
 from notifications.outbox import SendResult
@@ -39,9 +40,8 @@ def send_mail(
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:
         code, answer = next(iter(error.recipients.values()))
-        return SendResult(
-            delivered=False, detail=f"The mail server refused the recipient: {code} {_text(answer)}", retry=code < 500
-        )
+        detail = f"The mail server refused the recipient: {code} {force_str(answer, errors='replace')}"
+        return SendResult(delivered=False, detail=detail, retry=code < 500)
     except (smtplib.SMTPException, OSError) as error:
         return SendResult(delivered=False, detail=problem(error))
     return SendResult(delivered=True, detail="The mail server took the message.")
@@ -63,7 +63,7 @@ def problem(error: smtplib.SMTPException | OSError) -> str:
     """Describe an error of the mail server, and name the setting to check."""
     if not isinstance(error, smtplib.SMTPResponseException):
         return f"The mail server could not be used ({type(error).__name__}: {error}). Check EMAIL_URL."
-    answer = f"The mail server answered {error.smtp_code} {_text(error.smtp_error)}"
+    answer = f"The mail server answered {error.smtp_code} {force_str(error.smtp_error, errors='replace')}"
     if isinstance(error, smtplib.SMTPAuthenticationError):
         return f"{answer}. Check the user and password in EMAIL_URL."
     if isinstance(error, smtplib.SMTPSenderRefused):
@@ -71,10 +71,6 @@ def problem(error: smtplib.SMTPException | OSError) -> str:
     if isinstance(error, smtplib.SMTPConnectError | smtplib.SMTPHeloError):
         return f"{answer}. Check EMAIL_URL."
     return answer
-
-
-def _text(answer: bytes | str) -> str:
-    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
 
 @contextlib.contextmanager

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from functools import cache
 from smtplib import SMTPException
-from typing import Any
+from typing import Any, ClassVar
 
 from cryptography.fernet import InvalidToken
 
@@ -19,7 +18,6 @@ from core.db import release_connection
 from core.text import one_line
 from notifications.outbox import DUE, Outbox, SendResult
 from notifications.smtp import bounded_connection, problem, send_mail
-from notifications.workers import Senders
 from statuspages.models import PageMail
 from statuspages.subscriptions import CONFIRM, MAILS, UNSUBSCRIBE, link
 
@@ -55,12 +53,10 @@ _CHOSEN = f"""
 class PageMailOutbox(Outbox[PageMail]):
     model = PageMail
     chosen = _CHOSEN
+    limits: ClassVar = {"batch": BATCH, "max_concurrent": MAX_CONCURRENT}
     lease = timedelta(seconds=120)
     max_per_wake = MAX_CONCURRENT
     counter = MAILS
-
-    def limits(self) -> dict[str, Any]:
-        return {"batch": BATCH, "max_concurrent": MAX_CONCURRENT}
 
     def attempt(self, claimed: Sequence[PageMail]) -> Iterator[tuple[PageMail, SendResult]]:
         """Send a batch over one connection. If it breaks, the remaining mails fail and are retried later."""
@@ -79,11 +75,6 @@ class PageMailOutbox(Outbox[PageMail]):
 
 
 OUTBOX = PageMailOutbox()
-
-
-@cache
-def senders() -> Senders:
-    return Senders(OUTBOX, threads=1, any_threads=1)
 
 
 def _send(mail: PageMail, connection: Any) -> SendResult:

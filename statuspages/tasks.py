@@ -14,7 +14,7 @@ def tick() -> None:
     now = utc_now()
     events.add_outage_events(now)
     events.create_mails(now)
-    mailing.senders().wake(now)
+    mailing.OUTBOX.wake(now)
 
 
 @shared_task(name="statuspages.tasks.sweep")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -223,7 +223,7 @@ class DeliveryFactory(ModelFactory[Delivery]):
                 delivery=delivery,
                 channel=delivery.channel,
                 source=f"test {delivery.pk} {number}",
-                payload=payload.as_json(),
+                payload=asdict(payload),
                 at=delivery.created_at,
             )
             for number in range(items)

@@ -21,10 +21,6 @@ KINDS = {kind.name: kind for kind in _ALL}
 """Every kind by name, in the order in which the dashboard offers them."""
 
 
-def register(kind: ChannelKind) -> None:
-    KINDS[kind.name] = kind
-
-
 def settings_by_name() -> dict[str, list[tuple[ChannelKind, Setting]]]:
     """Return the settings of all kinds by name, each with the kinds that have it."""
     found: dict[str, list[tuple[ChannelKind, Setting]]] = {}

@@ -1,7 +1,7 @@
 """Send messages through Apprise's plugins, but over our own sockets.
 
 Apprise has 140 plugins that open sockets, read files and run commands, as a URL asks. Only the plugins of
-`apprise_services` are used. Each is imported by name. Its `requests` is replaced by a stand-in behind the egress guard,
+`SERVICES` are used. Each is imported by name. Its `requests` is replaced by a stand-in behind the egress guard,
 and its attachments, which would be read from disk or fetched, by an empty list. Apprise's plugin registry,
 configuration files, storage and thread pools are never used.
 """
@@ -27,9 +27,10 @@ from apprise.plugins.base import NotifyBase
 from django.conf import settings
 
 from alerts.messages import Message
-from alerts.transports.apprise_services import BY_SCHEME, Service, service_of
+from alerts.transports.apprise import BY_SCHEME, Service, service_of
 from alerts.transports.http import answered, failure, session
 from alerts.wording import uncalling
+from checks.probes.target import MAX_URL
 from core.egress import literal_address
 from core.http import DeadlineExceeded, GuardedSession
 from core.outbound import guard
@@ -39,7 +40,6 @@ TOTAL_SEC = 15.0
 MAX_ANSWER = 256 * 1024
 MAX_REQUESTS = 12
 MAX_TARGETS = 10
-MAX_URL = 2048
 _MIN_SECRET = 4
 
 # Plugins may log a whole URL with its secrets. The useful part is in the result of `send`.
@@ -144,25 +144,24 @@ def _schemes(plugin: Any) -> tuple[str, ...]:
     return (secure,) if isinstance(secure, str) else tuple(secure)
 
 
-def check_url(url: str) -> None:
-    """Raise ValueError with a sentence if no message can be sent to the URL."""
-    _plugin(url, thread="")
-
-
 def send(url: str, message: Message, *, scheme: str | None = None, label: str | None = None) -> SendResult:
     """Send a message to an Apprise URL. With `scheme` the URL may also be one that the service itself shows."""
     try:
-        plugin = _plugin(url, thread=message.thread, scheme=scheme)
+        plugin = plugin_for(url, thread=message.thread, scheme=scheme)
     except ValueError as error:  # the list of services, or the plugin, became stricter
         return SendResult(delivered=False, detail=str(error), retry=False)
     name = label or service_of(url)[0].name
+    title = uncalling(message.subject)
+    said, _, link = message.short.rpartition("\n")
     guarded = session(total_sec=TOTAL_SEC, max_body=MAX_ANSWER, schemes=frozenset({"https"}))
     conversation = _Conversation(guarded)
     token = _conversation.set(conversation)
     try:
         taken = plugin.notify(
-            title=_title(plugin, message),
-            body=_body(message),
+            # Without a title field Apprise prepends the title to the body and treats it as HTML.
+            title=title if plugin.title_maxlen > 0 else escape(title),
+            # HTML, which Apprise converts to text or Markdown. Plain text would break the link in Markdown.
+            body=f'{escape(said)}<br><a href="{escape(link)}">{escape(link)}</a>',
             notify_type=NotifyType(message.level.value),
             body_format=NotifyFormat.HTML,
             overflow=OverflowMode.TRUNCATE,
@@ -181,22 +180,10 @@ def send(url: str, message: Message, *, scheme: str | None = None, label: str | 
     return SendResult(delivered=False, detail=f"{name}: {detail}", retry=not conversation.gone)
 
 
-def _title(plugin: Any, message: Message) -> str:
-    title = uncalling(message.subject)
-    # Without a title field Apprise prepends the title to the body and treats it as HTML.
-    return title if plugin.title_maxlen > 0 else escape(title)
-
-
-def _body(message: Message) -> str:
-    """Return HTML, which Apprise converts to text or Markdown. Plain text would break the link in Markdown."""
-    said, _, link = message.short.rpartition("\n")
-    return f'{escape(said)}<br><a href="{escape(link)}">{escape(link)}</a>'
-
-
-def _plugin(url: str, *, thread: str, scheme: str | None = None) -> Any:
+def plugin_for(url: str, *, thread: str = "", scheme: str | None = None) -> Any:
     """Return the plugin for a URL. With `scheme` the URL may also be one that the service itself shows.
 
-    Raise ValueError as `check_url` does.
+    Raise ValueError with a sentence if no message can be sent to the URL.
     """
     service, scheme = service_of(url) if scheme is None else (BY_SCHEME[scheme], scheme)
     if len(url) > MAX_URL or not url.isprintable() or " " in url:
@@ -223,7 +210,9 @@ def _plugin(url: str, *, thread: str, scheme: str | None = None) -> Any:
     if targets > MAX_TARGETS:
         raise ValueError(f"The URL names {targets} receivers; a channel may have {MAX_TARGETS}.")
     if service.own_host:
-        _refuse_private(plugin.host or "")
+        address = literal_address(plugin.host or "")
+        if address is not None and not guard().permits(address):
+            raise ValueError("The URL's host is a private or reserved address; Pulsekeeper does not connect to such.")
     # Plugins would sleep between requests to respect limits of their services.
     plugin.throttle = lambda *_, **__: None
     return plugin
@@ -234,12 +223,6 @@ def _refuse_options(options: dict[str, str]) -> None:
         raise ValueError("template: messages are not made of templates.")
     if options.get("verify", "yes").lower() in ("no", "false", "0", "off", "n", "f"):
         raise ValueError("verify: certificates are always verified.")
-
-
-def _refuse_private(host: str) -> None:
-    address = literal_address(host)
-    if address is not None and not guard().permits(address):
-        raise ValueError("The URL's host is a private or reserved address; Pulsekeeper does not connect to such.")
 
 
 def form_of(service: Service, scheme: str) -> tuple[str, str]:

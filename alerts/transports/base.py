@@ -137,17 +137,11 @@ def matching(pattern: str, accepted: str) -> Callable[[str], str]:
     return check
 
 
-def one_of(*choices: str) -> Callable[[str], str]:
-    """Return a check that a value is one of the choices."""
-    return matching("|".join(choices), f"one of {', '.join(choices)}")
-
-
 def choice(name: str, label: str, choices: Iterable[str], *, default: str, help_text: str) -> Setting:
     """Return an optional setting with one of these values."""
     values = tuple(choices)
-    return Setting(
-        name, label, one_of(*values), help_text, required=False, secret=False, choices=values, default=lambda: default
-    )
+    check = matching("|".join(values), f"one of {', '.join(values)}")
+    return Setting(name, label, check, help_text, required=False, secret=False, choices=values, default=lambda: default)
 
 
 def require_public_url(url: str, *, instead: str) -> str:

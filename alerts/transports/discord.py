@@ -1,5 +1,3 @@
-"""Discord, through a webhook."""
-
 from __future__ import annotations
 
 import re

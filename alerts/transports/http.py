@@ -9,7 +9,6 @@ from functools import cache
 import requests
 from urllib3.exceptions import NameResolutionError
 
-from core.egress import EgressGuard
 from core.http import BodyTooLarge, DeadlineExceeded, ForbiddenTarget, GuardedSession
 from core.outbound import guard, trust_store
 from core.text import quote
@@ -18,16 +17,12 @@ from notifications.outbox import SendResult
 _QUOTED_CHARS = 200
 
 
+_session = cache(GuardedSession)
+
+
 def session(*, total_sec: float, max_body: int, schemes: frozenset[str]) -> GuardedSession:
     """Return a shared session behind the egress guard."""
-    return _session(guard(), trust_store(), total_sec, max_body, schemes)
-
-
-@cache
-def _session(
-    guard: EgressGuard, ca_file: str | None, total_sec: float, max_body: int, schemes: frozenset[str]
-) -> GuardedSession:
-    return GuardedSession(guard, ca_file=ca_file, schemes=schemes, total_sec=total_sec, max_body=max_body)
+    return _session(guard(), ca_file=trust_store(), schemes=schemes, total_sec=total_sec, max_body=max_body)
 
 
 def post(url: str, *, body: bytes, headers: Mapping[str, str], total_sec: float, max_answer: int) -> SendResult:

@@ -1,5 +1,3 @@
-"""ntfy, at ntfy.sh or on the user's own server."""
-
 from __future__ import annotations
 
 from urllib.parse import urlsplit

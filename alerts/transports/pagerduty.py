@@ -1,5 +1,3 @@
-"""PagerDuty, through its Events API v2."""
-
 from __future__ import annotations
 
 from urllib.parse import quote

@@ -1,5 +1,3 @@
-"""Pushover."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

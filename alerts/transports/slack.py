@@ -1,5 +1,3 @@
-"""Slack, through an incoming webhook."""
-
 from __future__ import annotations
 
 from alerts.transports.base import AppriseService, Config, UrlSetting, last_characters, matching

@@ -1,5 +1,3 @@
-"""Microsoft Teams, through a workflow that is triggered by a webhook request."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Telegram, through the user's own bot."""
-
 from __future__ import annotations
 
 from alerts.transports.base import AppriseService, Config, Setting, matching

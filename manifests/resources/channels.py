@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from alerts import selectors, services
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
+from alerts.events import DEFAULT_TOPICS, Topic
+from alerts.models import AlertChannel
 from alerts.transports import KINDS, secret_settings, settings_by_name
 from alerts.transports.base import Setting
 from manifests.account import Account, Entry, Existing, Values

@@ -13,8 +13,8 @@ START, END = "<!-- services -->", "<!-- /services -->"
 
 def with_services(text: str) -> str:
     """The document's text with the services as they are now. Raises ValueError where a marker is missing."""
+    from alerts.transports.apprise import SERVICES
     from alerts.transports.apprise_plugins import form_of
-    from alerts.transports.apprise_services import SERVICES
 
     before, rest = text[: text.index(START)], text[text.index(END) :]
     rows = []

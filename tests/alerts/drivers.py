@@ -13,8 +13,8 @@ from django.db.models import Model
 
 from accounts.models import User
 from alerts import notify
-from alerts.events import Payload
-from alerts.models import AlertChannel, Delivery, Topic
+from alerts.events import Payload, Topic
+from alerts.models import AlertChannel, Delivery
 from alerts.outbox import OUTBOX, load
 from checks.spec import Verdict
 from incidents import consuming

@@ -58,7 +58,7 @@ def work(step: str) -> None:
     until(
         lambda: not outbox.OUTBOX.send_next() and not Delivery.objects.filter(done_at=None).exists(), 50, "all is sent"
     )
-    outbox.senders().stop(grace_sec=30)
+    outbox.OUTBOX.stop(grace_sec=30)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from pytest_django import Settings
 
 from alerts.messages import render
 from alerts.transports import KINDS, apprise_plugins
-from alerts.transports.apprise_services import BY_SCHEME, SERVICES, Service
+from alerts.transports.apprise import BY_SCHEME, SERVICES, Service
 from notifications.outbox import SendResult
 from tests.alerts import documents, samples
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
@@ -121,7 +121,7 @@ def test_no_private_address_by_number(settings: Settings, host: str) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     for url, _ in OWN:
         with pytest.raises(ValueError, match=r"private or reserved|That is no URL"):
-            apprise_plugins.check_url(url.format(host=host))
+            apprise_plugins.plugin_for(url.format(host=host))
     assert deliver(f"ntfys://{host}/topic").retry is False
 
 
@@ -159,7 +159,7 @@ def test_no_private_address_by_number(settings: Settings, host: str) -> None:
     ],
 )
 def test_a_scheme_outside_the_list_is_refused(url: str) -> None:
-    for refused in (lambda: apprise_plugins.check_url(url), lambda: KINDS["apprise"].hint({"apprise_url": url})):
+    for refused in (lambda: apprise_plugins.plugin_for(url), lambda: KINDS["apprise"].hint({"apprise_url": url})):
         with pytest.raises(ValueError, match="The URL must begin with the scheme of one of the services"):
             refused()
     assert deliver(url).delivered is False
@@ -190,7 +190,7 @@ BAD = {
 
 @pytest.mark.parametrize("url", GOOD)
 def test_a_good_url(url: str) -> None:
-    apprise_plugins.check_url(url)
+    apprise_plugins.plugin_for(url)
     hint = KINDS["apprise"].hint({"apprise_url": url})
     assert hint.endswith(f"({url.partition(':')[0].lower()}://)")
     assert not any(part in hint for part in url.partition("://")[2].split("/") if part)
@@ -199,7 +199,7 @@ def test_a_good_url(url: str) -> None:
 @pytest.mark.parametrize(("url", "said"), BAD.items(), ids=range(len(BAD)))
 def test_a_bad_url(url: str, said: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        apprise_plugins.check_url(url)
+        apprise_plugins.plugin_for(url)
     assert said in str(caught.value)
     assert deliver(url) == SendResult(delivered=False, detail=str(caught.value), retry=False)
 
@@ -208,7 +208,7 @@ def test_a_template_is_never_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where the option were not refused by its name."""
     monkeypatch.setattr(apprise_plugins, "_refuse_options", lambda _: None)
     with pytest.raises(ValueError, match="That is no URL of Slack"):
-        apprise_plugins.check_url(f"{SLACK}/?template=/etc/hostname")
+        apprise_plugins.plugin_for(f"{SLACK}/?template=/etc/hostname")
 
 
 def test_an_on_call_service_opens_and_closes_one_alert(targets: TargetServer, trusting: Certificates) -> None:
@@ -447,7 +447,7 @@ def test_the_registry_of_all_plugins_is_never_loaded() -> None:
 import sys, django
 django.setup()
 from alerts.transports import apprise_plugins
-apprise_plugins.check_url(sys.argv[1])
+apprise_plugins.plugin_for(sys.argv[1])
 loaded = {name.split(".")[2] for name in sys.modules if name.startswith("apprise.plugins.")}
 assert loaded == {"base", "slack"}, loaded
 """
@@ -486,7 +486,7 @@ def run(script: str, *arguments: str) -> None:
 
 
 def test_nothing_is_written_to_disk() -> None:
-    plugin: Any = apprise_plugins._plugin(SLACK, thread="")
+    plugin: Any = apprise_plugins.plugin_for(SLACK)
     plugin.store.set("key", "value")
     assert plugin.store.mode == "memory"
     assert plugin.store.flush(force=True) is not None
@@ -516,6 +516,6 @@ def test_odd_urls_are_refused_or_taken(recwarn: pytest.WarningsRecorder) -> None
     for scheme in BY_SCHEME:
         for odd in ODD:
             with contextlib.suppress(ValueError):
-                apprise_plugins.check_url(f"{scheme}://{odd}")
+                apprise_plugins.plugin_for(f"{scheme}://{odd}")
     gc.collect()  # 0.2 s, and so once
     assert not recwarn.list

@@ -11,9 +11,9 @@ import pytest
 from django.conf import settings
 
 from accounts.models import User
-from alerts.events import EventType, Payload
+from alerts.events import DEFAULT_TOPICS, EventType, Payload, Topic
 from alerts.messages import Level, render
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
+from alerts.models import AlertChannel
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms, utc_now
 from incidents.models import MaintenanceWindow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from notifications.workers import FairThreads
+from alerts.testing import FairThreads
 
 PATIENCE_SEC = 30
 

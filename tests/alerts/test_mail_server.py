@@ -16,11 +16,10 @@ from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery
 from alerts.outbox import OUTBOX, OutboxItem, put
 from alerts.services import replay
-from alerts.testing import ChannelTest
 from core import replies
 from core.clock import utc_now
 from core.errors import NotDead
-from notifications.outbox import RETRY_FOR
+from notifications.outbox import RETRY_FOR, SendResult
 from notifications.smtp import problem
 from projects.access import Caller
 from tests.alerts.drivers import claim
@@ -56,11 +55,11 @@ def tell(channel: AlertChannel, source: str) -> Delivery:
     return channel.deliveries.latest("pk")
 
 
-def tried(channel: AlertChannel) -> ChannelTest:
+def tried(channel: AlertChannel) -> SendResult:
     """Send a test as a worker does, and return what the web process gets."""
     address = replies.new_address()
     tasks.send_test(channel.pk, address)
-    answer = replies.wait(address, ChannelTest, timeout_sec=30)
+    answer = replies.wait(address, SendResult, timeout_sec=30)
     assert answer is not None
     return answer
 
@@ -86,10 +85,10 @@ def test_an_alert_without_a_mail_server_is_tried_again_and_can_be_replayed(
 def test_a_test_without_a_mail_server_says_so_in_the_answer_the_log_and_on_the_pages(no_server: None) -> None:
     channel = own_address()
     answer = tried(channel)
-    assert answer["delivered"] is False
-    assert "Set EMAIL_URL" in str(answer["detail"])
+    assert answer.delivered is False
+    assert "Set EMAIL_URL" in answer.detail
     (logged,) = Api.signed_in(channel.owner).get(f"/v1/alert-channels/{channel.public_id}/deliveries").json
-    assert (logged["state"], logged["last_error"], logged["attempts"]) == ("failed", answer["detail"], 1)
+    assert (logged["state"], logged["last_error"], logged["attempts"]) == ("failed", answer.detail, 1)
     assert [item["news"] for item in logged["items"]] == ["test"]
     web = Client()
     web.force_login(channel.owner)
@@ -104,9 +103,9 @@ def test_a_test_without_a_mail_server_says_so_in_the_answer_the_log_and_on_the_p
 def test_a_test_is_logged_and_never_sent_again(inbox: Inbox) -> None:
     channel = own_address()
     with inbox:
-        assert tried(channel)["delivered"] is True
+        assert tried(channel).delivered is True
         inbox.refuse_recipient = "550 5.1.1 No such user"
-        assert tried(channel)["delivered"] is False
+        assert tried(channel).delivered is False
         failed, sent = channel.deliveries.order_by("-pk")
         assert (failed.state, sent.state, sent.last_error) == ("failed", "sent", None)
         assert claim(utc_now() + timedelta(days=2)) is None
@@ -121,7 +120,7 @@ def test_tests_do_not_delay_the_alert_that_follows() -> None:
         channel = ChannelFactory(kind="webhook", url=receiver.url)
         for _ in range(3):
             answer = tried(channel)
-            assert answer["delivered"], answer
+            assert answer.delivered, answer
     assert tell(channel, "outage").state == "waiting"
     assert [tell(channel, f"more:{n}").state for n in range(2)] == ["waiting", "gathering"]
 

@@ -11,13 +11,13 @@ import pytest
 from accounts.models import User
 from alerts import tasks
 from alerts.models import AlertChannel
-from alerts.outbox import ANY_THREADS, MAX_PER_OWNER, OUTBOX, THREADS
-from alerts.testing import TESTS_OF_OWNER, ChannelTest
+from alerts.outbox import MAX_PER_OWNER, OUTBOX, DeliveryOutbox
+from alerts.testing import TESTS_OF_OWNER
 from alerts.transports import http, webhook
 from core import replies
 from core.clock import utc_now
 from core.db import release_connection
-from notifications.workers import Senders
+from notifications.outbox import SendResult
 from tests.alerts.receiver import Call, Receiver
 from tests.factories import ChannelFactory, DeliveryFactory, UserFactory
 from tests.helpers import flush_broker
@@ -80,18 +80,20 @@ def send_and_release() -> int:
 
 
 def test_all_senders_at_once_take_few_messages_of_one_account(stuck: Stuck) -> None:
-    for channel in account(THREADS + 2, stuck.url):
+    for channel in account(OUTBOX.threads + 2, stuck.url):
         DeliveryFactory(channel=channel, created_at=utc_now())
-    with ThreadPoolExecutor(THREADS) as pool:
-        tries = [pool.submit(send_and_release) for _ in range(THREADS)]
-        until(lambda: sum(each.done() for each in tries) == THREADS - MAX_PER_OWNER, PATIENCE, "the rest is free")
-        assert [each.result() for each in tries if each.done()] == [0] * (THREADS - MAX_PER_OWNER)
+    with ThreadPoolExecutor(OUTBOX.threads) as pool:
+        tries = [pool.submit(send_and_release) for _ in range(OUTBOX.threads)]
+        until(
+            lambda: sum(each.done() for each in tries) == OUTBOX.threads - MAX_PER_OWNER, PATIENCE, "the rest is free"
+        )
+        assert [each.result() for each in tries if each.done()] == [0] * (OUTBOX.threads - MAX_PER_OWNER)
         until(lambda: len(stuck.calls) == MAX_PER_OWNER, PATIENCE, "each message is sent")
         stuck.let_go()
 
 
 def test_a_message_finds_a_thread_while_others_hang(stuck: Stuck, prompt: Receiver) -> None:
-    sender = Senders(OUTBOX, threads=THREADS, any_threads=ANY_THREADS)
+    sender = DeliveryOutbox()
     for channel in account(MAX_PER_OWNER, stuck.url):
         DeliveryFactory(channel=channel, created_at=utc_now())
     sender.wake(utc_now())
@@ -115,12 +117,12 @@ def test_tests_of_one_account_that_hang_delay_no_other_and_take_no_thread_of_cel
     until(lambda: len(stuck.calls) == TESTS_OF_OWNER, PATIENCE, "a few are sent")
     address = replies.new_address()
     run_in_time(account(1, prompt.url)[0].pk, address)
-    delivered = replies.wait(address, ChannelTest, timeout_sec=PATIENCE)
-    assert delivered == {"delivered": True, "detail": "The receiver answered 200."}
+    delivered = replies.wait(address, SendResult, timeout_sec=PATIENCE)
+    assert delivered == SendResult(delivered=True, detail="The receiver answered 200.")
     assert len(stuck.calls) == TESTS_OF_OWNER
     stuck.let_go()
     for waited in mine:
-        assert replies.wait(waited, ChannelTest, timeout_sec=PATIENCE) == delivered
+        assert replies.wait(waited, SendResult, timeout_sec=PATIENCE) == delivered
 
 
 def run_in_time(channel_id: int, address: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accounts.models import User
-from alerts.events import EventType
-from alerts.models import DEFAULT_TOPICS, AlertChannel, Topic
+from alerts.events import DEFAULT_TOPICS, EventType, Topic
+from alerts.models import AlertChannel
 from incidents.models import Incident
 from monitors.heartbeats import signals
 from monitors.heartbeats.excess import forget_old_excess, note_excess

@@ -19,8 +19,8 @@ from accounts.models import User
 from alerts.messages import Message
 from alerts.models import AlertChannel
 from alerts.outbox import OUTBOX
-from alerts.transports import KINDS, register
-from alerts.transports.base import ChannelKind, Config, Setting, last_characters, matching, one_of
+from alerts.transports import KINDS
+from alerts.transports.base import ChannelKind, Config, Setting, choice, last_characters, matching
 from core.clock import utc_now
 from manifests.schema import schema as manifest_schema
 from notifications.outbox import SendResult
@@ -39,16 +39,7 @@ class Toy(ChannelKind):
     about = "A message on a toy."
     settings = (
         Setting("toy_key", "Toy key", matching(r"key-[0-9]{8}", "key- and 8 digits"), help="The key of the toy."),
-        Setting(
-            "toy_sound",
-            "Toy sound",
-            one_of("ring", "buzz"),
-            help="What it does.",
-            required=False,
-            secret=False,
-            choices=("ring", "buzz"),
-            default=lambda: "ring",
-        ),
+        choice("toy_sound", "Toy sound", ("ring", "buzz"), default="ring", help_text="What it does."),
     )
 
     def hint(self, config: Config) -> str:
@@ -71,7 +62,7 @@ def document() -> dict[str, Any]:
 def _toy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.THROTTLE_SCALE = 0
     SENT.clear()
-    register(Toy())
+    KINDS[Toy.name] = Toy()
     monkeypatch.setattr(client, "_document", document)  # responses are checked against it
     yield
     del KINDS["toy"]

@@ -126,9 +126,8 @@ BROKEN = "The connection to the receiver broke off before its answer came."
 def test_a_receiver_gone_wrong_is_one_bounded_request(
     targets: TargetServer, monkeypatch: pytest.MonkeyPatch, script: Any, detail: str
 ) -> None:
-    monkeypatch.setattr(transport, "_session", transport._session.__wrapped__)
     monkeypatch.setattr(
-        transport, "GuardedSession", lambda guard, **kwargs: GuardedSession(guard, **kwargs | {"total_sec": 0.5})
+        transport, "_session", lambda guard, **kwargs: GuardedSession(guard, **kwargs | {"total_sec": 0.5})
     )
     site = targets.serve(script)
     start = time.monotonic()

@@ -21,6 +21,7 @@ from config.celery import app
 from core.clock import to_ms, utc_now
 from core.errors import ApiError, ChannelLimit, ValidationFailed
 from monitors.services import delete_monitor
+from notifications.outbox import SendResult
 from projects.access import Caller
 from projects.members import remove_member
 from projects.models import Membership
@@ -408,7 +409,7 @@ def test_a_deleted_channel_is_not_tested(db: None) -> None:
     mail.outbox.clear()
     for pk in (0, unconfirmed.pk):
         detail = "The channel was deleted, or nothing may be sent there any more."
-        assert testing.run_test(pk) == {"delivered": False, "detail": detail}
+        assert testing.run_test(pk) == SendResult(delivered=False, detail=detail)
     assert not mail.outbox
 
 

@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from alerts.models import AlertChannel
 from alerts.transports import KINDS
-from alerts.transports.apprise_services import BY_SCHEME, SERVICES
+from alerts.transports.apprise import BY_SCHEME, SERVICES
 from alerts.transports.base import AppriseService
 from core.throttles import seconds_to_wait
 from dashboard.channels import PAGE

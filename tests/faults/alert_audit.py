@@ -13,9 +13,8 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from alerts.batch import TOPICS
-from alerts.events import EventType
-from alerts.models import Delivery, DeliveryItem, Topic
+from alerts.events import WORDS, EventType, Topic
+from alerts.models import Delivery, DeliveryItem
 from incidents.models import Incident
 from monitors.models import StatusChange
 from tests.alerts.receiver import Call
@@ -55,11 +54,11 @@ class AlertItem:
 
 def audit_alerts(audit: Audit, fleet: Sequence[MonitoredPart], received: Sequence[ReceivedAlert]) -> int:
     """Report violations to the audit. Return how many alerts arrived, each counted once per channel."""
-    items_by_alert: dict[tuple[str, str | None, Topic], list[AlertItem]] = defaultdict(list)
+    items_by_alert: dict[tuple[str, str | None, Topic | None], list[AlertItem]] = defaultdict(list)
     for number, each in enumerate(received):
         if each.accepted:
             for index, (event_type, incident_id) in enumerate(_items(each.call)):
-                place = each.call.path, incident_id, TOPICS[event_type]
+                place = each.call.path, incident_id, WORDS[event_type].topic
                 items_by_alert[place].append(AlertItem(number, each.call.key, index, event_type))
     arrived = len(items_by_alert)
     by_monitor = {watched.monitor_id: watched for watched in fleet}

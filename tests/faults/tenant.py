@@ -12,7 +12,8 @@ from datetime import timedelta
 
 from accounts.models import Plan
 from accounts.services import create_account
-from alerts.models import AlertChannel, Topic
+from alerts.events import Topic
+from alerts.models import AlertChannel
 from alerts.services import create_channel
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState

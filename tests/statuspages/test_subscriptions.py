@@ -306,8 +306,8 @@ def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage
 def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_page(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mailing, "BATCH", 4)
-    many = [make_page(user, []) for _ in range(2 * mailing.BATCH)]
+    monkeypatch.setitem(mailing.OUTBOX.limits, "batch", 4)
+    many = [make_page(user, []) for _ in range(8)]
     single = make_page(UserFactory(), [])
     for page in (*many, single, single):
         make_subscriber(page)
