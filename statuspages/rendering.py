@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
 from io import BytesIO
 from typing import Any
 
+from dateutil.relativedelta import relativedelta
 from django.template.loader import render_to_string
 from django.utils.feedgenerator import Atom1Feed
 from django.utils.html import format_html
@@ -21,12 +21,13 @@ from core.db import get_or_not_found
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, colours, logos
-from statuspages.content import IncidentEntry, MonitorEntry, content_of, incidents_of_month, months
+from statuspages.content import IncidentEntry, MonitorEntry, content_of, incidents_of_month
 from statuspages.lookup import PublishedPage
 from statuspages.models import StatusPage, origin
 
 HTML = "text/html; charset=utf-8"
 FEED_ENTRIES = 50
+MONTHS = 24
 MANY = 100
 """Above this number of monitors the stylesheet lays out only those on the screen."""
 _STATUSES = {
@@ -52,9 +53,8 @@ class Links:
 
 
 @cache
-def _states() -> dict[str, SafeString]:
-    """Return the icon and word of each status."""
-    return {status: format_html("{}{}", icon(name), word) for status, (name, word) in _STATUSES.items()}
+def _state(status: str) -> SafeString:
+    return format_html("{}{}", icon(_STATUSES[status][0]), _STATUSES[status][1])
 
 
 def _line(monitor: MonitorEntry) -> dict[str, str]:
@@ -65,7 +65,7 @@ def _line(monitor: MonitorEntry) -> dict[str, str]:
     percents = monitor.history.percents()
     return {
         "name": monitor.name,
-        "state": _states()[monitor.status],
+        "state": _state(monitor.status),
         "status": SafeString(monitor.status),
         "uptime": SafeString(percent(monitor.history.percent())),
         "bar": SafeString(bars.svg(percents)),
@@ -85,8 +85,11 @@ def html(page: StatusPage, links: Links) -> bytes:
         page,
         links,
         content=content,
-        groups=[(group, [_line(monitor) for monitor in group.monitors]) for group in content.groups],
-        many=len(content.monitors) > MANY,
+        groups=[
+            (name, monitors[0].history.start, [_line(monitor) for monitor in monitors])
+            for name, monitors in content.groups
+        ],
+        many=sum(len(monitors) for _, monitors in content.groups) > MANY,
         icon=_STATUSES[content.state][0],
         month=f"{now.astimezone(UTC):%Y-%m}",
     )
@@ -94,18 +97,19 @@ def html(page: StatusPage, links: Links) -> bytes:
 
 def history(page: StatusPage, links: Links, *, month: str) -> bytes:
     """Render the incidents of a month, `2026-03`. Raises NotFound for one that has no page."""
-    known = {f"{first:%Y-%m}": first for first in months(utc_now())}
-    if month not in known:
+    this_month = utc_now().date().replace(day=1)
+    months = {f"{first:%Y-%m}": first for first in (this_month - relativedelta(months=n) for n in range(MONTHS))}
+    if month not in months:
         raise NotFound
-    index, firsts = list(known).index(month), list(known.values())
+    first, step = months[month], relativedelta(months=1)
     return _draw(
         "statuspages/history.html",
         page,
         links,
-        first=known[month],
-        days=incidents_of_month(page, known[month]),
-        later=firsts[index - 1] if index else None,
-        earlier=firsts[index + 1] if index + 1 < len(firsts) else None,
+        first=first,
+        incidents=incidents_of_month(page, first),
+        later=months.get(f"{first + step:%Y-%m}"),
+        earlier=months.get(f"{first - step:%Y-%m}"),
     )
 
 
@@ -115,12 +119,11 @@ def as_json(page: StatusPage, links: Links) -> bytes:
         "page": {"name": page.name, "description": page.description, "url": links.origin + links.page},
         "status": {"state": content.state, "description": content.sentence},
         "groups": [
-            {"name": group.name, "monitors": [_monitor(monitor) for monitor in group.monitors]}
-            for group in content.groups
+            {"name": name, "monitors": [_monitor(monitor) for monitor in monitors]} for name, monitors in content.groups
         ],
         "incidents": [_incident(one) for one in content.current],
-        "past_incidents": [_incident(one) for _, members in content.past for one in members],
-        "maintenance": [asdict(one) for one in content.maintenance],
+        "past_incidents": [_incident(one) for one in content.past],
+        "maintenance": content.maintenance,
     }
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_iso).encode()
 
@@ -136,8 +139,7 @@ def atom(page: StatusPage, links: Links) -> bytes:
         feed_url=links.origin + links.atom,
         feed_guid=f"tag:pulsekeeper,2026:{page.public_id}",
     )
-    incidents = [*content.current, *(one for _, members in content.past for one in members)]
-    for one in sorted(incidents, key=lambda one: one.changed_at, reverse=True)[:FEED_ENTRIES]:
+    for one in sorted(content.incidents, key=lambda one: one.changed_at, reverse=True)[:FEED_ENTRIES]:
         feed.add_item(
             title=_printable(one.title),
             link=f"{address}#{one.key}",
