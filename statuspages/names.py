@@ -4,33 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from ipaddress import ip_address
 
 import idna
 
-RESERVED = frozenset(
-    {
-        "admin",
-        "api",
-        "assets",
-        "badge",
-        "badges",
-        "confirm",
-        "edit",
-        "feed",
-        "history",
-        "index",
-        "logo",
-        "new",
-        "page",
-        "pages",
-        "static",
-        "status",
-        "subscribe",
-        "subscriptions",
-        "theme",
-        "unsubscribe",
-    }
+_RESERVED = re.compile(
+    "admin|api|assets|badges?|confirm|edit|feed|history|index|logo|new|pages?|static|status|subscribe|subscriptions"
+    "|theme|unsubscribe"
 )
 _SLUG = re.compile("[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _LABEL = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -40,7 +19,7 @@ def check_slug(text: str) -> str:
     """Return the slug. Raises ValueError with the reason."""
     if not _SLUG.fullmatch(text):
         raise ValueError("must be 1 to 64 of a-z, 0-9 and -, with no - at either end.")
-    if text in RESERVED:
+    if _RESERVED.fullmatch(text):
         raise ValueError("is reserved; choose another.")
     return text
 
@@ -53,16 +32,8 @@ def check_domain(text: str, *, own: Iterable[str]) -> str:
     except idna.IDNAError:
         raise ValueError("must be a host name, like status.example.com.") from None
     labels = name.split(".")
-    if len(name) > 253 or len(labels) < 2 or not all(map(_LABEL.fullmatch, labels)) or _is_address(name):
+    if len(name) > 253 or len(labels) < 2 or not all(map(_LABEL.fullmatch, labels)) or labels[-1].isdigit():
         raise ValueError("must be a host name, like status.example.com.")
     if name in own:
         raise ValueError("is an address of Pulsekeeper itself.")
     return name
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return name.rpartition(".")[2].isdigit()
-    return True
