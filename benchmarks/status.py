@@ -59,8 +59,8 @@ import django; django.setup()
 import gzip, json, time
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from statuspages import lookup, rendering
-place = lookup.find("bench")
+from statuspages import caching, rendering
+place = caching.find_page("bench")
 links = rendering.Links(place, on_domain=False)
 found = {}
 for name, rest in {"page": "", "json": ".json", "atom": ".atom"}.items():

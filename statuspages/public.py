@@ -24,10 +24,9 @@ from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests, ValidationFailed
 from core.throttles import seconds_to_wait
-from statuspages import badges, caching, lookup, rendering, subscriptions
-from statuspages.caching import LocalCache, Rendered
-from statuspages.lookup import PublishedPage
-from statuspages.models import StatusPage
+from statuspages import badges, caching, rendering, subscriptions
+from statuspages.caching import PublishedPage, Rendered
+from statuspages.models import StatusPage, own_hosts
 from statuspages.rendering import HTML, Links
 
 # No nonce, because all readers get the same bytes. Nothing is inline.
@@ -45,8 +44,6 @@ _SLUG = re.compile(r"/status/([a-z0-9][a-z0-9-]{0,63})(\.json|\.atom|/[a-z0-9/.-
 _ON_DOMAIN = {"/": "", "/status.json": ".json", "/status.atom": ".atom"}
 _BADGE = re.compile(r"/badge/(bdg_[a-z2-7]{26})/([a-z0-9-]{1,20})\.svg")
 _LINK = re.compile(r"/status-subscriptions/(confirm|unsubscribe)/([0-9A-Za-z_.-]{1,100})")
-
-_published: LocalCache[PublishedPage | None] = LocalCache(1_024)
 
 
 def is_public(path: str, host_header: str) -> bool:
@@ -91,11 +88,11 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
 
 def _is_page_domain(host: str) -> bool:
     domains = settings.STATUS_PAGE_DOMAINS
-    return bool(domains and host) and host not in lookup.own_hosts() and validate_host(host, domains)
+    return bool(domains and host) and host not in own_hosts() and validate_host(host, domains)
 
 
 def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> HttpResponse:
-    page = _published.get(address, lambda: lookup.find(address))
+    page = caching.find_page(address)
     if page is None:
         raise NotFound
     links = Links(page, on_domain=on_domain)
@@ -268,9 +265,3 @@ def _not_allowed(allowed: str) -> HttpResponse:
     response = _message("Method not allowed", status=405)
     response["Allow"] = allowed
     return response
-
-
-def clear_local_caches() -> None:
-    """Clear the caches of this process, for tests."""
-    _published.clear()
-    caching.clear_local_caches()

@@ -22,7 +22,7 @@ from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, colours, logos
 from statuspages.content import IncidentEntry, MonitorEntry, content_of, incidents_of_month
-from statuspages.lookup import PublishedPage
+from statuspages.caching import PublishedPage
 from statuspages.models import StatusPage, origin
 
 HTML = "text/html; charset=utf-8"

@@ -24,9 +24,9 @@ from core.clock import utc_now
 from monitors.probing.results import CheckResult
 from monitors.scheduling import tick
 from projects.access import Caller
-from statuspages import public
+from statuspages import caching
 from statuspages.badges import create_badge
-from statuspages.lookup import PublishedPage
+from statuspages.caching import PublishedPage
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import PASSWORD, flush_broker
 from tests.statuspages.making import look, make_page
@@ -56,7 +56,7 @@ def broker() -> Iterator[redis.Redis]:
         flush_broker()
         yield broker
         flush_broker()
-        public.clear_local_caches()
+        caching.clear_local_caches()
 
 
 def poison(broker: redis.Redis, value: bytes) -> None:
