@@ -115,10 +115,11 @@ def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
         finally:
             cache.delete(f"{key}:rendering")
     with _rendering:
-        # Keep a local copy, in case the cache server is down.
-        return load(key, Rendered, seconds=KEPT_SEC) or _fallback.get_or_set(
-            key, lambda: _make(key, content_type, make)
-        )
+        found = load(key, Rendered, seconds=KEPT_SEC) or _fallback.get(key)
+        if found is None:
+            found = _make(key, content_type, make)
+            _fallback.set(key, found)  # in case the cache server is down
+        return found
 
 
 def _make(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
