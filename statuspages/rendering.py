@@ -21,8 +21,8 @@ from core.db import get_or_not_found
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, colours, logos
-from statuspages.content import IncidentEntry, MonitorEntry, content_of, incidents_of_month
 from statuspages.caching import PublishedPage
+from statuspages.content import IncidentEntry, MonitorEntry, content_of, incidents_of_month
 from statuspages.models import StatusPage, origin
 
 HTML = "text/html; charset=utf-8"
