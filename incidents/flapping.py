@@ -17,10 +17,10 @@ SETTLED_INTERVALS = 3
 """The minimum number of consecutive equal checks before a monitor has settled."""
 
 
-def flapping_of(monitor_ids: Collection[int]) -> dict[int, FlappingSpell]:
+def flapping_of(monitor_ids: Collection[int]) -> set[int]:
     """Return the monitors that are flapping now."""
     spells = FlappingSpell.objects.filter(monitor__in=monitor_ids, ended_at=None)
-    return {spell.monitor_id: spell for spell in spells}
+    return set(spells.values_list("monitor", flat=True))
 
 
 def begins_to_flap(monitor_ids: Collection[int], *, now: datetime) -> set[int]:
