@@ -26,13 +26,9 @@ def flapping_of(monitor_ids: Collection[int]) -> set[int]:
 def begins_to_flap(monitor_ids: Collection[int], *, now: datetime) -> set[int]:
     """Return the monitors that went down or recovered FLAPPING_CHANGES times within FLAPPING_MINUTES."""
     since = now - timedelta(minutes=settings.FLAPPING_MINUTES)
-    changes: Counter[int] = Counter()
-    incidents = Incident.objects.filter(monitor__in=monitor_ids)
-    for column, found in (
-        ("confirmed_at", incidents.filter(confirmed_at__gt=since)),
-        ("resolved_at", incidents.filter(resolved_at__gt=since, resolution=Incident.Resolution.RECOVERED)),
-    ):
-        changes.update(found.order_by(column).values_list("monitor_id", flat=True))
+    incidents = Incident.objects.filter(monitor__in=monitor_ids).values_list("monitor_id", flat=True)
+    recovered = incidents.filter(resolved_at__gt=since, resolution=Incident.Resolution.RECOVERED)
+    changes = Counter([*incidents.filter(confirmed_at__gt=since), *recovered])
     return {monitor_id for monitor_id, count in changes.items() if count >= settings.FLAPPING_CHANGES}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
@@ -98,15 +98,14 @@ def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, n
         window = access.lock(get_window, caller, public_id)
         require_same_project(window, given, reason="a window stays where it was made; make another.")
         before = schedule_of(window)
-        changes: dict[str, Any] = {name: given[name] or "" for name in asdict(before) if name in given}
-        after = replace(before, **changes)
+        fields = ["name", *asdict(before)]
+        for name in given.keys() & set(fields):
+            setattr(window, name, given[name] or "")
+        after = schedule_of(window)
         if after != before:
             window.current_starts_at, window.current_ends_at = recurrence.check(after, now=now)
-        for name, value in asdict(after).items():
-            setattr(window, name, value)
-        window.name = given.get("name", window.name)
         _rechoose(caller, window, given)
-        window.save(update_fields=[*asdict(after), "name", "all_monitors", "current_starts_at", "current_ends_at"])
+        window.save(update_fields=[*fields, "all_monitors", "current_starts_at", "current_ends_at"])
         return get_window(caller, public_id)
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.hashers import check_password
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, HttpResponseRedirect
 from django.http.request import split_domain_port, validate_host
 from django.template.loader import render_to_string
 from django.utils.crypto import constant_time_compare
@@ -121,8 +121,7 @@ def _rendered(request: HttpRequest, rendered: Rendered) -> HttpResponse:
     """Return the bytes, compressed if the client accepts gzip, or 304 if the client has them."""
     packed = bool(rendered.gzipped) and _takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", ""))
     if rendered.etag in request.META.get("HTTP_IF_NONE_MATCH", ""):
-        response = HttpResponse(status=304)
-        del response["Content-Type"]
+        response: HttpResponse = HttpResponseNotModified()
     else:
         body = rendered.gzipped if packed else rendered.body
         response = HttpResponse(b"" if request.method == "HEAD" else body, rendered.content_type)
