@@ -31,16 +31,6 @@ MAINTENANCE, PAUSED, UNKNOWN = "maintenance", "paused", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class MonitorEntry:
-    """A monitor. `since` is when its status began: for an outage the first failed check."""
-
-    name: str
-    status: str
-    since: datetime | None
-    history: History
-
-
-@dataclass(frozen=True, slots=True)
 class IncidentEntry:
     """An outage of a monitor, a note, or both. The newest update comes first."""
 
@@ -66,11 +56,11 @@ class IncidentEntry:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """`groups` are headings with their monitors; `incidents` are newest first."""
+    """`groups` and `maintenance` are as in the JSON of the page; `incidents` are newest first."""
 
     state: str
     sentence: str
-    groups: list[tuple[str, list[MonitorEntry]]]
+    groups: list[dict[str, Any]]
     incidents: list[IncidentEntry]
     maintenance: list[dict[str, Any]]
 
@@ -90,12 +80,13 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
     histories = daily_uptimes(monitors, days=DAYS, now=now)
     coming = windows.coming(monitors, now=now, until=now + AHEAD)
     covered = {pk for one in coming if one.starts_at <= now for pk in one.monitor_ids}
+    entries = {item: _monitor(item, histories[item.monitor_id], covered, now=now) for item in items}
     groups = [
-        (group.name, [_monitor(item, histories[item.monitor_id], covered, now=now) for item in members])
+        {"name": group.name, "monitors": [entries[item] for item in members]}
         for group, members in groupby(items, key=lambda item: item.group)
     ]
     incidents = _incidents(page, items, since=now - PAST, until=None)
-    state, sentence = _overall([monitor for _, members in groups for monitor in members], incidents)
+    state, sentence = _overall(list(entries.values()), incidents)
     maintenance = [
         {
             "title": one.name if page.show_window_names else "Scheduled maintenance",
@@ -115,7 +106,8 @@ def incidents_of_month(page: StatusPage, first: date) -> list[IncidentEntry]:
     return _incidents(page, shown_monitors(page), since=since, until=since + relativedelta(months=1))
 
 
-def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: datetime) -> MonitorEntry:
+def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: datetime) -> dict[str, Any]:
+    """`since` is when the status began: for an outage the first failed check."""
     monitor, state = item.monitor, item.monitor.state
     if not monitor.enabled:
         status = PAUSED
@@ -123,7 +115,15 @@ def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: dat
         status = MAINTENANCE
     else:
         status = status_of(monitor, now=now) or UNKNOWN
-    return MonitorEntry(item.name, status, began_at(state), history)
+    return {
+        "name": item.name,
+        "status": status,
+        "since": began_at(state),
+        "uptime_7d": history.percent(7),
+        "uptime_30d": history.percent(30),
+        "uptime_90d": history.percent(),
+        "days": {"first": f"{history.start}", "uptime": history.percents()},
+    }
 
 
 def _incidents(
@@ -168,12 +168,12 @@ def _of_note(note: PageNote, names: dict[int | None, str]) -> IncidentEntry:
     return IncidentEntry(note.public_id, note.title, started_at, note.resolved_at, shown, [*note.updates.all()][::-1])
 
 
-def _overall(monitors: Sequence[MonitorEntry], incidents: Sequence[IncidentEntry]) -> tuple[str, str]:
+def _overall(monitors: Sequence[dict[str, Any]], incidents: Sequence[IncidentEntry]) -> tuple[str, str]:
     """Return the overall status and a sentence for it."""
-    count, by = len(monitors), Counter(one.status for one in monitors)
+    count, by = len(monitors), Counter(one["status"] for one in monitors)
     if by[DOWN]:
         if by[DOWN] == count:
-            return DOWN, "All systems are down" if count > 1 else f"{monitors[0].name} is down"
+            return DOWN, "All systems are down" if count > 1 else f"{monitors[0]['name']} is down"
         return DOWN, f"{by[DOWN]} of {count} {'is' if by[DOWN] == 1 else 'are'} down"
     if any(one.updates and one.resolved_at is None for one in incidents):
         return SLOW, "We are investigating an incident"

@@ -120,22 +120,20 @@ def create_mails(now: datetime) -> int:
 
     Each event has a transaction of its own.
     """
-    done = 0
-    while done < EVENTS_AT_ONCE:
+    for done in range(EVENTS_AT_ONCE):
         with transaction.atomic():
             event = (
                 PageEvent.objects.select_for_update(skip_locked=True).filter(addressed_at=None).order_by("pk").first()
             )
             if event is None:
-                break
+                return done
             with connection.cursor() as cursor:
                 cursor.execute(
                     _CREATE_MAILS, {"event": event.pk, "page": event.page_id, "now": now, "give_up_at": now + RETRY_FOR}
                 )
             event.addressed_at = now
             event.save(update_fields=["addressed_at"])
-        done += 1
-    return done
+    return EVENTS_AT_ONCE
 
 
 def delete_old(now: datetime) -> None:

@@ -210,7 +210,7 @@ def _link(request: HttpRequest, action: str, token: str) -> HttpResponse:
     try:
         subscriber = subscriptions.find(token, action)
         if request.method == "POST":
-            subscriptions.confirm(token, now=utc_now())
+            subscriptions.confirm(subscriber, now=utc_now())
     except NotFound:
         return _message("This link is no longer valid", "It has expired, or the address was unsubscribed.", status=404)
     name, hint = subscriber.page.name, subscriber.hint
