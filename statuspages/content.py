@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Any
 
 from dateutil.relativedelta import relativedelta
-from django.db.models import Q
 
 from checks.spec import Verdict
 from incidents import windows
@@ -85,7 +84,7 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
         {"name": group.name, "monitors": [entries[item] for item in members]}
         for group, members in groupby(items, key=lambda item: item.group)
     ]
-    incidents = _incidents(page, items, since=now - PAST, until=None)
+    incidents = _incidents(page, items, since=now - PAST, until=now + AHEAD, and_open=True)
     state, sentence = _overall(list(entries.values()), incidents)
     maintenance = [
         {
@@ -103,7 +102,7 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
 def incidents_of_month(page: StatusPage, first: date) -> list[IncidentEntry]:
     """Return the incidents of the month from its `first` day on, newest first."""
     since = datetime(first.year, first.month, 1, tzinfo=UTC)
-    return _incidents(page, shown_monitors(page), since=since, until=since + relativedelta(months=1))
+    return _incidents(page, shown_monitors(page), since=since, until=since + relativedelta(months=1), and_open=False)
 
 
 def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: datetime) -> dict[str, Any]:
@@ -127,21 +126,18 @@ def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: dat
 
 
 def _incidents(
-    page: StatusPage, items: Sequence[PageMonitor], *, since: datetime, until: datetime | None
+    page: StatusPage, items: Sequence[PageMonitor], *, since: datetime, until: datetime, and_open: bool
 ) -> list[IncidentEntry]:
-    """Return the incidents that began in [since, until), newest first. Without `until`, include earlier open ones."""
-
-    def began(field: str) -> Q:
-        return Q((f"{field}__gte", since)) & (Q() if until is None else Q((f"{field}__lt", until)))
-
+    """Return the incidents that began in [since, until), newest first, and with `and_open` earlier open ones."""
     # A subquery: a list of a thousand ids costs more than the search itself.
     shown = showable().filter(page=page).values("monitor")
     incidents = Incident.objects.filter(monitor__in=shown, confirmed_at__isnull=False).only(
         "public_id", "monitor", "started_at", "resolved_at"
     )
-    notes = list(list_notes(page).filter(began("created_at")))
-    outages = list(incidents.filter(began("started_at")).order_by("-started_at")[:MOST_OUTAGES])
-    if until is None:
+    notes = list(list_notes(page).filter(created_at__gte=since, created_at__lt=until))
+    began = incidents.filter(started_at__gte=since, started_at__lt=until)
+    outages = list(began.order_by("-started_at")[:MOST_OUTAGES])
+    if and_open:
         notes += list_notes(page).filter(created_at__lt=since, resolved_at=None)
         outages += incidents.filter(started_at__lt=since, resolved_at=None)
     names: dict[int | None, str] = {item.monitor_id: item.name for item in items}

@@ -20,7 +20,7 @@ from core.clock import utc_now
 from core.db import get_or_not_found
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
-from statuspages import bars, colours, logos
+from statuspages import bars, logos, validation
 from statuspages.caching import PublishedPage
 from statuspages.content import IncidentEntry, content_of, incidents_of_month
 from statuspages.models import StatusPage, origin
@@ -151,7 +151,7 @@ def atom(page: StatusPage, links: Links) -> bytes:
 def theme(page: StatusPage, links: Links) -> bytes:
     if page.accent is None:
         return b""
-    return f":root{{--page-accent:{page.accent};--on-page-accent:{colours.text_on(page.accent)}}}\n".encode()
+    return f":root{{--page-accent:{page.accent};--on-page-accent:{validation.text_on(page.accent)}}}\n".encode()
 
 
 def logo(page: StatusPage, links: Links) -> bytes:

@@ -22,7 +22,7 @@ from monitors.services import lock_monitors
 from projects import access
 from projects.access import Caller
 from projects.placement import enforce_quota, place, require_same_project
-from statuspages import caching, colours, events, logos, names
+from statuspages import caching, events, logos, validation
 from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage, own_hosts
 from statuspages.selectors import get_note, get_page, showable
 
@@ -116,13 +116,13 @@ def _touch(page: StatusPage) -> None:
 
 
 def _check_domain(text: str) -> str:
-    domain = names.check_domain(text, own=own_hosts())
+    domain = validation.check_domain(text, own=own_hosts())
     if not validate_host(domain, settings.STATUS_PAGE_DOMAINS):
         raise ValueError("is not a domain that this deployment serves; its operator sets STATUS_PAGE_DOMAINS.")
     return domain
 
 
-_CHECKS = {"slug": names.check_slug, "accent": colours.check_accent, "custom_domain": _check_domain}
+_CHECKS = {"slug": validation.check_slug, "accent": validation.check_accent, "custom_domain": _check_domain}
 
 
 def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: Mapping[str, Monitor]) -> StatusPage:
