@@ -20,7 +20,7 @@ from django.db import transaction
 from django.utils.crypto import salted_hmac
 
 from core.cache import load, store
-from statuspages.models import StatusPage
+from statuspages.models import StatusPage, origin
 
 FRESH_SEC = 10
 KEPT_SEC = 600
@@ -37,13 +37,20 @@ _rendering = threading.Lock()  # concurrent readers of an uncached page wait for
 
 @dataclass(frozen=True, slots=True)
 class PublishedPage:
-    """All that a request needs before rendering. `lock` is empty without a password, and changes with it."""
+    """A page at one of its two addresses: all that a request needs before rendering.
+
+    `page`, `json` and `atom` are paths. Other parts are below `root`, and `origin` comes before all of them. `lock` is
+    empty without a password, and changes with it.
+    """
 
     page_id: int
-    slug: str
     version: int
-    domain: str | None
     lock: str
+    origin: str
+    root: str
+    page: str
+    json: str
+    atom: str
 
 
 def find_page(address: str) -> PublishedPage | None:
@@ -62,7 +69,9 @@ def _find_page(address: str) -> PublishedPage | None:
     if page is None:  # not cached: visitors can request any number of unknown addresses
         return None
     lock = page.password_hash and salted_hmac("pulsekeeper.status-pages", page.password_hash).hexdigest()
-    found = PublishedPage(page.pk, page.slug, page.version, page.custom_domain, lock)
+    root = "" if "." in address else f"/status/{page.slug}"
+    site, feeds = origin(None if root else page.custom_domain), root or "/status"
+    found = PublishedPage(page.pk, page.version, lock, site, root, root or "/", f"{feeds}.json", f"{feeds}.atom")
     store(key, found, seconds=PAGE_SEC)
     return found
 

@@ -26,7 +26,7 @@ from core.throttles import seconds_to_wait
 from statuspages import badges, caching, rendering, subscriptions
 from statuspages.caching import PublishedPage, Rendered
 from statuspages.models import StatusPage, own_hosts
-from statuspages.rendering import HTML, Links
+from statuspages.rendering import HTML
 
 # No nonce, because all readers get the same bytes. Nothing is inline.
 _POLICY = (
@@ -72,12 +72,12 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
             # Public static files: WhiteNoise serves them under our own host.
             request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
             return None
-        return _page(request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"), on_domain=True)
+        return _page(request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"))
     if not path.startswith(_PATHS):
         return None
     request.get_host()  # raises DisallowedHost
     if found := _SLUG.fullmatch(path):
-        return _page(request, found[1], found[2], on_domain=False)
+        return _page(request, found[1], found[2])
     if found := _BADGE.fullmatch(path):
         return _badge(request, found[1], found[2])
     if found := _LINK.fullmatch(path):
@@ -90,23 +90,22 @@ def _is_page_domain(host: str) -> bool:
     return bool(domains and host) and host not in own_hosts() and validate_host(host, domains)
 
 
-def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> HttpResponse:
+def _page(request: HttpRequest, address: str, rest: str) -> HttpResponse:
     page = caching.find_page(address)
     if page is None:
         raise NotFound
-    links = Links(page, on_domain=on_domain)
     if request.method == "POST" and rest == "/unlock":
-        return _unlock(request, page, links)
+        return _unlock(request, page)
     may_subscribe = request.method == "POST" and rest == "/subscribe"
     if request.method not in _READ and not may_subscribe:
         return _not_allowed("GET, HEAD")
     if not _may_read(request, page):
-        return _ask_for_password(links)
+        return _ask_for_password(page)
     if may_subscribe:
-        return _subscribe(request, page, links)
+        return _subscribe(request, page)
     content_type, make = rendering.part(rest)
-    key = f"status-page:{page.page_id}:{page.version}:{links.root}:{rest}"
-    response = _rendered(request, caching.fetch(key, content_type, lambda: make(rendering.load_page(page), links)))
+    key = f"status-page:{page.page_id}:{page.version}:{page.root}:{rest}"
+    response = _rendered(request, caching.fetch(key, content_type, lambda: make(rendering.load_page(page), page)))
     if page.lock:
         response["Cache-Control"] = "private, no-cache"
         response["X-Robots-Tag"] = "noindex"
@@ -153,13 +152,13 @@ def _cookie(page: PublishedPage) -> str:
     return f"status_{page.page_id}"
 
 
-def _ask_for_password(links: Links, *, wrong: str | None = None) -> HttpResponse:
+def _ask_for_password(page: PublishedPage, *, wrong: str | None = None) -> HttpResponse:
     """Return the password form, which reveals nothing about the page."""
-    return _uncached("statuspages/unlock.html", {"path": f"{links.root}/unlock", "wrong": wrong}, status=403)
+    return _uncached("statuspages/unlock.html", {"path": f"{page.root}/unlock", "wrong": wrong}, status=403)
 
 
-def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResponse:
-    back = HttpResponseRedirect(links.page)
+def _unlock(request: HttpRequest, page: PublishedPage) -> HttpResponse:
+    back = HttpResponseRedirect(page.page)
     if not page.lock:
         return back
     # Count per address first: a blocked address must not use up the page's attempts.
@@ -167,12 +166,12 @@ def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResp
     _count("status-password-page", str(page.page_id))
     stored = StatusPage.objects.filter(pk=page.page_id).values_list("password_hash", flat=True).first()
     if not stored or not check_password(request.POST.get("password", "")[:200], stored):
-        return _ask_for_password(links, wrong="Wrong password.")
+        return _ask_for_password(page, wrong="Wrong password.")
     back.set_signed_cookie(
         _cookie(page),
         page.lock,
         max_age=UNLOCKED_SEC,
-        path=links.page,
+        path=page.page,
         secure=settings.BASE_URL.startswith("https://"),
         httponly=True,
         samesite="Strict",
@@ -181,7 +180,7 @@ def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResp
     return back
 
 
-def _subscribe(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResponse:
+def _subscribe(request: HttpRequest, page: PublishedPage) -> HttpResponse:
     email = request.POST.get("email", "")[:254]
     _count("status-subscribe", client_network(request))
     _count("status-subscribe-address", email.strip().lower())
@@ -189,13 +188,13 @@ def _subscribe(request: HttpRequest, page: PublishedPage, links: Links) -> HttpR
         subscriptions.subscribe(page.page_id, email, now=utc_now())
     except ValidationFailed as error:
         reason = (error.reason or "").removeprefix("email: ")
-        form = {"path": f"{links.root}/subscribe", "email": email, "reason": reason}
+        form = {"path": f"{page.root}/subscribe", "email": email, "reason": reason}
         return _message("Subscription failed", status=422, form=form)
     return _message(
         "Check your e-mail",
         "If this address is not subscribed yet, we have sent a message to it. Follow its link within 24 hours to "
         "confirm the subscription.",
-        back=links.page,
+        back=page.page,
     )
 
 

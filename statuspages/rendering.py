@@ -23,7 +23,7 @@ from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, logos, validation
 from statuspages.caching import PublishedPage
 from statuspages.content import IncidentEntry, content_of, incidents_of_month
-from statuspages.models import StatusPage, origin
+from statuspages.models import StatusPage
 
 HTML = "text/html; charset=utf-8"
 FEED_ENTRIES = 50
@@ -39,17 +39,6 @@ _STATUSES = {
     "unknown": ("circle-help", "Unknown"),
 }
 """The icon and the word of each status."""
-
-
-class Links:
-    """URLs of a page's parts, on its own domain or below its slug: paths, and the `origin` before them."""
-
-    def __init__(self, published: PublishedPage, *, on_domain: bool) -> None:
-        self.root = "" if on_domain else f"/status/{published.slug}"
-        self.page = self.root or "/"
-        self.json = f"{self.root or '/status'}.json"
-        self.atom = f"{self.root or '/status'}.atom"
-        self.origin = origin(published.domain if on_domain else None)
 
 
 @cache
@@ -77,7 +66,7 @@ def load_page(published: PublishedPage) -> StatusPage:
     return get_or_not_found(StatusPage.objects.select_related("logo").defer("logo__image"), pk=published.page_id)
 
 
-def html(page: StatusPage, links: Links) -> bytes:
+def html(page: StatusPage, links: PublishedPage) -> bytes:
     now = utc_now()
     content = content_of(page, now=now)
     return _draw(
@@ -92,7 +81,7 @@ def html(page: StatusPage, links: Links) -> bytes:
     )
 
 
-def history(page: StatusPage, links: Links, *, month: str) -> bytes:
+def history(page: StatusPage, links: PublishedPage, *, month: str) -> bytes:
     """Render the incidents of a month, `2026-03`. Raises NotFound for one that has no page."""
     this_month = utc_now().date().replace(day=1)
     months = {f"{first:%Y-%m}": first for first in (this_month - relativedelta(months=n) for n in range(MONTHS))}
@@ -110,7 +99,7 @@ def history(page: StatusPage, links: Links, *, month: str) -> bytes:
     )
 
 
-def as_json(page: StatusPage, links: Links) -> bytes:
+def as_json(page: StatusPage, links: PublishedPage) -> bytes:
     content = content_of(page, now=utc_now())
     body = {
         "page": {"name": page.name, "description": page.description, "url": links.origin + links.page},
@@ -123,7 +112,7 @@ def as_json(page: StatusPage, links: Links) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_iso).encode()
 
 
-def atom(page: StatusPage, links: Links) -> bytes:
+def atom(page: StatusPage, links: PublishedPage) -> bytes:
     content = content_of(page, now=utc_now())
     address = links.origin + links.page
     feed = _Feed(
@@ -148,19 +137,19 @@ def atom(page: StatusPage, links: Links) -> bytes:
     return out.getvalue()
 
 
-def theme(page: StatusPage, links: Links) -> bytes:
+def theme(page: StatusPage, links: PublishedPage) -> bytes:
     if page.accent is None:
         return b""
     return f":root{{--page-accent:{page.accent};--on-page-accent:{validation.text_on(page.accent)}}}\n".encode()
 
 
-def logo(page: StatusPage, links: Links) -> bytes:
+def logo(page: StatusPage, links: PublishedPage) -> bytes:
     if not page.has_logo:
         raise NotFound
     return bytes(page.logo.image)
 
 
-Part = tuple[str, Callable[[StatusPage, Links], bytes]]
+Part = tuple[str, Callable[[StatusPage, PublishedPage], bytes]]
 _PARTS: dict[str, Part] = {
     "": (HTML, html),
     ".json": ("application/json", as_json),
@@ -180,7 +169,7 @@ def part(rest: str) -> Part:
     return _PARTS[rest]
 
 
-def _draw(template: str, page: StatusPage, links: Links, **context: Any) -> bytes:
+def _draw(template: str, page: StatusPage, links: PublishedPage, **context: Any) -> bytes:
     return render_to_string(template, {"page": page, "links": links, **context}).encode()
 
 
