@@ -102,7 +102,7 @@ def fetch(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
     found: Rendered | None = _local.get(key)
     if found is None:
         found = _shared(key, content_type, make)
-        _local.set(key, found)  # also over a stale copy that another reader got meanwhile
+        _local.set(key, found)  # replaces a stale copy that another reader stored
     return found
 
 
