@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from dateutil.rrule import rrulestr
 
 from core.errors import ValidationFailed
+from monitors.cron import TIME_ZONES
 
 MAX_LENGTH = timedelta(days=30)
 MAX_YEARS = 10
@@ -117,7 +117,7 @@ def _invalid(reason: str) -> ValidationFailed:
 
 def check(schedule: Schedule, *, now: datetime) -> Occurrence:
     """Return the active or next occurrence. Raises ValidationFailed if this cannot be a window's schedule now."""
-    if schedule.time_zone not in _time_zones():
+    if schedule.time_zone not in TIME_ZONES:  # opening the given name would read a path on our disk
         raise ValidationFailed("is no name of the IANA time zone database.", field="time_zone")
     if schedule.ends_at <= schedule.starts_at:
         raise ValidationFailed("must be after starts_at.", field="ends_at")
@@ -130,12 +130,10 @@ def check(schedule: Schedule, *, now: datetime) -> Occurrence:
     if schedule.rrule:
         _check_rule(schedule)
     occurrence = schedule.occurrence_at_or_after(now)
+    if occurrence is None and schedule.rrule:
+        raise _invalid("the last occurrence is over.")
     if occurrence is None:
-        raise (
-            _invalid("the last occurrence is over.")
-            if schedule.rrule
-            else ValidationFailed("is in the past.", field="ends_at")
-        )
+        raise ValidationFailed("is in the past.", field="ends_at")
     return occurrence
 
 
@@ -217,9 +215,3 @@ def _check_part(name: str, value: str) -> None:
     if not all(re.fullmatch(pattern, one, re.ASCII) for one in values):
         hint = "; write 20271231T235959Z or 20271231" if name == "UNTIL" else ""
         raise _invalid(f"the value of {name} cannot be read{hint}.")
-
-
-@cache
-def _time_zones() -> frozenset[str]:
-    """Return the known time zones. Opening the given name would read a path on our disk."""
-    return frozenset(available_timezones())
