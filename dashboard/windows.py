@@ -26,7 +26,6 @@ from dashboard.pages import PageRequest, action, button, done, errors_as_message
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
 from incidents.serializers import MAX_RULE
-from incidents.windows import chosen_of, scope_of
 from projects.access import Caller
 
 AHEAD = timedelta(days=30)
@@ -225,8 +224,8 @@ def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
         "time_zone": window.time_zone,
         "repeats": RULE if window.rrule else ONCE,
         "rrule": window.rrule,
-        "monitors": scope_of(window),
-        "monitor_ids": [monitor.public_id for monitor in chosen_of(window)],
+        "monitors": window.scope,
+        "monitor_ids": [monitor.public_id for monitor in window.chosen],
     }
     if recurrence is not None:
         days = recurrence.days or (list(DAYS)[starts_at.weekday()],)
@@ -259,7 +258,7 @@ class WindowView:
         window = self.window
         if window.all_monitors:
             return f"all of {window.project.name}" if window.project else "all of your monitors"
-        count = len(windows.chosen_of(window))
+        count = len(window.chosen)
         return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.models.functions import Now
@@ -98,15 +99,8 @@ def note_reasons(now: datetime) -> None:
         events = []
         for incident in incidents:
             at, incident.reason_code, incident.detail = found[incident.pk]
-            events.append(
-                IncidentEvent(
-                    incident=incident,
-                    type=Type.REASON_CHANGED,
-                    text=f"It fails for another reason now: {incident.detail}",
-                    at=at,
-                    data={"reason_code": incident.reason_code},
-                )
-            )
+            text = f"It fails for another reason now: {incident.detail}"
+            events.append(_event(incident, Type.REASON_CHANGED, text, at, reason_code=incident.reason_code))
         write_columns(incidents, ["reason_code", "detail"])
         IncidentEvent.objects.bulk_create(events)
 
@@ -181,17 +175,10 @@ class _Batch:
         if change.claim is not None:
             self.confirmed[change.monitor_id, change.claim, change.at] = incident
         self.changed_at[change.monitor_id] = change.at
+        text = f"It is down: {change.detail or change.reason_code}"
         self.events += [
-            IncidentEvent(
-                incident=incident, type=Type.FIRST_FAILURE, text="The first check failed.", at=incident.started_at
-            ),
-            IncidentEvent(
-                incident=incident,
-                type=Type.CONFIRMED,
-                text=f"It is down: {change.detail or change.reason_code}",
-                at=change.at,
-                data={"reason_code": change.reason_code},
-            ),
+            _event(incident, Type.FIRST_FAILURE, "The first check failed.", incident.started_at),
+            _event(incident, Type.CONFIRMED, text, change.at, reason_code=change.reason_code),
         ]
 
     def _close(self, change: StatusChange, resolution: Resolution) -> None:
@@ -233,7 +220,7 @@ def note_on_open(notes: Mapping[int, tuple[datetime, str]]) -> None:
     """Add what was noted about monitors, a time and a text, to the timelines of their open incidents."""
     incidents = Incident.objects.filter(monitor_id__in=notes, resolved_at=None)
     IncidentEvent.objects.bulk_create(
-        IncidentEvent(incident=incident, type=Type.TOO_OFTEN, at=at, text=text)
+        _event(incident, Type.TOO_OFTEN, text, at)
         for incident in incidents.order_by("pk")
         if incident.monitor_id is not None
         for at, text in [notes[incident.monitor_id]]
@@ -245,10 +232,10 @@ def _resolve(incident: Incident, resolution: Resolution, at: datetime) -> Incide
     incident.resolved_at = max(at, incident.confirmed_at or incident.started_at)
     incident.resolution = resolution
     incident.look_again_at = None
-    return IncidentEvent(
-        incident=incident,
-        type=Type.RESOLVED,
-        text=_ENDINGS[resolution],
-        at=incident.resolved_at,
-        data={"resolution": resolution.value, "lasted_ms": to_ms(incident.resolved_at) - to_ms(incident.started_at)},
-    )
+    lasted_ms = to_ms(incident.resolved_at) - to_ms(incident.started_at)
+    data = {"resolution": resolution.value, "lasted_ms": lasted_ms}
+    return _event(incident, Type.RESOLVED, _ENDINGS[resolution], incident.resolved_at, **data)
+
+
+def _event(incident: Incident, kind: Type, text: str, at: datetime, **data: Any) -> IncidentEvent:
+    return IncidentEvent(incident=incident, type=kind, text=text, at=at, data=data)

@@ -17,22 +17,18 @@ SETTLED_INTERVALS = 3
 """The minimum number of consecutive equal checks before a monitor has settled."""
 
 
-def flapping_of(monitor_ids: Collection[int]) -> dict[int, FlappingSpell]:
+def flapping_of(monitor_ids: Collection[int]) -> set[int]:
     """Return the monitors that are flapping now."""
     spells = FlappingSpell.objects.filter(monitor__in=monitor_ids, ended_at=None)
-    return {spell.monitor_id: spell for spell in spells}
+    return set(spells.values_list("monitor", flat=True))
 
 
 def begins_to_flap(monitor_ids: Collection[int], *, now: datetime) -> set[int]:
     """Return the monitors that went down or recovered FLAPPING_CHANGES times within FLAPPING_MINUTES."""
     since = now - timedelta(minutes=settings.FLAPPING_MINUTES)
-    changes: Counter[int] = Counter()
-    incidents = Incident.objects.filter(monitor__in=monitor_ids)
-    for column, found in (
-        ("confirmed_at", incidents.filter(confirmed_at__gt=since)),
-        ("resolved_at", incidents.filter(resolved_at__gt=since, resolution=Incident.Resolution.RECOVERED)),
-    ):
-        changes.update(found.order_by(column).values_list("monitor_id", flat=True))
+    incidents = Incident.objects.filter(monitor__in=monitor_ids).values_list("monitor_id", flat=True)
+    recovered = incidents.filter(resolved_at__gt=since, resolution=Incident.Resolution.RECOVERED)
+    changes = Counter([*incidents.filter(confirmed_at__gt=since), *recovered])
     return {monitor_id for monitor_id, count in changes.items() if count >= settings.FLAPPING_CHANGES}
 
 

@@ -168,3 +168,12 @@ class MaintenanceWindow(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def scope(self) -> str:
+        return "all" if self.all_monitors else "chosen"
+
+    @property
+    def chosen(self) -> list[Monitor]:
+        """The chosen monitors among those that were loaded, without monitors that left the project."""
+        return [monitor for monitor in self.monitors.all() if self.project_id in (None, monitor.project_id)]

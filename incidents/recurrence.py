@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from dateutil.rrule import rrulestr
 
 from core.errors import ValidationFailed
+from monitors.cron import TIME_ZONES
 
 MAX_LENGTH = timedelta(days=30)
 MAX_YEARS = 10
@@ -45,8 +45,6 @@ _VALUES = {
     "WKST": _WEEKDAY,
 }
 _LISTS = ("BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS")
-_TOO_OFTEN = ("SECONDLY", "MINUTELY", "HOURLY")
-_OF_THE_START = ("BYHOUR", "BYMINUTE", "BYSECOND")
 
 
 class Occurrence(NamedTuple):
@@ -65,26 +63,20 @@ class Schedule:
 
     def occurrences(self) -> Iterator[Occurrence]:
         """Return all occurrences, in order. Raises ValidationFailed if the rule is invalid."""
-        length = self.ends_at - self.starts_at
-        for start in self._starts():
-            yield Occurrence(start, start + length)
+        yield Occurrence(self.starts_at, self.ends_at)
+        if not self.rrule:
+            return
+        first, last = self._local_start(), self._until(_parts_of(self.rrule))
+        for local in self._local_starts():
+            start = self._instant(local)
+            if start > last:
+                return
+            if local > first:  # the first is known, and may be the second of two equal local times
+                yield Occurrence(start, start + (self.ends_at - self.starts_at))
 
     def occurrence_at_or_after(self, now: datetime) -> Occurrence | None:
         """Return the active or next occurrence at `now`, or None if there are no more."""
         return next((found for found in self.occurrences() if found.ends_at > now), None)
-
-    def _starts(self) -> Iterator[datetime]:
-        yield self.starts_at
-        if not self.rrule:
-            return
-        last = self._until(_parts_of(self.rrule))
-        for local in self._local_starts():
-            start = _instant(local, ZoneInfo(self.time_zone))
-            if start > last:
-                return
-            # The first is known, and may be the second of two equal local times.
-            if local > self._local_start():
-                yield start
 
     def _local_start(self) -> datetime:
         return self.starts_at.astimezone(ZoneInfo(self.time_zone)).replace(tzinfo=None, fold=0)
@@ -108,18 +100,24 @@ class Schedule:
             if text.endswith("Z"):
                 return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
             next_day = datetime.strptime(text, "%Y%m%d") + timedelta(days=1)  # noqa: DTZ007  (a local date)
-            return _instant(next_day, ZoneInfo(self.time_zone)) - timedelta(microseconds=1)
+            return self._instant(next_day) - timedelta(microseconds=1)
         except (ValueError, OverflowError):
             raise _invalid(f"UNTIL={text} is no date.") from None
+
+    def _instant(self, local: datetime) -> datetime:
+        """Convert a local time to an instant. With fold=0 zoneinfo uses the offset before the clock change: that is
+        the first of two equal times, and moves a skipped time by the length of the gap (dateutil's
+        `resolve_imaginary`)."""
+        return local.replace(tzinfo=ZoneInfo(self.time_zone), fold=0).astimezone(UTC)
 
 
 def _invalid(reason: str) -> ValidationFailed:
     return ValidationFailed(reason, field="rrule")
 
 
-def check(schedule: Schedule, *, now: datetime) -> None:
-    """Raise ValidationFailed with the reason if this cannot be the schedule of a window from `now` on."""
-    if schedule.time_zone not in _time_zones():
+def check(schedule: Schedule, *, now: datetime) -> Occurrence:
+    """Return the active or next occurrence. Raises ValidationFailed if this cannot be a window's schedule now."""
+    if schedule.time_zone not in TIME_ZONES:  # opening the given name would read a path on our disk
         raise ValidationFailed("is no name of the IANA time zone database.", field="time_zone")
     if schedule.ends_at <= schedule.starts_at:
         raise ValidationFailed("must be after starts_at.", field="ends_at")
@@ -131,11 +129,12 @@ def check(schedule: Schedule, *, now: datetime) -> None:
         raise ValidationFailed(f"is more than {MAX_YEARS} years ahead.", field="starts_at")
     if schedule.rrule:
         _check_rule(schedule)
-    if schedule.occurrence_at_or_after(now) is None:
-        raise ValidationFailed(
-            "the last occurrence is over." if schedule.rrule else "is in the past.",
-            field="rrule" if schedule.rrule else "ends_at",
-        )
+    occurrence = schedule.occurrence_at_or_after(now)
+    if occurrence is None and schedule.rrule:
+        raise _invalid("the last occurrence is over.")
+    if occurrence is None:
+        raise ValidationFailed("is in the past.", field="ends_at")
+    return occurrence
 
 
 def _check_rule(schedule: Schedule) -> None:
@@ -143,9 +142,10 @@ def _check_rule(schedule: Schedule) -> None:
     if not parts.keys() & {"COUNT", "UNTIL"}:
         raise _invalid(f"never ends; give UNTIL, at most {MAX_YEARS} years after starts_at, or COUNT.")
     last = schedule.starts_at + HORIZON
-    if schedule._until(parts) > last:
+    until = schedule._until(parts)
+    if until > last:
         raise _invalid(f"UNTIL is more than {MAX_YEARS} years after starts_at.")
-    if schedule._until(parts) < schedule.starts_at:
+    if until < schedule.starts_at:
         raise _invalid("UNTIL is before starts_at.")
     first = next(schedule._local_starts(), None)
     if first is None:
@@ -155,10 +155,8 @@ def _check_rule(schedule: Schedule) -> None:
             f"is none of the times of rrule, the first of which is {first:%Y-%m-%d %H:%M} in {schedule.time_zone}.",
             field="starts_at",
         )
-    if "COUNT" in parts:
-        zone = ZoneInfo(schedule.time_zone)
-        if any(_instant(local, zone) > last for local in schedule._local_starts()):
-            raise _invalid(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT.")
+    if "COUNT" in parts and any(schedule._instant(local) > last for local in schedule._local_starts()):
+        raise _invalid(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT.")
     for before, after in pairwise(schedule.occurrences()):
         if after.starts_at < before.ends_at:
             raise _invalid(
@@ -203,9 +201,9 @@ def _check_days(frequency: str, parts: dict[str, str]) -> None:
 
 def _check_part(name: str, value: str) -> None:
     pattern = _VALUES.get(name)
-    if name == "FREQ" and value in _TOO_OFTEN:
+    if name == "FREQ" and value in ("SECONDLY", "MINUTELY", "HOURLY"):
         raise _invalid(f"FREQ={value} is too often; a window recurs DAILY, WEEKLY, MONTHLY or YEARLY.")
-    if name in _OF_THE_START:
+    if name in ("BYHOUR", "BYMINUTE", "BYSECOND"):
         raise _invalid(f"{name} is not taken: the time of day is that of starts_at.")
     if pattern is None:
         shown = re.match(r"[A-Z-]{0,20}", name)
@@ -217,16 +215,3 @@ def _check_part(name: str, value: str) -> None:
     if not all(re.fullmatch(pattern, one, re.ASCII) for one in values):
         hint = "; write 20271231T235959Z or 20271231" if name == "UNTIL" else ""
         raise _invalid(f"the value of {name} cannot be read{hint}.")
-
-
-def _instant(local: datetime, zone: ZoneInfo) -> datetime:
-    """Convert a local time to an instant. With fold=0 zoneinfo uses the offset before the clock change: that is
-    the first of two equal times, and moves a skipped time by the length of the gap (dateutil's
-    `resolve_imaginary`)."""
-    return local.replace(tzinfo=zone, fold=0).astimezone(UTC)
-
-
-@cache
-def _time_zones() -> frozenset[str]:
-    """Return the known time zones. Opening the given name would read a path on our disk."""
-    return frozenset(available_timezones())

@@ -10,6 +10,8 @@ from monitors.models import Monitor
 from projects import access
 from projects.access import Caller
 
+TIMELINE = Prefetch("events", IncidentEvent.objects.order_by("pk"))
+
 
 def list_incidents(
     caller: Caller, *, monitor_id: str | None = None, project_id: str | None = None, is_open: bool | None = None
@@ -32,8 +34,7 @@ def list_incidents(
 
 def get_incident(caller: Caller, public_id: str) -> Incident:
     """Return an incident with its timeline."""
-    timeline = Prefetch("events", IncidentEvent.objects.order_by("pk"))
-    return get_or_not_found(list_incidents(caller).prefetch_related(timeline), public_id=public_id)
+    return get_or_not_found(list_incidents(caller).prefetch_related(TIMELINE), public_id=public_id)
 
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:

@@ -133,7 +133,7 @@ class WindowSerializer(serializers.Serializer[Any]):
     ends_at = EpochMsField(help_text="Of the first occurrence.")
     time_zone = serializers.CharField()
     rrule = serializers.SerializerMethodField(help_text="null: once.")
-    monitors = serializers.SerializerMethodField()
+    monitors = serializers.ChoiceField(source="scope", choices=SCOPES, read_only=True)
     monitor_ids = serializers.SerializerMethodField(help_text="The chosen ones; empty with all.")
     active = serializers.SerializerMethodField(help_text="Whether alerts are held back now.")
     next_starts_at = EpochMsField(
@@ -152,13 +152,9 @@ class WindowSerializer(serializers.Serializer[Any]):
     def get_rrule(self, window: MaintenanceWindow) -> str | None:
         return window.rrule or None
 
-    @extend_schema_field(serializers.ChoiceField(choices=SCOPES))
-    def get_monitors(self, window: MaintenanceWindow) -> str:
-        return windows.scope_of(window)
-
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_monitor_ids(self, window: MaintenanceWindow) -> list[str]:
-        return [monitor.public_id for monitor in windows.chosen_of(window)]
+        return [monitor.public_id for monitor in window.chosen]
 
     def get_active(self, window: Any) -> bool:
         return window.occurrence is not None and window.occurrence.starts_at <= self.context["now"]

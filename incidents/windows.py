@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
@@ -38,17 +38,13 @@ def schedule_of(window: MaintenanceWindow) -> Schedule:
     return Schedule(window.starts_at, window.ends_at, window.time_zone, window.rrule)
 
 
-def scope_of(window: MaintenanceWindow) -> str:
-    return "all" if window.all_monitors else "chosen"
-
-
 def occurrence_of(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
     """Return the active or next occurrence at `now`, even if the window was not rolled forward yet."""
     if window.current_starts_at is None or window.current_ends_at is None:
         return None
     if window.current_ends_at > now:
         return Occurrence(window.current_starts_at, window.current_ends_at)
-    return _occurrence_after(window, now=now)
+    return next((found for found in _occurrences(window) if found.ends_at > now), None)
 
 
 def upcoming(window: MaintenanceWindow, *, now: datetime, until: datetime) -> Iterator[Occurrence]:
@@ -56,35 +52,41 @@ def upcoming(window: MaintenanceWindow, *, now: datetime, until: datetime) -> It
     first = occurrence_of(window, now=now)
     if first is None or first.starts_at >= until:
         return
+    for found in _occurrences(window):
+        if found.starts_at >= until:
+            return
+        if found.ends_at > now:
+            yield found
+
+
+def _occurrences(window: MaintenanceWindow) -> Iterator[Occurrence]:
+    """Return all occurrences of a stored rule. An invalid one, stored with other code or time zone data, must not
+    stop the others."""
     try:
-        for found in schedule_of(window).occurrences():
-            if found.starts_at >= until:
-                return
-            if found.ends_at > now:
-                yield found
+        yield from schedule_of(window).occurrences()
     except (ValidationFailed, ZoneInfoNotFoundError):
-        logger.exception("maintenance window %s can no longer be read", window.public_id)
-
-
-def chosen_of(window: MaintenanceWindow) -> list[Monitor]:
-    """Return the chosen monitors among those that were loaded, without monitors that left the project."""
-    return [monitor for monitor in window.monitors.all() if window.project_id in (None, monitor.project_id)]
+        logger.exception("maintenance window %s can no longer be read, and is over", window.public_id)
 
 
 def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> MaintenanceWindow:
     schedule = Schedule(given["starts_at"], given["ends_at"], given.get("time_zone", "UTC"), given.get("rrule") or "")
-    recurrence.check(schedule, now=now)  # before any lock, because an unusual rule takes time
+    current = recurrence.check(schedule, now=now)  # before any lock, because an unusual rule takes time
     chosen = given.get("monitor_ids", [])
     with transaction.atomic():
         lock_monitors(caller, chosen)
         project, owner = place(caller, given)
         monitors = _choose(caller, project, scope=given["monitors"], monitor_ids=chosen)
         enforce_quota(owner, MaintenanceWindow, limit=MAX_WINDOWS, error=WindowLimit)
-        window = MaintenanceWindow(
-            owner=owner, project=project, created_at=now, name=given["name"], all_monitors=given["monitors"] == "all"
+        window = MaintenanceWindow.objects.create(
+            owner=owner,
+            project=project,
+            created_at=now,
+            name=given["name"],
+            all_monitors=given["monitors"] == "all",
+            current_starts_at=current.starts_at,
+            current_ends_at=current.ends_at,
+            **asdict(schedule),
         )
-        _reschedule(window, schedule, now=now)
-        window.save(force_insert=True)
         window.monitors.set(monitors)
         return get_window(caller, window.public_id)
 
@@ -96,14 +98,14 @@ def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, n
         window = access.lock(get_window, caller, public_id)
         require_same_project(window, given, reason="a window stays where it was made; make another.")
         before = schedule_of(window)
-        changes: dict[str, Any] = {name: given[name] or "" for name in asdict(before) if name in given}
-        after = replace(before, **changes)
+        fields = ["name", *asdict(before)]
+        for name in given.keys() & set(fields):
+            setattr(window, name, given[name] or "")
+        after = schedule_of(window)
         if after != before:
-            recurrence.check(after, now=now)
-            _reschedule(window, after, now=now)
-        window.name = given.get("name", window.name)
+            window.current_starts_at, window.current_ends_at = recurrence.check(after, now=now)
         _rechoose(caller, window, given)
-        window.save(update_fields=[*asdict(after), "name", "all_monitors", "current_starts_at", "current_ends_at"])
+        window.save(update_fields=[*fields, "all_monitors", "current_starts_at", "current_ends_at"])
         return get_window(caller, public_id)
 
 
@@ -128,9 +130,8 @@ def roll_forward(now: datetime) -> int:
                 .order_by("pk")[:ROLLED_AT_ONCE]
             )
             for window in over:
-                occurrence = _occurrence_after(window, now=now)
                 window.previous_ends_at = window.current_ends_at
-                window.current_starts_at, window.current_ends_at = occurrence or (None, None)
+                window.current_starts_at, window.current_ends_at = occurrence_of(window, now=now) or (None, None)
             MaintenanceWindow.objects.bulk_update(over, ["current_starts_at", "current_ends_at", "previous_ends_at"])
         rolled += len(over)
         if len(over) < ROLLED_AT_ONCE:
@@ -199,11 +200,10 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
             return monitor.project_id == window.project_id
         return monitor.owner_id == window.owner_id or (window.owner_id, monitor.project_id) in places
 
-    of_project: dict[int | None, set[int]] = defaultdict(set)
-    of_owner: dict[int, set[int]] = defaultdict(set)
+    members: dict[tuple[str, int | None], set[int]] = defaultdict(set)
     for monitor in monitors:
-        of_project[monitor.project_id].add(monitor.pk)
-        of_owner[monitor.owner_id].add(monitor.pk)
+        members["project", monitor.project_id].add(monitor.pk)
+        members["owner", monitor.owner_id].add(monitor.pk)
     result = []
     for window in found:
         occurrence = occurrence_of(window, now=now)
@@ -211,10 +211,9 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
             continue
         if not window.all_monitors:
             ids = {one.pk for one in window.monitors.all() if covers_chosen(window, by_id[one.pk])}
-        elif window.project_id is not None:
-            ids = of_project[window.project_id]
         else:
-            ids = of_owner[window.owner_id]
+            in_project = window.project_id is not None
+            ids = members["project", window.project_id] if in_project else members["owner", window.owner_id]
         if ids:
             result.append(Coming(window.name, *occurrence, frozenset(ids)))
     return sorted(result, key=lambda one: (one.starts_at, one.ends_at, one.name))
@@ -234,29 +233,12 @@ def note_maintenance(now: datetime) -> None:
     leave_out(spans, now=now)
 
 
-def _occurrence_after(window: MaintenanceWindow, *, now: datetime) -> Occurrence | None:
-    """Return the next occurrence of a stored rule, or None. An invalid rule, stored with other code or time zone
-    data, must not stop the others."""
-    try:
-        return schedule_of(window).occurrence_at_or_after(now)
-    except (ValidationFailed, ZoneInfoNotFoundError):
-        logger.exception("maintenance window %s can no longer be read, and is over", window.public_id)
-        return None
-
-
-def _reschedule(window: MaintenanceWindow, schedule: Schedule, *, now: datetime) -> None:
-    for name, value in asdict(schedule).items():
-        setattr(window, name, value)
-    occurrence = schedule.occurrence_at_or_after(now)
-    window.current_starts_at, window.current_ends_at = occurrence or (None, None)
-
-
 def _rechoose(caller: Caller, window: MaintenanceWindow, given: Mapping[str, Any]) -> None:
     """Change the chosen monitors. An unchanged choice is not checked, so a window survives the deletion of its
     monitors."""
-    scope, stored = given.get("monitors", scope_of(window)), {m.public_id for m in chosen_of(window)}
+    scope, stored = given.get("monitors", window.scope), {m.public_id for m in window.chosen}
     monitor_ids = given.get("monitor_ids", [] if scope == "all" else stored)
-    if (scope, set(monitor_ids)) == (scope_of(window), stored):
+    if (scope, set(monitor_ids)) == (window.scope, stored):
         return
     window.monitors.set(_choose(caller, window.project, scope=scope, monitor_ids=monitor_ids))
     window.all_monitors = scope == "all"

@@ -1,7 +1,8 @@
-"""A cache of rendered pages. One reader renders a stale page while the others get the stale copy.
+"""Caches of status pages: which page has an address, and what its parts look like.
 
-Entries are fresh for FRESH_SEC. They are in Django's cache, which all processes share, and for LOCAL_SEC in each
-process: ten thousand readers in a minute cost a rendering every ten seconds and a cache query every two.
+Entries are in Django's cache, which all processes share, and for LOCAL_SEC in each process. A rendering is fresh for
+FRESH_SEC; then one reader renders it again while the others get the stale copy. Ten thousand readers in a minute cost
+a rendering every ten seconds and a cache query every two.
 """
 
 from __future__ import annotations
@@ -10,49 +11,79 @@ import gzip
 import hashlib
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from django.core.cache import cache
+from django.core.cache.backends.locmem import LocMemCache
+from django.db import transaction
+from django.utils.crypto import salted_hmac
 
 from core.cache import load, store
+from statuspages.models import StatusPage, origin
 
-FRESH_SEC = 10.0
+FRESH_SEC = 10
 KEPT_SEC = 600
-LOCAL_SEC = 2.0
+LOCAL_SEC = 2
 RENDER_LEASE_SEC = 15
 """How long a reader may render before another one tries."""
+PAGE_SEC = 10
 
-T = TypeVar("T")
+_local_pages = LocMemCache("addresses of status pages", {"timeout": LOCAL_SEC, "max_entries": 1_024})
+_local = LocMemCache("status pages", {"timeout": LOCAL_SEC, "max_entries": 64})
+_fallback = LocMemCache("status pages, cache server down", {"timeout": FRESH_SEC, "max_entries": 64})
+_rendering = threading.Lock()  # concurrent readers of an uncached page wait for one rendering
 
 
-class LocalCache(Generic[T]):
-    """A thread-safe cache of this process with a time limit. Evicts the least recently used above `size` entries."""
+@dataclass(frozen=True, slots=True)
+class PublishedPage:
+    """A page at one of its two addresses: all that a request needs before rendering.
 
-    def __init__(self, size: int, *, seconds: float = LOCAL_SEC) -> None:
-        self._size, self._seconds = size, seconds
-        self._kept: OrderedDict[str, tuple[float, T]] = OrderedDict()
-        self._lock = threading.Lock()
+    `page`, `json` and `atom` are paths. Other parts are below `root`, and `origin` comes before all of them. `lock` is
+    empty without a password, and changes with it.
+    """
 
-    def get(self, key: str, load: Callable[[], T]) -> T:
-        with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None and time.monotonic() < kept[0]:
-                self._kept.move_to_end(key)
-                return kept[1]
-        found = load()
-        with self._lock:
-            self._kept[key] = (time.monotonic() + self._seconds, found)
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+    page_id: int
+    version: int
+    lock: str
+    origin: str
+    root: str
+    page: str
+    json: str
+    atom: str
+
+
+def find_page(address: str) -> PublishedPage | None:
+    """Return the published page of a slug or domain, or None. Domains contain a dot."""
+    found: PublishedPage | None = _local_pages.get_or_set(address, lambda: _find_page(address))
+    return found
+
+
+def _find_page(address: str) -> PublishedPage | None:
+    key = _key(address)
+    found = load(key, PublishedPage, seconds=PAGE_SEC)
+    if found is not None:
         return found
+    by = {"custom_domain": address} if "." in address else {"slug": address}
+    page = StatusPage.objects.filter(published=True, owner__is_active=True, **by).first()
+    if page is None:  # not cached: visitors can request any number of unknown addresses
+        return None
+    lock = page.password_hash and salted_hmac("pulsekeeper.status-pages", page.password_hash).hexdigest()
+    root = "" if "." in address else f"/status/{page.slug}"
+    site, feeds = origin(None if root else page.custom_domain), root or "/status"
+    found = PublishedPage(page.pk, page.version, lock, site, root, root or "/", f"{feeds}.json", f"{feeds}.atom")
+    store(key, found, seconds=PAGE_SEC)
+    return found
 
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
+
+def forget_on_commit(*addresses: str | None) -> None:
+    """Remove pages from the shared cache after the transaction. Local caches expire within seconds."""
+    keys = [_key(address) for address in addresses if address]
+    transaction.on_commit(lambda: cache.delete_many(keys))
+
+
+def _key(address: str) -> str:
+    return f"status-page-at:{address}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +97,19 @@ class Rendered:
     made_at: float
 
 
-_local: LocalCache[Rendered] = LocalCache(64)
-_fallback: LocalCache[Rendered] = LocalCache(64, seconds=FRESH_SEC)
-_rendering = threading.Lock()  # concurrent readers of an uncached page wait for one rendering
-
-
 def fetch(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
     """Return the entry of `key`, rendered by `make` if absent or stale. Exceptions of `make` are not cached."""
-    return _local.get(key, lambda: _shared(key, content_type, make))
+    found: Rendered | None = _local.get(key)
+    if found is None:
+        found = _shared(key, content_type, make)
+        _local.set(key, found)  # replaces a stale copy that another reader stored
+    return found
 
 
 def clear_local_caches() -> None:
     """Clear the caches of this process, for tests."""
-    _local.clear()
-    _fallback.clear()
+    for local in (_local_pages, _local, _fallback):
+        local.clear()
 
 
 def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
@@ -94,8 +124,11 @@ def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
         finally:
             cache.delete(f"{key}:rendering")
     with _rendering:
-        # Keep a local copy, in case the cache server is down.
-        return load(key, Rendered, seconds=KEPT_SEC) or _fallback.get(key, lambda: _make(key, content_type, make))
+        found = load(key, Rendered, seconds=KEPT_SEC) or _fallback.get(key)
+        if found is None:
+            found = _make(key, content_type, make)
+            _fallback.set(key, found)  # in case the cache server is down
+        return found
 
 
 def _make(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
+from typing import Any
 
-from django.db.models import Q
+from dateutil.relativedelta import relativedelta
 
 from checks.spec import Verdict
 from incidents import windows
@@ -23,26 +24,9 @@ PAST = timedelta(days=14)
 AHEAD = timedelta(days=14)
 MOST_OUTAGES = 200
 """Limit on past outages, newest first: a flapping monitor must not fill the page with thousands."""
-MONTHS = 24
 
 UP, SLOW, DOWN = Verdict.UP.value, Verdict.SLOW.value, Verdict.DOWN.value
 MAINTENANCE, PAUSED, UNKNOWN = "maintenance", "paused", "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorEntry:
-    """A monitor. `since` is when its status began: for an outage the first failed check."""
-
-    name: str
-    status: str
-    since: datetime | None
-    history: History
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    name: str
-    monitors: list[MonitorEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +45,31 @@ class IncidentEntry:
         return None if self.resolved_at is None else self.resolved_at - self.started_at
 
     @property
+    def day(self) -> date:
+        return self.started_at.astimezone(UTC).date()
+
+    @property
     def changed_at(self) -> datetime:
         return max([self.resolved_at or self.started_at, *(update.at for update in self.updates)])
 
 
 @dataclass(frozen=True, slots=True)
-class Maintenance:
-    title: str
-    starts_at: datetime
-    ends_at: datetime
-    active: bool
-    monitors: list[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Content:
+    """`groups` and `maintenance` are as in the JSON of the page; `incidents` are newest first."""
+
     state: str
     sentence: str
-    groups: list[Group]
-    current: list[IncidentEntry]
-    past: list[tuple[date, list[IncidentEntry]]]
-    maintenance: list[Maintenance]
+    groups: list[dict[str, Any]]
+    incidents: list[IncidentEntry]
+    maintenance: list[dict[str, Any]]
 
     @property
-    def monitors(self) -> list[MonitorEntry]:
-        return [monitor for group in self.groups for monitor in group.monitors]
+    def current(self) -> list[IncidentEntry]:
+        return [one for one in self.incidents if one.resolved_at is None]
+
+    @property
+    def past(self) -> list[IncidentEntry]:
+        return [one for one in self.incidents if one.resolved_at is not None]
 
 
 def content_of(page: StatusPage, *, now: datetime) -> Content:
@@ -95,49 +79,34 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
     histories = daily_uptimes(monitors, days=DAYS, now=now)
     coming = windows.coming(monitors, now=now, until=now + AHEAD)
     covered = {pk for one in coming if one.starts_at <= now for pk in one.monitor_ids}
-    names = {item.monitor_id: item.name for item in items}
+    entries = {item: _monitor(item, histories[item.monitor_id], covered, now=now) for item in items}
     groups = [
-        Group(group.name, [_monitor(item, histories[item.monitor_id], covered, now=now) for item in members])
+        {"name": group.name, "monitors": [entries[item] for item in members]}
         for group, members in groupby(items, key=lambda item: item.group)
     ]
-    incidents = _incidents(page, names, since=now - PAST, until=None)
-    current = [one for one in incidents if one.resolved_at is None]
-    state, sentence = _overall([monitor for group in groups for monitor in group.monitors], current)
-    return Content(
-        state=state,
-        sentence=sentence,
-        groups=groups,
-        current=current,
-        past=_by_day(one for one in incidents if one.resolved_at is not None),
-        maintenance=[
-            Maintenance(
-                one.name if page.show_window_names else "Scheduled maintenance",
-                one.starts_at,
-                one.ends_at,
-                one.starts_at <= now,
-                [name for pk, name in names.items() if pk in one.monitor_ids],
-            )
-            for one in coming
-        ],
-    )
+    incidents = _incidents(page, items, since=now - PAST, until=now + AHEAD, and_open=True)
+    state, sentence = _overall(list(entries.values()), incidents)
+    maintenance = [
+        {
+            "title": one.name if page.show_window_names else "Scheduled maintenance",
+            "starts_at": one.starts_at,
+            "ends_at": one.ends_at,
+            "active": one.starts_at <= now,
+            "monitors": [item.name for item in items if item.monitor_id in one.monitor_ids],
+        }
+        for one in coming
+    ]
+    return Content(state, sentence, groups, incidents, maintenance)
 
 
-def incidents_of_month(page: StatusPage, first: date) -> list[tuple[date, list[IncidentEntry]]]:
-    """Return the incidents of the month from its `first` day on, by day."""
+def incidents_of_month(page: StatusPage, first: date) -> list[IncidentEntry]:
+    """Return the incidents of the month from its `first` day on, newest first."""
     since = datetime(first.year, first.month, 1, tzinfo=UTC)
-    names = {item.monitor_id: item.name for item in shown_monitors(page)}
-    return _by_day(_incidents(page, names, since=since, until=(since + timedelta(days=32)).replace(day=1)))
+    return _incidents(page, shown_monitors(page), since=since, until=since + relativedelta(months=1), and_open=False)
 
 
-def months(now: datetime) -> list[date]:
-    """Return the first days of the months with a history page, the current month first."""
-    found = [now.astimezone(UTC).date().replace(day=1)]
-    while len(found) < MONTHS:
-        found.append((found[-1] - timedelta(days=1)).replace(day=1))
-    return found
-
-
-def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: datetime) -> MonitorEntry:
+def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: datetime) -> dict[str, Any]:
+    """`since` is when the status began: for an outage the first failed check."""
     monitor, state = item.monitor, item.monitor.state
     if not monitor.enabled:
         status = PAUSED
@@ -145,64 +114,64 @@ def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: dat
         status = MAINTENANCE
     else:
         status = status_of(monitor, now=now) or UNKNOWN
-    return MonitorEntry(item.name, status, began_at(state), history)
+    return {
+        "name": item.name,
+        "status": status,
+        "since": began_at(state),
+        "uptime_7d": history.percent(7),
+        "uptime_30d": history.percent(30),
+        "uptime_90d": history.percent(),
+        "days": {"first": f"{history.start}", "uptime": history.percents()},
+    }
 
 
 def _incidents(
-    page: StatusPage, names: dict[int, str], *, since: datetime, until: datetime | None
+    page: StatusPage, items: Sequence[PageMonitor], *, since: datetime, until: datetime, and_open: bool
 ) -> list[IncidentEntry]:
-    """Return the incidents that began in [since, until), newest first. Without `until`, include earlier open ones."""
-
-    def began(field: str) -> Q:
-        return Q((f"{field}__gte", since)) & (Q() if until is None else Q((f"{field}__lt", until)))
-
+    """Return the incidents that began in [since, until), newest first, and with `and_open` earlier open ones."""
     # A subquery: a list of a thousand ids costs more than the search itself.
     shown = showable().filter(page=page).values("monitor")
     incidents = Incident.objects.filter(monitor__in=shown, confirmed_at__isnull=False).only(
         "public_id", "monitor", "started_at", "resolved_at"
     )
-    notes = list(list_notes(page).filter(began("created_at")))
-    outages = list(incidents.filter(began("started_at")).order_by("-started_at")[:MOST_OUTAGES])
-    if until is None:
+    notes = list(list_notes(page).filter(created_at__gte=since, created_at__lt=until))
+    began = incidents.filter(started_at__gte=since, started_at__lt=until)
+    outages = list(began.order_by("-started_at")[:MOST_OUTAGES])
+    if and_open:
         notes += list_notes(page).filter(created_at__lt=since, resolved_at=None)
         outages += incidents.filter(started_at__lt=since, resolved_at=None)
+    names: dict[int | None, str] = {item.monitor_id: item.name for item in items}
     announced = {note.incident_id for note in notes}
-    result = [_of_note(note, names) for note in notes]
-    result += [
-        _of_outage(outage, names) for outage in outages if outage.pk not in announced and outage.monitor_id in names
+    entries = [_of_note(note, names) for note in notes]
+    entries += [
+        IncidentEntry(
+            outage.public_id,
+            f"{names[pk]} {'is' if outage.resolved_at is None else 'was'} down",
+            outage.started_at,
+            outage.resolved_at,
+            names[pk],
+        )
+        for outage in outages
+        if outage.pk not in announced and (pk := outage.monitor_id) in names
     ]
-    return sorted(result, key=lambda one: one.started_at, reverse=True)
+    return sorted(entries, key=lambda one: one.started_at, reverse=True)
 
 
-def _of_note(note: PageNote, names: dict[int, str]) -> IncidentEntry:
+def _of_note(note: PageNote, names: dict[int | None, str]) -> IncidentEntry:
     incident = note.incident
-    shown = names.get(incident.monitor_id) if incident is not None and incident.monitor_id else None
+    shown = None if incident is None else names.get(incident.monitor_id)
     started_at = note.created_at if incident is None or shown is None else incident.started_at
-    return IncidentEntry(
-        note.public_id, note.title, started_at, note.resolved_at, shown, list(reversed(note.updates.all()))
-    )
+    return IncidentEntry(note.public_id, note.title, started_at, note.resolved_at, shown, [*note.updates.all()][::-1])
 
 
-def _of_outage(incident: Incident, names: dict[int, str]) -> IncidentEntry:
-    assert incident.monitor_id is not None
-    name = names[incident.monitor_id]
-    title = f"{name} is down" if incident.resolved_at is None else f"{name} was down"
-    return IncidentEntry(incident.public_id, title, incident.started_at, incident.resolved_at, name)
-
-
-def _by_day(incidents: Iterable[IncidentEntry]) -> list[tuple[date, list[IncidentEntry]]]:
-    days = groupby(incidents, key=lambda one: one.started_at.astimezone(UTC).date())
-    return [(day, list(members)) for day, members in days]
-
-
-def _overall(monitors: Sequence[MonitorEntry], current: Sequence[IncidentEntry]) -> tuple[str, str]:
+def _overall(monitors: Sequence[dict[str, Any]], incidents: Sequence[IncidentEntry]) -> tuple[str, str]:
     """Return the overall status and a sentence for it."""
-    count, by = len(monitors), Counter(one.status for one in monitors)
+    count, by = len(monitors), Counter(one["status"] for one in monitors)
     if by[DOWN]:
         if by[DOWN] == count:
-            return DOWN, "All systems are down" if count > 1 else f"{monitors[0].name} is down"
+            return DOWN, "All systems are down" if count > 1 else f"{monitors[0]['name']} is down"
         return DOWN, f"{by[DOWN]} of {count} {'is' if by[DOWN] == 1 else 'are'} down"
-    if any(one.updates for one in current):
+    if any(one.updates and one.resolved_at is None for one in incidents):
         return SLOW, "We are investigating an incident"
     if by[MAINTENANCE]:
         return MAINTENANCE, "Maintenance in progress"

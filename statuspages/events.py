@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Subquery
 
 from incidents.models import Incident
 from notifications.outbox import RETRY_FOR
@@ -83,22 +83,19 @@ def add_outage_events(now: datetime) -> None:
 
 
 def _add_end_events(now: datetime) -> None:
+    shown = showable().filter(page=OuterRef("page"), monitor=OuterRef("incident__monitor"), page__published=True)
     with transaction.atomic():
         over = list(
             PageEvent.objects.select_for_update(of=["self"], skip_locked=True)
             .filter(kind=Kind.DOWN, ended=False, incident__closing_announced_at__isnull=False)
+            .annotate(name=Subquery(shown.values("name")))  # null if the page shows the monitor no longer
             .select_related("incident")
             .order_by("pk")[:EVENTS_AT_ONCE]
         )
-        shown = {
-            (item.page_id, item.monitor_id): item.name
-            for item in showable().filter(page__in={event.page_id for event in over}, page__published=True)
-        }
         ends = []
         for event in over:
-            incident = event.incident
-            name = shown.get((event.page_id, incident.monitor_id or 0)) if incident else None
-            if incident is None or name is None:
+            name, incident = event.name, event.incident
+            if name is None or incident is None:
                 continue
             recovered = incident.resolution == Incident.Resolution.RECOVERED
             ends.append(
@@ -123,22 +120,20 @@ def create_mails(now: datetime) -> int:
 
     Each event has a transaction of its own.
     """
-    done = 0
-    while done < EVENTS_AT_ONCE:
+    for done in range(EVENTS_AT_ONCE):
         with transaction.atomic():
             event = (
                 PageEvent.objects.select_for_update(skip_locked=True).filter(addressed_at=None).order_by("pk").first()
             )
             if event is None:
-                break
+                return done
             with connection.cursor() as cursor:
                 cursor.execute(
                     _CREATE_MAILS, {"event": event.pk, "page": event.page_id, "now": now, "give_up_at": now + RETRY_FOR}
                 )
             event.addressed_at = now
             event.save(update_fields=["addressed_at"])
-        done += 1
-    return done
+    return EVENTS_AT_ONCE
 
 
 def delete_old(now: datetime) -> None:

@@ -29,7 +29,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     try:
         found = _decode(sys.stdin.buffer.read())
-    except (_TooLarge, Image.DecompressionBombError):
+    except Image.DecompressionBombError:
         sys.exit(TOO_LARGE)
     found.thumbnail((SIDE, SIDE))
     out = io.BytesIO()
@@ -41,13 +41,9 @@ def _decode(data: bytes) -> Image.Image:
     with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
         # So far Pillow has read the header only.
         if max(opened.size) > MAX_SIDE or opened.width * opened.height > MAX_PIXELS:
-            raise _TooLarge
+            sys.exit(TOO_LARGE)
         found = ImageOps.exif_transpose(opened)
         return found.convert("RGBA" if found.has_transparency_data else "RGB")
-
-
-class _TooLarge(Exception):
-    pass
 
 
 if __name__ == "__main__":

@@ -68,6 +68,14 @@ def origin(domain: str | None) -> str:
     return f"{urlsplit(settings.BASE_URL).scheme}://{domain}" if domain else settings.BASE_URL
 
 
+def own_hosts() -> set[str]:
+    """Return the host names of the deployment itself."""
+    return {
+        urlsplit(settings.BASE_URL).hostname or "",
+        *(host.lower() for host in settings.ALLOWED_HOSTS if host != "*"),
+    }
+
+
 class PageLogo(models.Model):
     """A logo, as encoded by `statuspages.logos`."""
 

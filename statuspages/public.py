@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.hashers import check_password
-from django.core.signing import BadSignature, TimestampSigner
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, HttpResponseRedirect
 from django.http.request import split_domain_port, validate_host
 from django.template.loader import render_to_string
 from django.utils.crypto import constant_time_compare
@@ -24,11 +23,10 @@ from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests, ValidationFailed
 from core.throttles import count_request
-from statuspages import badges, caching, lookup, rendering, subscriptions
-from statuspages.caching import LocalCache, Rendered
-from statuspages.lookup import PublishedPage
-from statuspages.models import StatusPage
-from statuspages.rendering import HTML, Links
+from statuspages import badges, caching, rendering, subscriptions
+from statuspages.caching import PublishedPage, Rendered
+from statuspages.models import StatusPage, own_hosts
+from statuspages.rendering import HTML
 
 # No nonce, because all readers get the same bytes. Nothing is inline.
 _POLICY = (
@@ -45,8 +43,6 @@ _SLUG = re.compile(r"/status/([a-z0-9][a-z0-9-]{0,63})(\.json|\.atom|/[a-z0-9/.-
 _ON_DOMAIN = {"/": "", "/status.json": ".json", "/status.atom": ".atom"}
 _BADGE = re.compile(r"/badge/(bdg_[a-z2-7]{26})/([a-z0-9-]{1,20})\.svg")
 _LINK = re.compile(r"/status-subscriptions/(confirm|unsubscribe)/([0-9A-Za-z_.-]{1,100})")
-
-_published: LocalCache[PublishedPage | None] = LocalCache(1_024)
 
 
 def is_public(path: str, host_header: str) -> bool:
@@ -76,12 +72,12 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
             # Public static files: WhiteNoise serves them under our own host.
             request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
             return None
-        return _page(request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"), on_domain=True)
+        return _page(request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"))
     if not path.startswith(_PATHS):
         return None
     request.get_host()  # raises DisallowedHost
     if found := _SLUG.fullmatch(path):
-        return _page(request, found[1], found[2], on_domain=False)
+        return _page(request, found[1], found[2])
     if found := _BADGE.fullmatch(path):
         return _badge(request, found[1], found[2])
     if found := _LINK.fullmatch(path):
@@ -91,26 +87,25 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
 
 def _is_page_domain(host: str) -> bool:
     domains = settings.STATUS_PAGE_DOMAINS
-    return bool(domains and host) and host not in lookup.own_hosts() and validate_host(host, domains)
+    return bool(domains and host) and host not in own_hosts() and validate_host(host, domains)
 
 
-def _page(request: HttpRequest, address: str, rest: str, *, on_domain: bool) -> HttpResponse:
-    page = _published.get(address, lambda: lookup.find(address))
+def _page(request: HttpRequest, address: str, rest: str) -> HttpResponse:
+    page = caching.find_page(address)
     if page is None:
         raise NotFound
-    links = Links(page, on_domain=on_domain)
     if request.method == "POST" and rest == "/unlock":
-        return _unlock(request, page, links)
+        return _unlock(request, page)
     may_subscribe = request.method == "POST" and rest == "/subscribe"
     if request.method not in _READ and not may_subscribe:
         return _not_allowed("GET, HEAD")
     if not _may_read(request, page):
-        return _ask_for_password(links)
+        return _ask_for_password(page)
     if may_subscribe:
-        return _subscribe(request, page, links)
+        return _subscribe(request, page)
     content_type, make = rendering.part(rest)
-    key = f"status-page:{page.page_id}:{page.version}:{links.root}:{rest}"
-    response = _rendered(request, caching.fetch(key, content_type, lambda: make(rendering.load_page(page), links)))
+    key = f"status-page:{page.page_id}:{page.version}:{page.root}:{rest}"
+    response = _rendered(request, caching.fetch(key, content_type, lambda: make(rendering.load_page(page), page)))
     if page.lock:
         response["Cache-Control"] = "private, no-cache"
         response["X-Robots-Tag"] = "noindex"
@@ -125,8 +120,7 @@ def _rendered(request: HttpRequest, rendered: Rendered) -> HttpResponse:
     """Return the bytes, compressed if the client accepts gzip, or 304 if the client has them."""
     packed = bool(rendered.gzipped) and _takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", ""))
     if rendered.etag in request.META.get("HTTP_IF_NONE_MATCH", ""):
-        response = HttpResponse(status=304)
-        del response["Content-Type"]
+        response: HttpResponse = HttpResponseNotModified()
     else:
         body = rendered.gzipped if packed else rendered.body
         response = HttpResponse(b"" if request.method == "HEAD" else body, rendered.content_type)
@@ -150,28 +144,21 @@ def _takes_gzip(accepted: str) -> bool:
 def _may_read(request: HttpRequest, page: PublishedPage) -> bool:
     if not page.lock:
         return True
-    try:
-        opened = _signer(page).unsign(request.COOKIES.get(_cookie(page), ""), max_age=UNLOCKED_SEC)
-    except BadSignature:
-        return False
-    return constant_time_compare(opened, page.lock)
+    opened = request.get_signed_cookie(_cookie(page), default="", max_age=UNLOCKED_SEC)
+    return constant_time_compare(opened or "", page.lock)
 
 
 def _cookie(page: PublishedPage) -> str:
     return f"status_{page.page_id}"
 
 
-def _signer(page: PublishedPage) -> TimestampSigner:
-    return TimestampSigner(salt=f"pulsekeeper.status-pages.{page.page_id}")
-
-
-def _ask_for_password(links: Links, *, wrong: str | None = None) -> HttpResponse:
+def _ask_for_password(page: PublishedPage, *, wrong: str | None = None) -> HttpResponse:
     """Return the password form, which reveals nothing about the page."""
-    return _uncached("statuspages/unlock.html", {"path": f"{links.root}/unlock", "wrong": wrong}, status=403)
+    return _uncached("statuspages/unlock.html", {"path": f"{page.root}/unlock", "wrong": wrong}, status=403)
 
 
-def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResponse:
-    back = HttpResponseRedirect(links.page)
+def _unlock(request: HttpRequest, page: PublishedPage) -> HttpResponse:
+    back = HttpResponseRedirect(page.page)
     if not page.lock:
         return back
     # Count per address first: a blocked address must not use up the page's attempts.
@@ -179,12 +166,12 @@ def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResp
     count_request("status-password-page", str(page.page_id))
     stored = StatusPage.objects.filter(pk=page.page_id).values_list("password_hash", flat=True).first()
     if not stored or not check_password(request.POST.get("password", "")[:200], stored):
-        return _ask_for_password(links, wrong="Wrong password.")
-    back.set_cookie(
+        return _ask_for_password(page, wrong="Wrong password.")
+    back.set_signed_cookie(
         _cookie(page),
-        _signer(page).sign(page.lock),
+        page.lock,
         max_age=UNLOCKED_SEC,
-        path=links.page,
+        path=page.page,
         secure=settings.BASE_URL.startswith("https://"),
         httponly=True,
         samesite="Strict",
@@ -193,7 +180,7 @@ def _unlock(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResp
     return back
 
 
-def _subscribe(request: HttpRequest, page: PublishedPage, links: Links) -> HttpResponse:
+def _subscribe(request: HttpRequest, page: PublishedPage) -> HttpResponse:
     email = request.POST.get("email", "")[:254]
     count_request("status-subscribe", client_network(request))
     count_request("status-subscribe-address", email.strip().lower())
@@ -201,13 +188,13 @@ def _subscribe(request: HttpRequest, page: PublishedPage, links: Links) -> HttpR
         subscriptions.subscribe(page.page_id, email, now=utc_now())
     except ValidationFailed as error:
         reason = (error.reason or "").removeprefix("email: ")
-        form = {"path": f"{links.root}/subscribe", "email": email, "reason": reason}
+        form = {"path": f"{page.root}/subscribe", "email": email, "reason": reason}
         return _message("Subscription failed", status=422, form=form)
     return _message(
         "Check your e-mail",
         "If this address is not subscribed yet, we have sent a message to it. Follow its link within 24 hours to "
         "confirm the subscription.",
-        back=links.page,
+        back=page.page,
     )
 
 
@@ -222,7 +209,7 @@ def _link(request: HttpRequest, action: str, token: str) -> HttpResponse:
     try:
         subscriber = subscriptions.find(token, action)
         if request.method == "POST":
-            subscriptions.confirm(token, now=utc_now())
+            subscriptions.confirm(subscriber, now=utc_now())
     except NotFound:
         return _message("This link is no longer valid", "It has expired, or the address was unsubscribed.", status=404)
     name, hint = subscriber.page.name, subscriber.hint
@@ -262,9 +249,3 @@ def _not_allowed(allowed: str) -> HttpResponse:
     response = _message("Method not allowed", status=405)
     response["Allow"] = allowed
     return response
-
-
-def clear_local_caches() -> None:
-    """Clear the caches of this process, for tests."""
-    _published.clear()
-    caching.clear_local_caches()

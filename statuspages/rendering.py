@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
 from io import BytesIO
 from typing import Any
 
+from dateutil.relativedelta import relativedelta
 from django.template.loader import render_to_string
 from django.utils.feedgenerator import Atom1Feed
 from django.utils.html import format_html
@@ -20,13 +20,14 @@ from core.clock import utc_now
 from core.db import get_or_not_found
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
-from statuspages import bars, colours, logos
-from statuspages.content import IncidentEntry, MonitorEntry, content_of, incidents_of_month, months
-from statuspages.lookup import PublishedPage
-from statuspages.models import StatusPage, origin
+from statuspages import bars, logos, validation
+from statuspages.caching import PublishedPage
+from statuspages.content import IncidentEntry, content_of, incidents_of_month
+from statuspages.models import StatusPage
 
 HTML = "text/html; charset=utf-8"
 FEED_ENTRIES = 50
+MONTHS = 24
 MANY = 100
 """Above this number of monitors the stylesheet lays out only those on the screen."""
 _STATUSES = {
@@ -40,34 +41,22 @@ _STATUSES = {
 """The icon and the word of each status."""
 
 
-class Links:
-    """URLs of a page's parts, on its own domain or below its slug: paths, and the `origin` before them."""
-
-    def __init__(self, published: PublishedPage, *, on_domain: bool) -> None:
-        self.root = "" if on_domain else f"/status/{published.slug}"
-        self.page = self.root or "/"
-        self.json = f"{self.root or '/status'}.json"
-        self.atom = f"{self.root or '/status'}.atom"
-        self.origin = origin(published.domain if on_domain else None)
-
-
 @cache
-def _states() -> dict[str, SafeString]:
-    """Return the icon and word of each status."""
-    return {status: format_html("{}{}", icon(name), word) for status, (name, word) in _STATUSES.items()}
+def _state(status: str) -> SafeString:
+    return format_html("{}{}", icon(_STATUSES[status][0]), _STATUSES[status][1])
 
 
-def _line(monitor: MonitorEntry) -> dict[str, str]:
+def _line(monitor: dict[str, Any]) -> dict[str, str]:
     """Return what a monitor's line on the page shows.
 
     Our own numbers and words are safe: escaping them on a thousand lines takes a tenth of the rendering.
     """
-    percents = monitor.history.percents()
+    percents = monitor["days"]["uptime"]
     return {
-        "name": monitor.name,
-        "state": _states()[monitor.status],
-        "status": SafeString(monitor.status),
-        "uptime": SafeString(percent(monitor.history.percent())),
+        "name": monitor["name"],
+        "state": _state(monitor["status"]),
+        "status": SafeString(monitor["status"]),
+        "uptime": SafeString(percent(monitor["uptime_90d"])),
         "bar": SafeString(bars.svg(percents)),
         "days": SafeString(bars.bad_days(percents)),
     }
@@ -77,7 +66,7 @@ def load_page(published: PublishedPage) -> StatusPage:
     return get_or_not_found(StatusPage.objects.select_related("logo").defer("logo__image"), pk=published.page_id)
 
 
-def html(page: StatusPage, links: Links) -> bytes:
+def html(page: StatusPage, links: PublishedPage) -> bytes:
     now = utc_now()
     content = content_of(page, now=now)
     return _draw(
@@ -85,47 +74,45 @@ def html(page: StatusPage, links: Links) -> bytes:
         page,
         links,
         content=content,
-        groups=[(group, [_line(monitor) for monitor in group.monitors]) for group in content.groups],
-        many=len(content.monitors) > MANY,
+        groups=[(group, [_line(monitor) for monitor in group["monitors"]]) for group in content.groups],
+        many=sum(len(group["monitors"]) for group in content.groups) > MANY,
         icon=_STATUSES[content.state][0],
         month=f"{now.astimezone(UTC):%Y-%m}",
     )
 
 
-def history(page: StatusPage, links: Links, *, month: str) -> bytes:
+def history(page: StatusPage, links: PublishedPage, *, month: str) -> bytes:
     """Render the incidents of a month, `2026-03`. Raises NotFound for one that has no page."""
-    known = {f"{first:%Y-%m}": first for first in months(utc_now())}
-    if month not in known:
+    this_month = utc_now().date().replace(day=1)
+    months = {f"{first:%Y-%m}": first for first in (this_month - relativedelta(months=n) for n in range(MONTHS))}
+    if month not in months:
         raise NotFound
-    index, firsts = list(known).index(month), list(known.values())
+    first, step = months[month], relativedelta(months=1)
     return _draw(
         "statuspages/history.html",
         page,
         links,
-        first=known[month],
-        days=incidents_of_month(page, known[month]),
-        later=firsts[index - 1] if index else None,
-        earlier=firsts[index + 1] if index + 1 < len(firsts) else None,
+        first=first,
+        incidents=incidents_of_month(page, first),
+        later=months.get(f"{first + step:%Y-%m}"),
+        earlier=months.get(f"{first - step:%Y-%m}"),
     )
 
 
-def as_json(page: StatusPage, links: Links) -> bytes:
+def as_json(page: StatusPage, links: PublishedPage) -> bytes:
     content = content_of(page, now=utc_now())
     body = {
         "page": {"name": page.name, "description": page.description, "url": links.origin + links.page},
         "status": {"state": content.state, "description": content.sentence},
-        "groups": [
-            {"name": group.name, "monitors": [_monitor(monitor) for monitor in group.monitors]}
-            for group in content.groups
-        ],
+        "groups": content.groups,
         "incidents": [_incident(one) for one in content.current],
-        "past_incidents": [_incident(one) for _, members in content.past for one in members],
-        "maintenance": [asdict(one) for one in content.maintenance],
+        "past_incidents": [_incident(one) for one in content.past],
+        "maintenance": content.maintenance,
     }
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_iso).encode()
 
 
-def atom(page: StatusPage, links: Links) -> bytes:
+def atom(page: StatusPage, links: PublishedPage) -> bytes:
     content = content_of(page, now=utc_now())
     address = links.origin + links.page
     feed = _Feed(
@@ -136,8 +123,7 @@ def atom(page: StatusPage, links: Links) -> bytes:
         feed_url=links.origin + links.atom,
         feed_guid=f"tag:pulsekeeper,2026:{page.public_id}",
     )
-    incidents = [*content.current, *(one for _, members in content.past for one in members)]
-    for one in sorted(incidents, key=lambda one: one.changed_at, reverse=True)[:FEED_ENTRIES]:
+    for one in sorted(content.incidents, key=lambda one: one.changed_at, reverse=True)[:FEED_ENTRIES]:
         feed.add_item(
             title=_printable(one.title),
             link=f"{address}#{one.key}",
@@ -151,19 +137,19 @@ def atom(page: StatusPage, links: Links) -> bytes:
     return out.getvalue()
 
 
-def theme(page: StatusPage, links: Links) -> bytes:
+def theme(page: StatusPage, links: PublishedPage) -> bytes:
     if page.accent is None:
         return b""
-    return f":root{{--page-accent:{page.accent};--on-page-accent:{colours.text_on(page.accent)}}}\n".encode()
+    return f":root{{--page-accent:{page.accent};--on-page-accent:{validation.text_on(page.accent)}}}\n".encode()
 
 
-def logo(page: StatusPage, links: Links) -> bytes:
+def logo(page: StatusPage, links: PublishedPage) -> bytes:
     if not page.has_logo:
         raise NotFound
     return bytes(page.logo.image)
 
 
-Part = tuple[str, Callable[[StatusPage, Links], bytes]]
+Part = tuple[str, Callable[[StatusPage, PublishedPage], bytes]]
 _PARTS: dict[str, Part] = {
     "": (HTML, html),
     ".json": ("application/json", as_json),
@@ -183,21 +169,8 @@ def part(rest: str) -> Part:
     return _PARTS[rest]
 
 
-def _draw(template: str, page: StatusPage, links: Links, **context: Any) -> bytes:
+def _draw(template: str, page: StatusPage, links: PublishedPage, **context: Any) -> bytes:
     return render_to_string(template, {"page": page, "links": links, **context}).encode()
-
-
-def _monitor(monitor: MonitorEntry) -> dict[str, Any]:
-    history = monitor.history
-    return {
-        "name": monitor.name,
-        "status": monitor.status,
-        "since": monitor.since,
-        "uptime_7d": history.percent(7),
-        "uptime_30d": history.percent(30),
-        "uptime_90d": history.percent(),
-        "days": {"first": f"{history.start}", "uptime": history.percents()},
-    }
 
 
 def _incident(one: IncidentEntry) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from monitors.services import lock_monitors
 from projects import access
 from projects.access import Caller
 from projects.placement import enforce_quota, place, require_same_project
-from statuspages import colours, events, logos, lookup, names
-from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage
+from statuspages import caching, events, logos, validation
+from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage, own_hosts
 from statuspages.selectors import get_note, get_page, showable
 
 MAX_PAGES = 50
@@ -50,7 +50,7 @@ def update_page(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Sta
 def delete_page(caller: Caller, public_id: str) -> None:
     with transaction.atomic():
         page = lock_page(caller, public_id, for_deletion=True)
-        _forget_on_commit(page.slug, page.custom_domain)
+        caching.forget_on_commit(page.slug, page.custom_domain)
         page.delete()
 
 
@@ -112,21 +112,17 @@ def _touch(page: StatusPage) -> None:
     """Increase the version of a locked page, which invalidates its cached renderings."""
     page.version += 1
     page.save(update_fields=["version"])
-    _forget_on_commit(page.slug, page.custom_domain)
-
-
-def _forget_on_commit(*addresses: str | None) -> None:
-    transaction.on_commit(partial(lookup.forget, *addresses))
+    caching.forget_on_commit(page.slug, page.custom_domain)
 
 
 def _check_domain(text: str) -> str:
-    domain = names.check_domain(text, own=lookup.own_hosts())
+    domain = validation.check_domain(text, own=own_hosts())
     if not validate_host(domain, settings.STATUS_PAGE_DOMAINS):
         raise ValueError("is not a domain that this deployment serves; its operator sets STATUS_PAGE_DOMAINS.")
     return domain
 
 
-_CHECKS = {"slug": names.check_slug, "accent": colours.check_accent, "custom_domain": _check_domain}
+_CHECKS = {"slug": validation.check_slug, "accent": validation.check_accent, "custom_domain": _check_domain}
 
 
 def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: Mapping[str, Monitor]) -> StatusPage:
@@ -152,7 +148,7 @@ def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: 
         raise ValidationFailed("is taken by another status page.", field=taken) from None
     if "groups" in given:
         _replace_groups(page, given["groups"], monitors)
-    _forget_on_commit(*old_addresses, page.slug, page.custom_domain)
+    caching.forget_on_commit(*old_addresses, page.slug, page.custom_domain)
     return get_page(caller, page.public_id)
 
 

@@ -87,11 +87,10 @@ def find(token: str, action: str) -> Subscriber:
     return get_or_not_found(Subscriber.objects.select_related("page"), public_id=public_id)
 
 
-def confirm(token: str, *, now: datetime) -> None:
-    """Confirm a subscription. Repeated calls have no effect. Raises NotFound for an invalid or expired link."""
-    found = find(token, CONFIRM)
-    if found.confirmed_at is None:
-        fresh = Subscriber.objects.filter(pk=found.pk, created_at__gt=now - LIFETIME)
+def confirm(subscriber: Subscriber, *, now: datetime) -> None:
+    """Confirm a subscription. Repeated calls have no effect. Raises NotFound if the link has expired."""
+    if subscriber.confirmed_at is None:
+        fresh = Subscriber.objects.filter(pk=subscriber.pk, created_at__gt=now - LIFETIME)
         if not fresh.update(confirmed_at=now):
             raise NotFound
 

@@ -15,9 +15,9 @@ from manifests.problems import EntryError
 from manifests.resources.base import Resource, monitor_id, resolve_monitors, resolve_secret
 from manifests.secrets import Secret
 from projects.access import Caller
-from statuspages import colours, selectors, services
+from statuspages import selectors, services
 from statuspages.models import StatusPage
-from statuspages.names import check_domain
+from statuspages.validation import check_accent, check_domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Pages(Resource):
             "name": given["name"],
             "password": password,
             **{name: given.get(name, default) for name, default in self.defaults.items()},
-            "accent": _normalize(given.get("accent"), colours.check_accent),
+            "accent": _normalize(given.get("accent"), check_accent),
             "custom_domain": _normalize(given.get("custom_domain"), lambda text: check_domain(text, own=())),
             "groups": self._groups(entry, names),
         }

@@ -25,7 +25,7 @@ class Windows(Resource):
         return windows.occurrence_of(row, now=now) is None
 
     def stored(self, row: MaintenanceWindow, account: Account) -> Values:
-        scope = "all" if row.all_monitors else chosen_scope(windows.chosen_of(row), account)
+        scope = "all" if row.all_monitors else chosen_scope(row.chosen, account)
         fields = ("starts_at", "ends_at", *self.defaults)
         return {**{name: getattr(row, name) for name in fields}, "monitors": scope}
 

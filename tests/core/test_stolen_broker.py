@@ -24,9 +24,9 @@ from core.clock import utc_now
 from monitors.probing.results import CheckResult
 from monitors.scheduling import tick
 from projects.access import Caller
-from statuspages import public
+from statuspages import caching
 from statuspages.badges import create_badge
-from statuspages.lookup import PublishedPage
+from statuspages.caching import PublishedPage
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import PASSWORD, flush_broker
 from tests.statuspages.making import look, make_page
@@ -56,7 +56,7 @@ def broker() -> Iterator[redis.Redis]:
         flush_broker()
         yield broker
         flush_broker()
-        public.clear_local_caches()
+        caching.clear_local_caches()
 
 
 def poison(broker: redis.Redis, value: bytes) -> None:
@@ -114,7 +114,7 @@ def test_a_malformed_answer_of_a_worker_counts_as_none(broker: redis.Redis, mark
 
 
 def test_an_entry_that_was_not_stored_under_its_key_is_absent(broker: redis.Redis, settings: Settings) -> None:
-    place = PublishedPage(page_id=1, slug="shop", version=1, domain=None, lock="x")
+    place = PublishedPage(1, 1, "x", "http://testserver", "/status/shop", "/status/shop", "/shop.json", "/shop.atom")
     store("status-page-at:shop", place, seconds=60)
     assert load("status-page-at:shop", PublishedPage, seconds=60) == place
     (key,) = cast("list[bytes]", broker.keys("*status-page-at:shop"))

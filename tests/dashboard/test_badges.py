@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from accounts.models import User
+from statuspages.caching import clear_local_caches
 from statuspages.models import Badge
-from statuspages.public import clear_local_caches
 from tests.factories import MonitorFactory, UserFactory
 
 pytestmark = pytest.mark.django_db

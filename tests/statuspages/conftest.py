@@ -7,7 +7,7 @@ from django.core.cache import cache
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from statuspages import public
+from statuspages import caching
 from tests.factories import UserFactory
 
 
@@ -16,9 +16,9 @@ def _unthrottled_and_forgetful(settings: Settings) -> Iterator[None]:
     settings.THROTTLE_SCALE = 0
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     cache.clear()
-    public.clear_local_caches()
+    caching.clear_local_caches()
     yield
-    public.clear_local_caches()
+    caching.clear_local_caches()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from accounts.models import User
 from core.clock import utc_now
 from monitors.models import Monitor
 from projects.access import Caller
-from statuspages import public, subscriptions
+from statuspages import caching, subscriptions
 from statuspages.models import StatusPage, Subscriber
 from statuspages.services import create_page
 
@@ -80,5 +80,5 @@ def slow_jpeg(*, side: int = 2_048, scans: int = 54_000) -> bytes:
 
 def look(path: str, *, host: str = "testserver", **headers: str) -> Any:
     """What a reader gets who comes with nothing, in a process that remembers nothing."""
-    public.clear_local_caches()
+    caching.clear_local_caches()
     return Client(raise_request_exception=False).get(path, headers={"host": host, **headers})

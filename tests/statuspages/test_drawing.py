@@ -1,4 +1,4 @@
-"""What is drawn of days, and with which colours."""
+"""What is drawn of days, and with which validation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statuspages import bars, colours
+from statuspages import bars, validation
 
 PERCENTS = st.lists(st.one_of(st.none(), st.sampled_from([100.0, 99.99, 95.0, 94.99, 0.0])), min_size=1, max_size=90)
 BOX = re.compile(r"M(\d+) (\d+)h(\d+)v(\d+)H(\d+)z")
@@ -47,16 +47,16 @@ def test_the_script_can_tell_each_day(percents: list[float | None]) -> None:
 
 @given(st.from_regex(r"\A#[0-9a-f]{6}\Z"))
 def test_an_accent_is_seen_on_both_themes_and_text_on_it_is_read(colour: str) -> None:
-    assert colours.contrast(colour, colours.text_on(colour)) >= 4.5
+    assert validation.contrast(colour, validation.text_on(colour)) >= 4.5
     try:
-        accepted = colours.check_accent(colour.upper())
+        accepted = validation.check_accent(colour.upper())
     except ValueError:
-        assert min(colours.contrast(colour, ground) for ground in colours.BACKGROUNDS) < colours.ENOUGH
+        assert min(validation.contrast(colour, ground) for ground in validation.BACKGROUNDS) < validation.ENOUGH
     else:
         assert accepted == colour
-        assert min(colours.contrast(colour, ground) for ground in colours.BACKGROUNDS) >= colours.ENOUGH
+        assert min(validation.contrast(colour, ground) for ground in validation.BACKGROUNDS) >= validation.ENOUGH
 
 
 def test_contrast_is_that_of_wcag() -> None:
-    assert colours.contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert colours.contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
+    assert validation.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert validation.contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)

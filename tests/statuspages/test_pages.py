@@ -257,9 +257,7 @@ class TestPasswords:
         assert client.get(f"/status/{other.slug}").status_code == 200
         with django_capture_on_commit_callbacks(execute=True):
             update_page(Caller(user), other.public_id, {"password": "another one"})
-        from statuspages import public
-
-        public.clear_local_caches()
+        caching.clear_local_caches()
         assert client.get(f"/status/{other.slug}").status_code == 403
 
     def test_it_is_tried_a_few_times_only(self, user: User, client: Any, settings: Settings) -> None:
