@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import messages
@@ -20,17 +19,17 @@ from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind, Setting
 from core import mail
 from core.api.idempotency import Created
-from core.clock import EPOCH, MAX_MS, utc_now
+from core.clock import utc_now
 from core.errors import ApiError
 from core.forms import conditional
 from core.waiting import limit_waiting
 from dashboard.forms import ProjectField, ScopeForm
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
+from dashboard.paging import Position, first_page
 from projects.access import Caller
 
 PAGE = 30
 MAX_ITEMS = 3
-MICROSECOND = timedelta(microseconds=1)
 
 Scope = AlertChannel.Scope
 STATE_NAMES = dict(Delivery.State.choices) | {Delivery.State.DEAD.value: "Given up"}
@@ -56,6 +55,7 @@ class ChannelForm(ScopeForm):
     `example` is the format of the first setting.
     """
 
+    needs: ClassVar = {**ScopeForm.needs, Scope.PROJECT: ("scope_project_id", "Choose a project.")}
     enabled = forms.BooleanField(label="Send alerts", required=False)
     name = forms.CharField(max_length=200)
     topics = forms.MultipleChoiceField(
@@ -109,29 +109,18 @@ class ChannelForm(ScopeForm):
             first.widget.attrs["placeholder"] = example
             first.help_text = f"Format: {example}"
 
-    def clean(self) -> None:
-        super().clean()
-        if self.cleaned_data.get("monitors") == Scope.PROJECT:
-            self.require("scope_project_id", "Choose a project.")
-
     def own_fields(self) -> Iterator[forms.BoundField]:
         return (self[setting.name] for setting in self.kind.settings)
 
     def given(self) -> dict[str, Any]:
         """Return the body for the service, for a stored channel only the changes: a member may not see all monitors."""
-        cleaned, sent = self.cleaned_data, self.sent
-        plain = {"name", "enabled", "topics", "remind_every_hours", "project_id"} & sent
-        own = [setting.name for setting in self.kind.settings if setting.name in sent]
         given: dict[str, Any] = {} if self.stored else {"kind": self.kind.name}
-        given |= {name: cleaned[name] for name in plain if name != "name" or cleaned[name]}
-        given |= {name: cleaned[name] for name in own if cleaned[name]}
-        return given | (self.scope() if {"monitors", "scope_project_id", "monitor_ids"} & sent else {})
-
-    def scope(self) -> dict[str, Any]:
-        scope = super().scope()
-        if scope["monitors"] == Scope.PROJECT:
-            scope["scope_project_id"] = self.cleaned_data["scope_project_id"]
-        return scope
+        plain = {"enabled", "topics", "remind_every_hours", "project_id"}
+        unless_empty = {"name", *(setting.name for setting in self.kind.settings)}
+        for name in self.sent & (plain | unless_empty):
+            if name in plain or self.cleaned_data[name]:
+                given[name] = self.cleaned_data[name]
+        return given | self.scope()
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Show errors of a single monitor, such as `monitor_ids[3]`, at the field."""
@@ -227,15 +216,15 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
     """Return a channel and the requested page of its log."""
     state = request.GET.get("state", "")
     state = state if state in STATE_NAMES else ""
-    before = _position(request.GET.get("before", ""))
-    rows, now = selectors.deliveries_of(channel, limit=PAGE + 1, state=state or None, before=before), utc_now()
-    last = rows[PAGE - 1] if len(rows) > PAGE else None
+    before = Position.read(request.GET.get("before", ""))
+    found = selectors.deliveries_of(channel, limit=PAGE + 1, state=state or None, before=before)
+    (rows, last), now = first_page(found, PAGE), utc_now()
     return {
         "shown": ChannelView(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
-        "deliveries": [_shown_delivery(row, now=now) for row in rows[:PAGE]],
+        "deliveries": [_shown_delivery(row, now=now) for row in rows],
         "state": state,
         "states": [("", "All"), *STATE_NAMES.items()],
-        "next": last and f"{(last.created_at - EPOCH) // MICROSECOND}-{last.pk}",
+        "next": last and str(Position(last.created_at, last.pk)),
         "later": "before" in request.GET,
     }
 
@@ -257,14 +246,6 @@ def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
         "events": items,
         "more": max(0, len(delivery.items.all()) - MAX_ITEMS),
     }
-
-
-def _position(text: str) -> tuple[datetime, int] | None:
-    """Parse the position of the last delivery on the previous page. Return None, for the first page, if invalid."""
-    found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text)
-    if found is None or int(found[1]) > MAX_MS * 1000:
-        return None
-    return EPOCH + int(found[1]) * MICROSECOND, int(found[2])
 
 
 @page

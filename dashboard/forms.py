@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -25,7 +25,6 @@ from projects.idempotency import create_once
 
 T = TypeVar("T")
 Choices = list[tuple[str, str]]
-CHOSEN = "chosen"
 
 
 def project_choices(caller: Caller) -> Choices:
@@ -203,7 +202,12 @@ class ObjectForm(PageForm):
 
 
 class ScopeForm(ObjectForm):
-    """The form of an object that applies to all monitors or to chosen ones. Subclasses define `monitors`."""
+    """The form of an object that applies to all monitors or to some. Subclasses define `monitors`, the choice.
+
+    `needs` names the field that a choice needs, with the error if it is empty.
+    """
+
+    needs: ClassVar = {"chosen": ("monitor_ids", "Choose at least one monitor.")}
 
     def __init__(self, data: Any = None, *, caller: Caller, chosen_label: str, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
@@ -217,9 +221,14 @@ class ScopeForm(ObjectForm):
 
     def clean(self) -> None:
         super().clean()
-        if self.cleaned_data.get("monitors") == CHOSEN:
-            self.require("monitor_ids", "Choose at least one monitor.")
+        if need := self.needs.get(self.cleaned_data.get("monitors", "")):
+            self.require(*need)
 
     def scope(self) -> dict[str, Any]:
-        chosen = self.cleaned_data["monitors"] == CHOSEN
-        return {name: self.cleaned_data[name] for name in ("monitors", *(["monitor_ids"] if chosen else []))}
+        """Return the members of the body about monitors, for a stored object only if one was changed."""
+        if not self.sent & {"monitors", *(name for name, _ in self.needs.values())}:
+            return {}
+        scope = {"monitors": self.cleaned_data["monitors"]}
+        if need := self.needs.get(scope["monitors"]):
+            scope[need[0]] = self.cleaned_data[need[0]]
+        return scope

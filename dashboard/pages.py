@@ -13,7 +13,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_GET, require_POST
 
 from core.errors import ApiError, NotFound, TooManyRequests
 from core.throttles import seconds_to_wait
@@ -56,6 +56,11 @@ def page(view: PageView[P]) -> View[P]:
 def action(view: PageView[P]) -> View[P]:
     """Like `page`, but only for POST."""
     return require_POST(page(view))
+
+
+def read_only(view: PageView[P]) -> View[P]:
+    """Like `page`, but only for GET."""
+    return require_GET(page(view))
 
 
 def problem(request: PageRequest, error: ApiError) -> HttpResponse:

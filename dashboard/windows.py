@@ -172,10 +172,8 @@ class WindowForm(ScopeForm):
 
         The form drops seconds, and a member may not see all selected monitors.
         """
-        sent = self.sent
-        given = {name: self.cleaned_data[name] for name in {"name", "project_id"} & sent}
-        given |= self._schedule() if _SCHEDULE & sent else {}
-        return given | (self.scope() if {"monitors", "monitor_ids"} & sent else {})
+        given = {name: self.cleaned_data[name] for name in {"name", "project_id"} & self.sent}
+        return given | (self._schedule() if _SCHEDULE & self.sent else {}) | self.scope()
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Rephrase the error with the labels of this form."""

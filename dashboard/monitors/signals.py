@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
 
-from core.clock import EPOCH
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import span
-from dashboard.pages import PageRequest, page, render_page
+from dashboard.pages import PageRequest, read_only, render_page
+from dashboard.paging import Position
 from monitors.heartbeats.history import Ending, Found, Run, failures_at, last_runs, search
 from monitors.heartbeats.log import is_earlier
 from monitors.models import Monitor, Ping
@@ -25,7 +23,6 @@ RECENT, PAGE = 20, 50
 MAX_TEXT = 200
 WIDTH, GAP, HEIGHT, LEAST = 5, 2, 56, 4
 
-_MICROSECOND = timedelta(microseconds=1)
 _WORDS = {
     Ending.SUCCESS: "succeeded",
     Ending.FAIL: "failed",
@@ -100,11 +97,6 @@ class Shown(NamedTuple):
             return "down"
         return "up" if self.ping.kind == Ping.Kind.SUCCESS else ""
 
-    @property
-    def duration(self) -> timedelta | None:
-        ms = self.ping.duration_ms
-        return None if ms is None else timedelta(milliseconds=ms)
-
 
 def recent(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     """Return what the page of a heartbeat shows of its job."""
@@ -120,13 +112,7 @@ def _shown(monitor: Monitor, found: Found) -> list[Shown]:
     ]
 
 
-def _cursor(text: str) -> tuple[datetime, int] | None:
-    found = re.fullmatch(r"([0-9]{1,17})-([0-9]{1,18})", text, re.ASCII)
-    return None if found is None else (EPOCH + int(found[1]) * _MICROSECOND, int(found[2]))
-
-
-@require_GET
-@page
+@read_only
 def log(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Show the signals of a heartbeat, filtered by the query's `kind`, `text` and `before`. Ignore invalid values."""
     monitor = get_monitor(request.caller, monitor_id)
@@ -135,7 +121,7 @@ def log(request: PageRequest, monitor_id: str) -> HttpResponse:
     kind = request.GET.get("kind", "")
     kinds = [kind] if kind in Ping.Kind.values else []
     text = request.GET.get("text", "").replace("\0", "")[:MAX_TEXT]
-    before = _cursor(request.GET.get("before", ""))
+    before = Position.read(request.GET.get("before", ""))
     found = search(monitor, limit=PAGE, kinds=kinds, text=text, before=before)
     return render_page(
         request,
@@ -146,6 +132,6 @@ def log(request: PageRequest, monitor_id: str) -> HttpResponse:
         kind=kind,
         text=text,
         later=before is not None,
-        next=found.rest and f"{(found.rest[0] - EPOCH) // _MICROSECOND}-{found.rest[1]}",
+        next=found.rest and str(Position(*found.rest)),
         searched_to=found.searched_to,
     )
