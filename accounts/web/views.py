@@ -29,7 +29,7 @@ from accounts.web.social.pipeline import linked_providers
 from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
 from core.clock import utc_now
 from core.forms import ServiceForm
-from dashboard.pages import PageRequest, action, done, page
+from dashboard.pages import PageRequest, action, done, page, read_only
 from dashboard.security_log import log_context
 
 
@@ -37,8 +37,7 @@ def _render(request: PageRequest, template: str, **context: Any) -> HttpResponse
     return render(request, f"accounts/{template}.html", {"section": "account", **context})
 
 
-@require_GET
-@page
+@read_only
 def account(request: PageRequest) -> HttpResponse:
     user = request.caller.user
     factors = {row.type: row for row in Authenticator.objects.filter(user=user)}
@@ -99,8 +98,7 @@ def _choose_password(request: HttpRequest, email: str) -> HttpResponse:
     return redirect("account_signup")
 
 
-@require_GET
-@page
+@read_only
 def sessions(request: PageRequest) -> HttpResponse:
     now = utc_now()
     browsers = list_web_sessions(request.caller.user, now=now)
@@ -108,8 +106,7 @@ def sessions(request: PageRequest) -> HttpResponse:
     return _render(request, "sessions", browsers=browsers, api_sessions=api_sessions)
 
 
-@require_GET
-@page
+@read_only
 def session(request: PageRequest) -> HttpResponse:
     """Return the signed-in account and the session's CSRF token. Scripts ask before they send a form."""
     return JsonResponse({"user": request.caller.user.public_id, "csrf_token": get_token(request)})
@@ -132,8 +129,7 @@ def end_other_sessions(request: PageRequest) -> HttpResponse:
     return done(request, "Signed out everywhere else.", "account_sessions")
 
 
-@require_GET
-@page
+@read_only
 def security_log(request: PageRequest) -> HttpResponse:
     entries = projects.log.of_account(request.caller)
     return _render(request, "log", **log_context(request, entries))

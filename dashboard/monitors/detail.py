@@ -12,7 +12,6 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET
 from django_htmx.http import trigger_client_event
 
 from alerts.models import AlertChannel
@@ -29,7 +28,7 @@ from dashboard.monitors.facts import facts_of
 from dashboard.monitors.listing import version_of
 from dashboard.monitors.rows import Row, rows_of
 from dashboard.monitors.snippets import snippets_of
-from dashboard.pages import PageRequest, action, button, count_request, page, render_page
+from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
@@ -83,8 +82,7 @@ class Awaited:
         return monitor.state.applied_claim >= self.claim or not monitor.enabled or now - self.asked_at > patience
 
 
-@require_GET
-@page
+@read_only
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, utc_now()
     monitor = get_monitor(caller, monitor_id)
@@ -105,8 +103,7 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     return render_page(request, "monitors/monitor", **context)
 
 
-@require_GET
-@page
+@read_only
 def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Return the current state, checks and incidents, or 204 if `seen` is their current version.
 
@@ -157,8 +154,7 @@ def _awaited(monitor: Monitor, awaited: Awaited, checks: Sequence[Check], *, is_
     return {"problem": "No worker has made the check yet. It is made as soon as one is free."}
 
 
-@require_GET
-@page
+@read_only
 def latency(request: PageRequest, monitor_id: str) -> HttpResponse:
     monitor = get_monitor(request.caller, monitor_id)
     name = request.GET.get("range", chart.USUAL)
@@ -167,8 +163,7 @@ def latency(request: PageRequest, monitor_id: str) -> HttpResponse:
     return JsonResponse(chart.latencies(request.caller, monitor, name, now=utc_now()))
 
 
-@require_GET
-@page
+@read_only
 def badges(request: PageRequest, monitor_id: str) -> HttpResponse:
     monitor = get_monitor(request.caller, monitor_id)
     try:

@@ -9,14 +9,13 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_GET
 
 from core.api.converters import is_public_id
 from core.clock import utc_now
 from dashboard.monitors import actions
 from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
 from dashboard.monitors.rows import read_page, rows_of
-from dashboard.pages import PageRequest, action, page, render_page
+from dashboard.pages import PageRequest, action, read_only, render_page
 from monitors import types
 from monitors.selectors import list_monitors
 from projects.access import accessible_projects
@@ -25,8 +24,7 @@ MAX_LIVE = 100
 """Number of rows that are refreshed at once: more than a screen shows."""
 
 
-@require_GET
-@page
+@read_only
 def overview(request: PageRequest) -> HttpResponse:
     """Show the overview; for htmx, only the list, or the rows of a further page."""
     listing, now = Listing.read(request.GET.dict()), utc_now()
@@ -60,8 +58,7 @@ def overview(request: PageRequest) -> HttpResponse:
     return answer
 
 
-@require_GET
-@page
+@read_only
 def live(request: PageRequest) -> HttpResponse:
     """Return the rows that changed. `row` is `id:version` of each visible row, `content` the version of the list.
 

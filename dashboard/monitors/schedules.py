@@ -7,12 +7,11 @@ from typing import Any
 
 from django import forms
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
 
 from core.clock import utc_now
 from core.errors import ValidationFailed
 from core.forms import sentence
-from dashboard.pages import PageRequest, page, render_page
+from dashboard.pages import PageRequest, read_only, render_page
 from monitors.selectors import get_monitor
 from monitors.types.schedule import UTC, parse_schedule
 
@@ -52,8 +51,7 @@ def prepare(fields: Mapping[str, forms.Field], *, suggests_own_zone: bool) -> No
         fields["timezone"].widget.attrs["data-own-zone"] = ""
 
 
-@require_GET
-@page
+@read_only
 def preview(request: PageRequest) -> HttpResponse:
     """Show what the typed schedule means: in words, and its next times in its time zone and the viewer's."""
     given, caller = request.GET, request.caller
