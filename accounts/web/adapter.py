@@ -138,8 +138,5 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 class EncryptingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
     """Encrypt authenticator secrets and recovery codes, like all other secrets."""
 
-    def encrypt(self, text: str) -> str:
-        return encrypt(text)
-
-    def decrypt(self, encrypted_text: str) -> str:
-        return decrypt(encrypted_text)
+    encrypt = staticmethod(encrypt)
+    decrypt = staticmethod(decrypt)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.account.adapter import get_adapter
 from django import template
 
 from accounts.web.social.backends import BACKENDS, configured
@@ -33,7 +34,5 @@ def social_buttons(context: template.Context, verb: str, *, again: bool = False)
 
 @register.simple_tag(takes_context=True)
 def sign_up_is_open(context: template.Context) -> bool:
-    from allauth.account.adapter import get_adapter
-
     request = context["request"]
     return bool(get_adapter(request).is_open_for_signup(request))
