@@ -1,4 +1,4 @@
-"""Pages of the signed-in account: overview, sessions, security log, export and deletion."""
+"""Pages of the signed-in account: overview, second factor, sessions, security log, export and deletion."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from allauth.account import views as allauth_views
 from allauth.account.adapter import get_adapter
 from allauth.account.models import EmailAddress, get_emailconfirmation_model
 from allauth.mfa.models import Authenticator
+from allauth.mfa.recovery_codes.views import GenerateRecoveryCodesView
+from allauth.mfa.totp.views import ActivateTOTPView, DeactivateTOTPView
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import logout
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.middleware.csrf import get_token
@@ -18,6 +21,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 import accounts.services
+import audit.services
 import projects.log
 import tokens.services
 from accounts.export import NOT_INCLUDED
@@ -27,8 +31,9 @@ from accounts.web.export import download
 from accounts.web.social.backends import BACKENDS
 from accounts.web.social.pipeline import linked_providers
 from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
+from audit.actions import Action
 from core.clock import utc_now
-from core.forms import ServiceForm
+from dashboard.forms import PageForm
 from dashboard.pages import PageRequest, action, done, page, read_only
 from dashboard.security_log import log_context
 
@@ -144,7 +149,7 @@ def export(request: PageRequest) -> HttpResponseBase:
     return _render(request, "export", not_included=NOT_INCLUDED.values())
 
 
-class DeletionForm(ServiceForm):
+class DeletionForm(PageForm):
     email = forms.CharField(
         label="Your e-mail address",
         max_length=254,
@@ -168,9 +173,37 @@ class DeletionForm(ServiceForm):
 def delete(request: PageRequest) -> HttpResponse:
     user = request.caller.user
     form = DeletionForm(request.POST or None, user=user)
-    if request.method == "POST" and form.is_valid():
-        form.attempt(lambda: accounts.services.delete_account(user))
-        if form.is_valid():
-            logout(request)
-            return done(request, "Your account was deleted.", "account_login")
+    form.save(request, lambda: accounts.services.delete_account(user))
+    if form.is_valid():
+        logout(request)
+        return done(request, "Your account was deleted.", "account_login")
     return _render(request, "delete", form=form, used=user.monitors.count())
+
+
+class _Recorded:
+    """Record the change of the second factor in its transaction. allauth's mails and messages follow the commit."""
+
+    action: Action
+    request: HttpRequest
+    did_generate_recovery_codes = False
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        user: Any = self.request.user
+        with transaction.atomic():
+            response: HttpResponse = super().form_valid(form)  # type: ignore[misc]
+            audit.services.record(self.action, actor=user)
+            if self.did_generate_recovery_codes:
+                audit.services.record(Action.RECOVERY_CODES_CREATED, actor=user)
+        return response
+
+
+class ActivateApp(_Recorded, ActivateTOTPView):  # type: ignore[misc]
+    action = Action.SECOND_FACTOR_ENABLED
+
+
+class DeactivateApp(_Recorded, DeactivateTOTPView):  # type: ignore[misc]
+    action = Action.SECOND_FACTOR_DISABLED
+
+
+class NewRecoveryCodes(_Recorded, GenerateRecoveryCodesView):  # type: ignore[misc]
+    action = Action.RECOVERY_CODES_CREATED
