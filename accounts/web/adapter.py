@@ -123,10 +123,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         transaction.on_commit(partial(self._send, message, template_prefix))
 
     def _send(self, message: EmailMessage, template_prefix: str) -> None:
-        """Send a mail, without retries.
-
-        If a user waits for the mail, show the failure, so that they can request another.
-        """
+        """Send a mail, without retries. If a user waits for it, show the failure, so that they can request another."""
         if error := send_once(message):
             logger.warning("a mail of %s could not be sent: %s", template_prefix, error)
             if template_prefix in AWAITED:

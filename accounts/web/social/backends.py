@@ -50,11 +50,6 @@ class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
         return str(getattr(settings, f"{cls.name.upper()}_{name}"))
 
     @classmethod
-    def origin(cls) -> str:
-        """Return the origin of the consent page."""
-        return cls.setting_of("URL")
-
-    @classmethod
     def is_configured(cls) -> bool:
         return bool(cls.setting_of("CLIENT_ID") and cls.setting_of("CLIENT_SECRET"))
 

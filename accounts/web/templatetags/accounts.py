@@ -17,10 +17,7 @@ register.filter("browser_name", name_of)
 
 @register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
 def social_buttons(context: template.Context, verb: str, *, again: bool = False) -> dict[str, Any]:
-    """Return a button for each configured provider: `Sign in with GitHub`.
-
-    `again`: to reauthenticate with one of the linked providers.
-    """
+    """Return a button for each configured provider; `again`: to reauthenticate, for each linked one."""
     linked = linked_providers(context["request"].user) if again else BACKENDS
     return {
         "verb": verb,
