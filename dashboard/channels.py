@@ -50,10 +50,7 @@ SCOPE_NAMES = {
 
 
 class ChannelForm(ScopeForm):
-    """The form of the channel `stored`, or of a new one of a kind. The settings of the kind are fields too.
-
-    `example` is the format of the first setting.
-    """
+    """The form of the channel `stored`, or of a new one. Settings of the kind are fields, the first like `example`."""
 
     needs: ClassVar = {**ScopeForm.needs, Scope.PROJECT: ("scope_project_id", "Choose a project.")}
     enabled = forms.BooleanField(label="Send alerts", required=False)
@@ -302,10 +299,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
 
 delete = button(services.delete_channel, "Channel deleted.", "alert_channels")
 replay = button(
-    lambda caller, channel_id, delivery_id: services.replay(caller, channel_id, delivery_id, now=utc_now()),
-    "The delivery is retried for another 24 hours.",
-    "alert_channel",
-    to_first_id=True,
+    services.replay, "The delivery is retried for another 24 hours.", "alert_channel", to_first_id=True, takes_now=True
 )
 
 

@@ -187,17 +187,9 @@ def comment(request: PageRequest, incident_id: str) -> HttpResponse:
 
 
 acknowledge = button(
-    lambda caller, incident_id: services.acknowledge(caller, incident_id, now=utc_now()),
-    "Acknowledged. No more reminders are sent.",
-    "incident",
-    to_first_id=True,
+    services.acknowledge, "Acknowledged. No more reminders are sent.", "incident", to_first_id=True, takes_now=True
 )
-resolve = button(
-    lambda caller, incident_id: services.resolve(caller, incident_id, now=utc_now()),
-    "Incident resolved.",
-    "incident",
-    to_first_id=True,
-)
+resolve = button(services.resolve, "Incident resolved.", "incident", to_first_id=True, takes_now=True)
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:
