@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from django import forms
@@ -25,10 +23,7 @@ _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_name
 
 
 class StatusPageForm(ObjectForm):
-    """The form of the page `stored`, or of a new one.
-
-    That of a stored page has a row per shown monitor: public name, heading, position and a checkbox to remove it.
-    """
+    """The form of the page `stored`, with a row of fields for each shown monitor, or of a new one."""
 
     name = forms.CharField(max_length=200, help_text="The heading of the page.")
     slug = forms.CharField(
@@ -80,7 +75,8 @@ class StatusPageForm(ObjectForm):
         self.names = dict(monitor_choices(caller))
         shown = {item.monitor.public_id for _, item in self.shown}
         self.fields["add"] = MonitorsField(
-            [choice for choice in self.names.items() if choice[0] not in shown],
+            required=False,
+            choices=[choice for choice in self.names.items() if choice[0] not in shown],
             label="Monitors to show" if stored is None else "Monitors to add",
             help_text="You can change their public names later.",
         )
@@ -220,7 +216,7 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
     form = LogoForm(request.POST, request.FILES)
     if form.save(request, lambda: services.set_logo(request.caller, page_id, form.cleaned_data["logo"]), limit="logo"):
         return done(request, "Logo saved.", "status_page", page_id)
-    return _detail(request, found, logo_form=form)
+    return _detail(request, found, invalid=form)
 
 
 @action
@@ -229,7 +225,7 @@ def create_note(request: PageRequest, page_id: str) -> HttpResponse:
     form = NoteForm(request.POST)
     if form.create(request, lambda now: services.create_note(request.caller, page_id, form.cleaned_data, now=now)):
         return done(request, "Note published.", "status_page", page_id)
-    return _detail(request, found, note_form=form)
+    return _detail(request, found, invalid=form)
 
 
 @action
@@ -239,23 +235,19 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
     form = UpdateForm(request.POST, prefix=note_id)
     if form.save(request, lambda: services.add_update(caller, page_id, note_id, form.cleaned_data, now=utc_now())):
         return done(request, "Update published.", "status_page", page_id)
-    return _detail(request, found, update_forms={note_id: form})
+    return _detail(request, found, invalid=form)
 
 
-def _detail(
-    request: PageRequest,
-    found: StatusPage,
-    *,
-    note_form: NoteForm | None = None,
-    update_forms: Mapping[str, UpdateForm] = MappingProxyType({}),
-    logo_form: LogoForm | None = None,
-) -> HttpResponse:
-    """Render the page of a status page; forms with errors replace the empty ones."""
+def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None = None) -> HttpResponse:
+    """Render the page of a status page. A form with errors replaces its empty one."""
+
+    def shown(empty: PageForm) -> PageForm:
+        return invalid if type(invalid) is type(empty) and invalid.prefix == empty.prefix else empty
+
     notes = [
-        (note, None if note.resolved_at else update_forms.get(note.public_id) or UpdateForm(prefix=note.public_id))
+        (note, None if note.resolved_at else shown(UpdateForm(prefix=note.public_id)))
         for note in selectors.list_notes(found).order_by("-pk")[:NOTES]
     ]
-    invalid = any(form is not None and form.errors for form in (note_form, logo_form, *update_forms.values()))
     return render_page(
         request,
         "status_pages/detail",
@@ -263,6 +255,6 @@ def _detail(
         page=found,
         subscribers=selectors.list_subscribers(found).count(),
         notes=notes,
-        note_form=note_form or NoteForm(),
-        logo_form=logo_form or LogoForm(),
+        note_form=shown(NoteForm()),
+        logo_form=shown(LogoForm()),
     )

@@ -56,13 +56,12 @@ class NewTokenForm(ObjectForm):
         elif self.cleaned_data.get("custom", 0) is None:
             self.add_error("custom", "Enter a lifetime.")
 
-    def body(self) -> dict[str, Any]:
-        given = self.cleaned_data
-        body = {"name": given["name"], "project_id": given["project_id"]}
-        if given["lifetime"] == NEVER:
-            return body
-        is_custom = given["lifetime"] == CUSTOM
-        return body | {"ttl_seconds": given["custom"] if is_custom else DAY_SEC * int(given["lifetime"][:-1])}
+    def given(self) -> dict[str, Any]:
+        cleaned = self.cleaned_data
+        body, lifetime = {"name": cleaned["name"], "project_id": cleaned["project_id"]}, cleaned["lifetime"]
+        if lifetime != NEVER:
+            body["ttl_seconds"] = cleaned["custom"] if lifetime == CUSTOM else DAY_SEC * int(lifetime[:-1])
+        return validated(TokenInputSerializer, body)
 
 
 def token_rows(
@@ -98,8 +97,7 @@ def new(request: PageRequest) -> HttpResponse:
     form.fields["project_id"].choices = project_choices(caller)  # type: ignore[attr-defined]
 
     def create(now: datetime) -> ProjectToken:
-        given = validated(TokenInputSerializer, form.body())
-        shown["token"], shown["plaintext"] = token, _ = services.create_token(caller, **given, now=now)
+        shown["token"], shown["plaintext"] = token, _ = services.create_token(caller, **form.given(), now=now)
         return token
 
     created = form.create(request, create)
