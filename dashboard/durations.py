@@ -19,22 +19,18 @@ _PART = re.compile(r"([0-9]+(?:[.,][0-9]+)?|[.,][0-9]+)\s*([a-z]*)\s*(?:,|and\b)
 MAX_TEXT = 40
 
 
-class InvalidDurationError(ValueError):
-    """The text is not a duration."""
-
-
 def parse_duration(text: str) -> Decimal:
-    """Return milliseconds; a number without unit is in seconds. Raises InvalidDurationError."""
+    """Return milliseconds; a number without unit is in seconds. Raises ValueError."""
     text = text.strip().lower()
     if not text or len(text) > MAX_TEXT:
-        raise InvalidDurationError
+        raise ValueError("no duration")
     total, position = Decimal(0), 0
     while position < len(text):
         part = _PART.match(text, position)
         is_single = position == 0 and part is not None and part.end() == len(text)
         unit = None if part is None else "s" if is_single and not part[2] else _UNITS.get(part[2])
         if part is None or unit is None:
-            raise InvalidDurationError
+            raise ValueError("no duration")
         total += Decimal(part[1].replace(",", ".")) * MS_OF[unit]
         position = part.end()
     return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +15,7 @@ from core.api.idempotency import HEADER, Created
 from core.clock import utc_now
 from core.forms import Renderer, ServiceForm, conditional
 from core.ids import random_text
-from dashboard.durations import MAX_TEXT, MS_OF, InvalidDurationError, format_duration, parse_duration
+from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
 from dashboard.pages import PageRequest, count_request
 from monitors import cron
 from monitors.selectors import list_monitors
@@ -68,9 +68,6 @@ class _Picker(forms.CheckboxSelectMultiple):
 class MonitorsField(forms.MultipleChoiceField):
     widget = _Picker
 
-    def __init__(self, monitors: Choices, **kwargs: Any) -> None:
-        super().__init__(choices=monitors, required=False, **kwargs)
-
 
 class MultilineField(forms.CharField):
     """A text with LF line endings: browsers send CRLF."""
@@ -82,27 +79,14 @@ class MultilineField(forms.CharField):
         return text and text.replace("\r\n", "\n")
 
 
-class CountField(forms.IntegerField):
-    def __init__(self, *, suggestions: Sequence[str] = (), **kwargs: Any) -> None:
-        self.suggestions = suggestions
-        super().__init__(**kwargs)
-
-
 class DurationField(forms.CharField):
     """A duration like `5m`. Cleans to an integer in `unit` (`s` or `ms`), or None."""
 
     def __init__(
-        self,
-        *,
-        unit: str = "s",
-        minimum: int | None = None,
-        maximum: int | None = None,
-        suggestions: Sequence[str] = (),
-        **kwargs: Any,
+        self, *, unit: str = "s", minimum: int | None = None, maximum: int | None = None, **kwargs: Any
     ) -> None:
         self._ms = MS_OF[unit]
         self._minimum, self._maximum = minimum, maximum
-        self.suggestions = suggestions
         super().__init__(max_length=MAX_TEXT, **kwargs)
 
     def clean(self, value: Any) -> Any:
@@ -111,7 +95,7 @@ class DurationField(forms.CharField):
             return None
         try:
             count = parse_duration(text) / self._ms
-        except InvalidDurationError:
+        except ValueError:
             raise ValidationError("Say it as 90, 5m, 1h or 1h 30m; a number alone counts seconds.") from None
         if count != int(count):
             raise ValidationError(f"Whole {'seconds' if self._ms == MS_OF['s'] else 'milliseconds'} only.")
@@ -212,7 +196,7 @@ class ScopeForm(ObjectForm):
     def __init__(self, data: Any = None, *, caller: Caller, chosen_label: str, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
         self.projects = project_choices(caller)
-        self.fields["monitor_ids"] = conditional(MonitorsField(monitor_choices(caller), label=chosen_label))
+        self.fields["monitor_ids"] = conditional(MonitorsField(choices=monitor_choices(caller), label=chosen_label))
 
     def require(self, name: str, error: str) -> None:
         """Add an error to a conditional field that is empty."""

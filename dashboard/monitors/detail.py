@@ -222,10 +222,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
 
 
 def _seen(monitor: Monitor, *, now: datetime) -> str:
-    """Return a version that changes with everything that `_moving` shows.
-
-    Elapsed time alone changes it once an hour.
-    """
+    """Return a version that changes with everything that `_moving` shows, and once an hour."""
     state = monitor.state
     muted = monitor.muted_until is not None and monitor.muted_until > now
     return version_of(
@@ -268,9 +265,7 @@ def _next_at(monitor: Monitor) -> datetime | None:
     """Return the time of the next check, or the deadline of a heartbeat's ping. None if paused or not scheduled."""
     if not monitor.enabled:
         return None
-    if monitor.kind.waits:
-        return monitor.ping_due_at()
-    return monitor.state.next_due_at
+    return monitor.ping_due_at() if monitor.kind.waits else monitor.state.next_due_at
 
 
 def _expiries(monitor: Monitor, *, now: datetime) -> list[tuple[str, datetime, int, str]]:

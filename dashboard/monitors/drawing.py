@@ -31,11 +31,8 @@ class Bar(NamedTuple):
     sentence: str
 
 
-def bar(cells: Sequence[Cell], *, unit: str) -> Bar:
-    """Return the cells side by side. `unit` is the word for one cell: hour.
-
-    The sentence is for screen readers: `Last 24 hours: 1 with an outage, 23 up.`
-    """
+def bar(cells: Sequence[Cell]) -> Bar:
+    """Return the cells, one for an hour. Screen readers read the sentence: `Last 24 hours: 1 with an outage, 23 up.`"""
     paths = {
         kind: "".join(
             f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z" for index, cell in enumerate(cells) if cell is kind
@@ -46,7 +43,7 @@ def bar(cells: Sequence[Cell], *, unit: str) -> Bar:
     return Bar(
         [(f"fill-{kind}", d) for kind, d in paths.items() if d],
         len(cells) * (CELL + GAP) - GAP,
-        f"Last {len(cells)} {unit}s: {counts}.",
+        f"Last {len(cells)} hours: {counts}.",
     )
 
 

@@ -12,7 +12,6 @@ from monitors.types.http import Header
 from monitors.types.settings import Setting
 
 _TEMPLATES = {Rule: "dashboard/monitors/facts_rules.html", Header: "dashboard/monitors/facts_headers.html"}
-_SHOWN_ABOVE = ("name", "url")
 
 
 class Fact(NamedTuple):
@@ -27,7 +26,7 @@ class Fact(NamedTuple):
 def facts_of(monitor: Monitor) -> list[Fact]:
     """Return a fact for each setting that has a value and that the monitor's type uses."""
     config = monitor.public_config
-    hidden, schedule = set(_SHOWN_ABOVE), None
+    hidden, schedule = {"name", "url"}, None  # the page shows these above
     if "schedule" in monitor.kind.asked:
         hidden |= schedules.unused(schedules.of(config["schedule"]))
         schedule = monitor.schedule

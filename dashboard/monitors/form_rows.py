@@ -43,10 +43,6 @@ class Row(forms.Form):
             cls(data, prefix=f"{cls.prefix}-{index}", initial=initial, **kwargs) for index, initial in enumerate(rows)
         ]
 
-    @property
-    def is_blank(self) -> bool:
-        return not any(self.cleaned_data.get(name) for name in self.typed)
-
     @staticmethod
     def initial_of(item: Any) -> dict[str, Any]:
         raise NotImplementedError
@@ -57,10 +53,7 @@ class Row(forms.Form):
 
 
 class RuleKind(TextChoices):
-    """Kinds of content rules.
-
-    The API's json_field is two kinds, with and without `equals`: an empty `equals` is a value.
-    """
+    """Kinds of content rules. The API's json_field is two: without `equals`, and with one that may be empty."""
 
     CONTAINS = "contains", "Text is there"
     ABSENT = "absent", "Text is not there"
@@ -161,7 +154,7 @@ class HeaderRow(Row):
 
 
 def filled(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if not row.is_blank]
+    return [row for row in rows if any(row.cleaned_data.get(name) for name in row.typed)]
 
 
 def blank_rule(config: MonitorConfig) -> dict[str, Any]:

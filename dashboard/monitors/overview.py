@@ -111,6 +111,6 @@ def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
     return {
         "facets": facets,
         "counted": counted,
-        "matching": counted.matching(listing),
+        "matching": counted.counts.get(listing.state, counted.total),
         "title": f"{counted.counts['down']} down · Monitors" if counted.counts["down"] else "Monitors",
     }

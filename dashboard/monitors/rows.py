@@ -72,7 +72,7 @@ class Row:
 
     @cached_property
     def bar(self) -> Bar:
-        return bar(self.cells, unit="hour")
+        return bar(self.cells)
 
     @cached_property
     def spark(self) -> str:

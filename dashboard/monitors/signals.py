@@ -23,12 +23,7 @@ RECENT, PAGE = 20, 50
 MAX_TEXT = 200
 WIDTH, GAP, HEIGHT, LEAST = 5, 2, 56, 4
 
-_WORDS = {
-    Ending.SUCCESS: "succeeded",
-    Ending.FAIL: "failed",
-    Ending.MISSED: "missed",
-    Ending.RUNNING: "still running",
-}
+_WORDS = {Ending.SUCCESS: "succeeded", Ending.FAIL: "failed", Ending.MISSED: "missed", Ending.RUNNING: "still running"}
 
 
 class Bar(NamedTuple):
@@ -81,10 +76,7 @@ def _title(run: Run) -> str:
 
 
 class Shown(NamedTuple):
-    """A signal in the log. `why` says what it means for the monitor, if that is not obvious.
-
-    If it `is_earlier`, it was received under another owner.
-    """
+    """A signal in the log. `why`: what it means for the monitor. `is_earlier`: it was received under another owner."""
 
     ping: Ping
     why: str
