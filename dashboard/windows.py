@@ -168,10 +168,7 @@ class WindowForm(ScopeForm):
             self.require("rrule", "Enter a rule.")
 
     def given(self) -> dict[str, Any]:
-        """Return the body for the service, for a stored window only the changes.
-
-        The form drops seconds, and a member may not see all selected monitors.
-        """
+        """Return the body, for a stored window only the changes: the form drops seconds, and may hide monitors."""
         given = {name: self.cleaned_data[name] for name in {"name", "project_id"} & self.sent}
         return given | (self._schedule() if _SCHEDULE & self.sent else {}) | self.scope()
 
