@@ -19,7 +19,6 @@ from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind, Setting
 from core import mail
 from core.api.idempotency import Created
-from core.clock import utc_now
 from core.errors import ApiError
 from core.forms import conditional
 from core.waiting import limit_waiting
@@ -215,10 +214,10 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
     state = state if state in STATE_NAMES else ""
     before = Position.read(request.GET.get("before", ""))
     found = selectors.deliveries_of(channel, limit=PAGE + 1, state=state or None, before=before)
-    (rows, last), now = first_page(found, PAGE), utc_now()
+    rows, last = first_page(found, PAGE)
     return {
         "shown": ChannelView(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
-        "deliveries": [_shown_delivery(row, now=now) for row in rows],
+        "deliveries": [_shown_delivery(row, now=request.now) for row in rows],
         "state": state,
         "states": [("", "All"), *STATE_NAMES.items()],
         "next": last and str(Position(last.created_at, last.pk)),
@@ -255,8 +254,8 @@ def create(request: PageRequest) -> HttpResponse:
     example = variant.example if variant else ""
     form = ChannelForm(request.POST or None, caller=caller, kind=kind, example=example)
 
-    def make(now: datetime) -> Created:
-        channel, secret = services.create_channel(caller, form.given(), now=now)
+    def make() -> Created:
+        channel, secret = services.create_channel(caller, form.given(), now=request.now)
         return Created(channel.public_id, {"secret": secret})
 
     created = form.create(request, make, limit="invite" if kind.consent else None)
@@ -289,7 +288,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     changes_address = form.is_valid() and form.kind.consent in form.given()
     saved = form.save(
         request,
-        lambda: services.update_channel(caller, channel_id, form.given(), now=utc_now()),
+        lambda: services.update_channel(caller, channel_id, form.given(), now=request.now),
         limit="invite" if changes_address else None,
     )
     if saved is not None:
@@ -328,7 +327,7 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
     selectors.get_channel(request.caller, channel_id)
     with errors_as_messages(request):
         count_request(request, "invite")
-        channel = services.ask_again(request.caller, channel_id, now=utc_now())
+        channel = services.ask_again(request.caller, channel_id, now=request.now)
         if channel.confirmed_at is None:
             _report_confirmation_request(request, channel, "Another request was sent")
         else:

@@ -17,7 +17,6 @@ from connectors import importing, selectors, services
 from connectors.importing import Importable, Imported
 from connectors.providers import provider, title_of
 from connectors.serializers import MAX_REFS
-from core.clock import utc_now
 from core.errors import ApiError, MonitorLimit, NotFound, ReconnectRequired
 from core.forms import sentence
 from dashboard.forms import PageForm, ProjectField, project_choices
@@ -82,7 +81,7 @@ def link(request: PageRequest, word: str) -> HttpResponse:
     """
     address = ""
     with errors_as_messages(request):
-        address = services.start(request.caller, word, now=utc_now())
+        address = services.start(request.caller, word, now=request.now)
     if request.htmx:
         return HttpResponseClientRedirect(address or reverse("connectors"))
     if not address:
@@ -106,7 +105,7 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
     def run() -> Imported:
         place = {"project_id": form.cleaned_data["project_id"]}
         refs = [ref for ref, _ in form.cleaned_data["projects"]]
-        return importing.import_projects(caller, word, refs, place=place, now=utc_now())
+        return importing.import_projects(caller, word, refs, place=place, now=request.now)
 
     imported = form.save(request, run, limit="create-and-test")
     title = title_of(connector.provider)
@@ -125,7 +124,7 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
     problem: ApiError | None = None
     try:
         count_request(request, "ask-provider")
-        found = importing.list_importable(caller, word, now=utc_now())
+        found = importing.list_importable(caller, word, now=request.now)
     except NotFound:
         raise
     except ApiError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
@@ -12,7 +11,6 @@ from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
 from core.api.idempotency import HEADER, Created
-from core.clock import utc_now
 from core.forms import Renderer, ServiceForm, conditional
 from core.ids import random_text
 from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
@@ -153,24 +151,21 @@ class ObjectForm(PageForm):
         """Return the names of the fields to send: all for a new object, the changed ones for a stored one."""
         return set(self.fields if self.stored is None else self.changed_data)
 
-    def create(
-        self, request: PageRequest, make: Callable[[datetime], Any], *, limit: str | None = None
-    ) -> Created | None:
+    def create(self, request: PageRequest, make: Callable[[], Any], *, limit: str | None = None) -> Created | None:
         """Return what `make` creates, or what this form created earlier. Return None like `save`.
 
         `make` returns an object with a public id, or `Created` to add values that are shown only once, like a secret.
         """
-        now = utc_now()
 
         def create() -> Created:
-            made = make(now)
+            made = make()
             return made if isinstance(made, Created) else Created(made.public_id)
 
         def create_or_recall() -> Created:
             # Django renders a different CSRF token with each page.
             content = {name: values for name, values in request.POST.lists() if name != "csrfmiddlewaretoken"}
             key = f"page {self.cleaned_data['form_key']}"
-            return create_once(request.caller, key=key, content=[request.path, content], create=create, now=now)
+            return create_once(request.caller, key=key, content=[request.path, content], create=create, now=request.now)
 
         return self.save(request, create_or_recall, limit=limit)
 

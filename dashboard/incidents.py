@@ -13,7 +13,6 @@ from django.http import HttpResponse, QueryDict
 
 from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
-from core.clock import utc_now
 from dashboard.forms import MultilineField, ObjectForm, PageForm, ProjectField, project_choices
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.paging import first_page
@@ -171,7 +170,7 @@ def live(request: PageRequest, incident_id: str) -> HttpResponse:
 def declare(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = DeclareForm(request.POST or None, caller=caller)
-    created = form.create(request, lambda now: services.declare(caller, form.cleaned_data, now=now))
+    created = form.create(request, lambda: services.declare(caller, form.cleaned_data, now=request.now))
     if created is not None:
         return done(request, "Incident declared.", "incident", created.object_id)
     return render_page(request, "incidents/declare", form=form)
@@ -181,7 +180,7 @@ def declare(request: PageRequest) -> HttpResponse:
 def comment(request: PageRequest, incident_id: str) -> HttpResponse:
     incident = selectors.get_incident(request.caller, incident_id)
     form = CommentForm(request.POST)
-    if form.save(request, lambda: services.comment(request.caller, incident_id, **form.cleaned_data, now=utc_now())):
+    if form.save(request, lambda: services.comment(request.caller, incident_id, **form.cleaned_data, now=request.now)):
         return done(request, "Comment added.", "incident", incident_id)
     return render_page(request, "incidents/detail", shown=IncidentView(incident), form=form)
 

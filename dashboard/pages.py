@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Concatenate, ParamSpec, cast
@@ -29,6 +30,7 @@ class PageRequest(HttpRequest):
     """A request of a signed-in user. `htmx` is set by django_htmx.middleware."""
 
     caller: Caller
+    now: datetime
     htmx: Any
 
 
@@ -44,7 +46,7 @@ def page(view: PageView[P]) -> View[P]:
         if not request.user.is_authenticated:
             # The session expired while the page was open. The page's script reports it and keeps the input.
             return HttpResponse(status=401) if request.htmx else redirect_to_login(request.get_full_path())
-        request.caller = Caller(request.user)
+        request.caller, request.now = Caller(request.user), utc_now()
         try:
             response = view(request, *args, **kwargs)
         except ApiError as error:
@@ -97,7 +99,7 @@ def button(
     @action
     def press(request: PageRequest, /, **ids: str) -> HttpResponse:
         try:
-            service(request.caller, *ids.values(), **({"now": utc_now()} if takes_now else {}))
+            service(request.caller, *ids.values(), **({"now": request.now} if takes_now else {}))
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise

@@ -10,7 +10,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from core.api.fields import validated
-from core.clock import utc_now
 from core.errors import NotFound, ValidationFailed
 from dashboard.forms import ObjectForm, PageForm
 from dashboard.monitors.listing import counts_by_project
@@ -56,14 +55,14 @@ class AddMemberForm(PageForm):
 def index(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = NewProjectForm(request.POST or None)
-    created = form.create(request, lambda now: services.create_project(caller, **form.given(), now=now))
+    created = form.create(request, lambda: services.create_project(caller, **form.given(), now=request.now))
     if created is not None:
         if not created.repeated:
             messages.success(request, "Project created. Add members and monitors next.")
         return redirect("project", created.object_id)
     roles = access.roles_of(caller)
     found = list(access.accessible_projects(caller).order_by("name", "pk"))
-    counts = counts_by_project(caller, found, now=utc_now())
+    counts = counts_by_project(caller, found, now=request.now)
     projects = [(one, roles.get(one.pk), counts[one.pk]) for one in found]
     return render_page(request, "projects/list", projects=projects, form=form)
 
@@ -95,7 +94,7 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
 
     def add() -> Membership:
         given = validated(MemberInputSerializer, form.cleaned_data)
-        return members.add_member(caller, project_id, **given, now=utc_now())
+        return members.add_member(caller, project_id, **given, now=request.now)
 
     member = form.save(request, add, limit="invite")
     if member is None:
@@ -109,7 +108,7 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
 @action
 def change_member(request: PageRequest, project_id: str, member_id: str) -> HttpResponse:
     """Set a role, or remove a member, an invitation or yourself (REMOVE)."""
-    caller, chosen, now = request.caller, request.POST.get("action", ""), utc_now()
+    caller, chosen, now = request.caller, request.POST.get("action", ""), request.now
     try:
         if chosen == REMOVE:
             members.remove_member(caller, project_id, member_id, now=now)
@@ -126,7 +125,7 @@ def change_member(request: PageRequest, project_id: str, member_id: str) -> Http
 
 def _show(request: PageRequest, project_id: str, *, invalid: PageForm | None = None) -> HttpResponse:
     """Render the page of a project. A form with errors replaces its empty one."""
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     project = access.get_project(caller, project_id)
     memberships = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))
     memberships.sort(key=lambda membership: Role.values.index(membership.role))  # owner first

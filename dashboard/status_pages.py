@@ -7,7 +7,6 @@ from typing import Any
 from django import forms
 from django.http import HttpResponse
 
-from core.clock import utc_now
 from dashboard.forms import MonitorsField, ObjectForm, PageForm, ProjectField, monitor_choices, project_choices
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from monitors.models import Monitor
@@ -185,7 +184,7 @@ def index(request: PageRequest) -> HttpResponse:
 @page
 def create(request: PageRequest) -> HttpResponse:
     form = StatusPageForm(request.POST or None, caller=request.caller)
-    created = form.create(request, lambda now: services.create_page(request.caller, form.given(), now=now))
+    created = form.create(request, lambda: services.create_page(request.caller, form.given(), now=request.now))
     if created is not None:
         return done(request, "Status page created.", "status_page", created.object_id)
     return render_page(request, "status_pages/new", form=form)
@@ -223,7 +222,7 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
 def create_note(request: PageRequest, page_id: str) -> HttpResponse:
     found = selectors.get_page(request.caller, page_id)
     form = NoteForm(request.POST)
-    if form.create(request, lambda now: services.create_note(request.caller, page_id, form.cleaned_data, now=now)):
+    if form.create(request, lambda: services.create_note(request.caller, page_id, form.cleaned_data, now=request.now)):
         return done(request, "Note published.", "status_page", page_id)
     return _detail(request, found, invalid=form)
 
@@ -233,7 +232,7 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
     caller = request.caller
     found = selectors.get_page(caller, page_id)
     form = UpdateForm(request.POST, prefix=note_id)
-    if form.save(request, lambda: services.add_update(caller, page_id, note_id, form.cleaned_data, now=utc_now())):
+    if form.save(request, lambda: services.add_update(caller, page_id, note_id, form.cleaned_data, now=request.now)):
         return done(request, "Update published.", "status_page", page_id)
     return _detail(request, found, invalid=form)
 

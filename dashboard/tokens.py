@@ -12,7 +12,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from core.api.fields import validated
-from core.clock import utc_now
 from dashboard.forms import DurationField, ObjectForm, PlainRenderer, project_choices
 from dashboard.pages import PageRequest, button, page, render_page
 from projects import access
@@ -84,7 +83,7 @@ def token_rows(
 
 @page
 def index(request: PageRequest) -> HttpResponse:
-    tokens = token_rows(request.caller, now=utc_now())
+    tokens = token_rows(request.caller, now=request.now)
     has_projects = access.accessible_projects(request.caller).exists()
     return render_page(request, "tokens/list", tokens=tokens, has_projects=has_projects)
 
@@ -96,8 +95,8 @@ def new(request: PageRequest) -> HttpResponse:
     form = NewTokenForm(request.POST or None, initial={"project_id": request.GET.get("project")})
     form.fields["project_id"].choices = project_choices(caller)  # type: ignore[attr-defined]
 
-    def create(now: datetime) -> ProjectToken:
-        shown["token"], shown["plaintext"] = token, _ = services.create_token(caller, **form.given(), now=now)
+    def create() -> ProjectToken:
+        shown["token"], shown["plaintext"] = token, _ = services.create_token(caller, **form.given(), now=request.now)
         return token
 
     created = form.create(request, create)

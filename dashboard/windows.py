@@ -19,7 +19,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.text import get_text_list
 
-from core.clock import utc_now
 from core.forms import conditional
 from dashboard.forms import ProjectField, ScopeForm, time_zones
 from dashboard.pages import PageRequest, action, button, done, errors_as_messages, page, render_page
@@ -298,21 +297,21 @@ def calendar_of(found: Iterable[MaintenanceWindow], *, now: datetime) -> dict[st
 @page
 def index(request: PageRequest) -> HttpResponse:
     found = selectors.list_windows(request.caller).order_by("name", "pk")
-    return render_page(request, "windows/list", calendar=calendar_of(found, now=utc_now()))
+    return render_page(request, "windows/list", calendar=calendar_of(found, now=request.now))
 
 
 @page
 def create(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = WindowForm(request.POST or None, caller=caller)
-    if form.create(request, lambda now: windows.create_window(caller, form.given(), now=now)):
+    if form.create(request, lambda: windows.create_window(caller, form.given(), now=request.now)):
         return done(request, "Maintenance scheduled.", "maintenance")
     return render_page(request, "windows/form", form=form)
 
 
 @page
 def edit(request: PageRequest, window_id: str) -> HttpResponse:
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     window = selectors.get_window(caller, window_id)
     form = WindowForm(request.POST or None, caller=caller, stored=window)
     if form.save(request, lambda: windows.update_window(caller, window_id, form.given(), now=now)):
@@ -325,8 +324,7 @@ def edit(request: PageRequest, window_id: str) -> HttpResponse:
 @action
 def end(request: PageRequest, window_id: str) -> HttpResponse:
     """End an active window that does not recur. Suppressed alerts are sent, as after any end."""
-    now = utc_now()
-    window = selectors.get_window(request.caller, window_id)
+    now, window = request.now, selectors.get_window(request.caller, window_id)
     following = windows.occurrence_of(window, now=now)
     if window.rrule or following is None or following[0] > now:
         messages.error(request, "Only an active window that does not recur can be ended. Delete this one instead.")

@@ -32,7 +32,6 @@ from accounts.web.social.backends import BACKENDS
 from accounts.web.social.pipeline import linked_providers
 from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
 from audit.actions import Action
-from core.clock import utc_now
 from dashboard.forms import PageForm
 from dashboard.pages import PageRequest, action, done, page, read_only
 from dashboard.security_log import log_context
@@ -105,9 +104,8 @@ def _choose_password(request: HttpRequest, email: str) -> HttpResponse:
 
 @read_only
 def sessions(request: PageRequest) -> HttpResponse:
-    now = utc_now()
-    browsers = list_web_sessions(request.caller.user, now=now)
-    api_sessions = tokens.services.list_sessions(request.caller, now=now).order_by("-pk")
+    browsers = list_web_sessions(request.caller.user, now=request.now)
+    api_sessions = tokens.services.list_sessions(request.caller, now=request.now).order_by("-pk")
     return _render(request, "sessions", browsers=browsers, api_sessions=api_sessions)
 
 

@@ -12,7 +12,6 @@ from django.shortcuts import redirect
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
-from core.clock import utc_now
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
@@ -51,7 +50,7 @@ def new(request: PageRequest) -> HttpResponse:
     )
     if "test" in request.POST:
         return _test(request, form, source=source)
-    created = form.create(request, lambda now: services.create_monitor(caller, form.given(), now=now), limit=SCOPE)
+    created = form.create(request, lambda: services.create_monitor(caller, form.given(), now=request.now), limit=SCOPE)
     if created is None:
         return _show(request, form, source=source)
     if not created.repeated:
@@ -61,7 +60,7 @@ def new(request: PageRequest) -> HttpResponse:
         # The page of the monitor shows the first check when it is done.
         claim = services.FIRST_CLAIM
         if services.has_first_check(form.body()) and not interactive.enqueue_first_check(monitor, claim=claim):
-            services.release_first_claim(monitor, now=utc_now())
+            services.release_first_claim(monitor, now=request.now)
     return redirect("monitor", created.object_id)
 
 
@@ -73,7 +72,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     form = MonitorForm(request.POST or None, caller=caller, config=config, project=project, stored=monitor)
     if "test" in request.POST:
         return _test(request, form)
-    changed = form.save(request, lambda: services.update_monitor(caller, monitor_id, form.given(), now=utc_now()))
+    changed = form.save(request, lambda: services.update_monitor(caller, monitor_id, form.given(), now=request.now))
     if changed is None:
         return _show(request, form)
     body = form.body()

@@ -11,7 +11,6 @@ from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from core.api.converters import is_public_id
-from core.clock import utc_now
 from dashboard.monitors import actions
 from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
 from dashboard.monitors.rows import read_page, rows_of
@@ -27,7 +26,7 @@ MAX_LIVE = 100
 @read_only
 def overview(request: PageRequest) -> HttpResponse:
     """Show the overview; for htmx, only the list, or the rows of a further page."""
-    listing, now = Listing.read(request.GET.dict()), utc_now()
+    listing, now = Listing.read(request.GET.dict()), request.now
     shown = read_page(request.caller, listing, now=now)
     partial = request.htmx and not request.htmx.history_restore_request
     context: dict[str, Any] = {
@@ -64,7 +63,7 @@ def live(request: PageRequest) -> HttpResponse:
 
     Return 204 if nothing changed, after one query and without rendering.
     """
-    listing, now = Listing.read(request.GET.dict()), utc_now()
+    listing, now = Listing.read(request.GET.dict()), request.now
     counted = tally(request.caller, listing, now=now)
     if counted.content == request.GET.get("content"):
         return HttpResponse(status=204)
@@ -81,7 +80,7 @@ def live(request: PageRequest) -> HttpResponse:
 @action
 def act(request: PageRequest) -> HttpResponse:
     """Apply an action to the selected monitors, or with `all` to all that match, and redirect back."""
-    chosen_action, now = actions.named(request.POST.get("action", "")), utc_now()
+    chosen_action, now = actions.named(request.POST.get("action", "")), request.now
     back = request.POST.get("next", "")
     if request.POST.get("all") == "1":
         listing = Listing.read(request.POST.dict())

@@ -8,7 +8,6 @@ from typing import Any
 from django import forms
 from django.http import HttpResponse
 
-from core.clock import utc_now
 from core.errors import ValidationFailed
 from core.forms import sentence
 from dashboard.pages import PageRequest, read_only, render_page
@@ -65,7 +64,7 @@ def preview(request: PageRequest) -> HttpResponse:
             reason = error.reason.removeprefix(f"{error.field}: ")
             context = {"is_zone": error.field == "timezone", "problem": sentence(reason)}
         else:
-            times = schedule.upcoming(utc_now(), SHOWN)
+            times = schedule.upcoming(request.now, SHOWN)
             # As text, because templates convert times to their own zone.
             rows = [(at, f"{schedule.local(at):%a %-d %b %Y, %H:%M}") for at in times]
             context = {"schedule": schedule, "times": rows}
