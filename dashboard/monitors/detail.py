@@ -1,4 +1,4 @@
-"""The page of a monitor, its live updates, the data of its chart, and its badges."""
+"""The page of a monitor with its settings, its live updates, the data of its chart, and its badges."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from alerts.selectors import list_channels, routes_of
 from checks.probes.target import BadAddressError
 from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
-from core.clock import from_ms, to_ms, utc_now
+from core.clock import from_ms, to_ms
 from core.errors import ApiError, NotFound
+from dashboard.durations import MS_OF, format_duration
 from dashboard.incidents import IncidentView, reason_in_words
-from dashboard.monitors import chart, signals
+from dashboard.monitors import chart, schedules, signals
 from dashboard.monitors.actions import MUTES
-from dashboard.monitors.facts import facts_of
 from dashboard.monitors.listing import version_of
 from dashboard.monitors.rows import Row, rows_of
 from dashboard.monitors.snippets import snippets_of
@@ -37,6 +37,9 @@ from monitors.models import Monitor
 from monitors.probing import on_demand
 from monitors.selectors import dns_changes_of, failing_since, get_monitor
 from monitors.stale import stale_since
+from monitors.types.content import Rule
+from monitors.types.http import Header
+from monitors.types.settings import Setting
 from monitors.uptime.daily import History, daily_uptimes
 from projects.access import Caller
 from statuspages.badges import create_badge, delete_badge
@@ -53,12 +56,24 @@ SOON = timedelta(days=14)
 """Certificates and domains that expire within this time are highlighted."""
 
 
+_FACT_TEMPLATES = {Rule: "dashboard/monitors/facts_rules.html", Header: "dashboard/monitors/facts_headers.html"}
+
+
 class Check(NamedTuple):
     """A check. `reason` is text for people; `evidence` is as stored, and None if the check passed."""
 
     result: CheckResult
     reason: str
     evidence: dict[str, Any] | None
+
+
+class Fact(NamedTuple):
+    """A setting. `text` is its value in words; a `template` renders a value that has several parts."""
+
+    label: str
+    text: str
+    value: Any
+    template: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,7 @@ class Awaited:
 
 @read_only
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     monitor = get_monitor(caller, monitor_id)
     command = _command(monitor)
     context = _moving(caller, monitor, now=now) | {
@@ -109,7 +124,7 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
 
     `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected.
     """
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     monitor = get_monitor(caller, monitor_id)
     awaited = Awaited.read(request.GET.get("checking", ""))
     is_over = awaited is not None and awaited.is_over(monitor, now=now)
@@ -124,7 +139,7 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
 @action
 def check(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Start a check. The page polls for its result; without scripts, a message says to reload."""
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     monitor = get_monitor(caller, monitor_id)
     try:
         count_request(request, "check-now")
@@ -160,7 +175,7 @@ def latency(request: PageRequest, monitor_id: str) -> HttpResponse:
     name = request.GET.get("range", chart.USUAL)
     if name not in chart.RANGES:
         raise NotFound
-    return JsonResponse(chart.latencies(request.caller, monitor, name, now=utc_now()))
+    return JsonResponse(chart.latencies(request.caller, monitor, name, now=request.now))
 
 
 @read_only
@@ -177,7 +192,7 @@ def badges(request: PageRequest, monitor_id: str) -> HttpResponse:
 
 @action
 def create_badges(request: PageRequest, monitor_id: str) -> HttpResponse:
-    create_badge(request.caller, monitor_id, now=utc_now())
+    create_badge(request.caller, monitor_id, now=request.now)
     return redirect("monitor_badges", monitor_id)
 
 
@@ -287,3 +302,34 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         visible = list_channels(caller).prefetch_related(None).filter(pk__in=list(routes))
         channels = list(visible.order_by("name", "pk"))
     return {"channels": channels, "other_channels": len(routes) - len(channels)}
+
+
+def facts_of(monitor: Monitor) -> list[Fact]:
+    """Return a fact for each setting that has a value and that the monitor's type uses."""
+    config = monitor.public_config
+    hidden, schedule = {"name", "url"}, None  # the page shows these above
+    if "schedule" in monitor.kind.asked:
+        hidden |= schedules.unused(schedules.of(config["schedule"]))
+        schedule = monitor.schedule
+    return [
+        Fact(
+            monitor.kind.interval_label if setting.name == "interval_sec" else setting.label,
+            _fact_text(setting, config[name]) + (f"\n{schedule.in_words()}" if schedule and name == "schedule" else ""),
+            config[name],
+            _FACT_TEMPLATES.get(setting.item),
+        )
+        for name, setting in monitor.kind.asked.items()
+        if name not in hidden and (config[name] or setting.placeholder or setting.type in (bool, int))
+    ]
+
+
+def _fact_text(setting: Setting, value: Any) -> str:
+    if value is None:
+        return setting.placeholder or "none"
+    if setting.unit is not None:
+        return format_duration(value * MS_OF[setting.unit])
+    if setting.type is bool:
+        return "yes" if value else "no"
+    if setting.item is not None:
+        return "\n".join(map(str, value))
+    return f"{len(value)} characters" if setting.multiline else str(value)
