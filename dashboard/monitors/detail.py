@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -76,8 +75,7 @@ class Fact(NamedTuple):
     template: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(NamedTuple):
     """A check that was requested on this page. Its text form is part of the URL that polls for it."""
 
     claim: int

@@ -88,16 +88,10 @@ class RuleRow(Row):
     aliases: ClassVar = {"type": "kind", "equals": "value"}
 
     def item(self) -> Rule:
-        path, value = self.cleaned_data["path"] or None, self.cleaned_data["value"]
-        match self.cleaned_data["kind"]:
-            case RuleKind.JSON_EXISTS:
-                return Rule(RuleType.JSON_FIELD, path=path)
-            case RuleKind.JSON_EQUALS:
-                return Rule(RuleType.JSON_FIELD, path=path, equals=value)
-            case RuleKind.ABSENT:
-                return Rule(RuleType.TEXT_ABSENT, value or None)
-            case _:
-                return Rule(RuleType.TEXT_CONTAINS, value or None)
+        kind, path, value = (self.cleaned_data[name] for name in ("kind", "path", "value"))
+        if kind in _JSON_KINDS:
+            return Rule(RuleType.JSON_FIELD, path=path or None, equals=value if kind == RuleKind.JSON_EQUALS else None)
+        return Rule(RuleType.TEXT_ABSENT if kind == RuleKind.ABSENT else RuleType.TEXT_CONTAINS, value or None)
 
     @staticmethod
     def initial_of(item: Rule) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -39,8 +38,7 @@ class Bar(NamedTuple):
         return HEIGHT - self.height
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
+class Bars(NamedTuple):
     """The chart. `longest` is the duration that is as high as the chart. `sentence` sums the runs up."""
 
     bars: Sequence[Bar]
