@@ -67,11 +67,8 @@ def live(request: PageRequest) -> HttpResponse:
     counted = tally(request.caller, listing, now=now)
     if counted.content == request.GET.get("content"):
         return HttpResponse(status=204)
-    seen = {}
-    for each in request.GET.getlist("row")[:MAX_LIVE]:
-        public_id, _, version = each.partition(":")
-        if is_public_id(public_id):
-            seen[public_id] = version
+    given = (row.partition(":") for row in request.GET.getlist("row")[:MAX_LIVE])
+    seen = {public_id: version for public_id, _, version in given if is_public_id(public_id)}
     monitors = list_monitors(request.caller).filter(public_id__in=list(seen))
     rows = [row for row in rows_of(list(monitors), now=now) if row.version != seen[row.monitor.public_id]]
     return render_page(request, "monitors/live", **_head(listing, counted), listing=listing, rows=rows)

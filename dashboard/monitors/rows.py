@@ -27,7 +27,7 @@ from monitors.selectors import (
     transitions_since,
 )
 from monitors.stale import STALE_COLUMNS, stale_reason, stale_since
-from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, tally
+from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, percent, tally
 from projects.access import Caller
 
 HOURS = 24
@@ -218,9 +218,8 @@ def _tallies(
 
 
 def _percent(parts: Sequence[Tally]) -> float | None:
-    observed = sum((part.observed for part in parts), timedelta())
-    down = sum((part.down for part in parts), timedelta())
-    return Tally(observed, down).percent
+    none = timedelta()
+    return percent(sum((part.observed for part in parts), none), sum((part.down for part in parts), none))
 
 
 def _cell(part: Tally, *, slow: bool) -> Cell:
