@@ -27,7 +27,7 @@ import tokens.services
 from accounts.export import NOT_INCLUDED
 from accounts.models import Plan, User
 from accounts.web import signing_up
-from accounts.web.export import download
+from accounts.web.account_export import download
 from accounts.web.social.backends import BACKENDS
 from accounts.web.social.pipeline import linked_providers
 from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
