@@ -20,15 +20,6 @@ from audit.actions import Action
 from core.bulk import BulkResult
 from core.errors import ValidationFailed
 
-on_account_created: list[Callable[[User], None]] = []
-"""Hooks for a new account, called in the transaction that creates it. Higher layers add theirs in `AppConfig.ready`."""
-
-before_account_deleted: list[Callable[[User], None]] = []
-"""Hooks before an account is deleted, called in the transaction that deletes it. An ApiError prevents the deletion."""
-
-on_plan_changed: list[Callable[[Sequence[User], Plan], None]] = []
-"""Hooks after accounts changed to another plan, called in the transaction that changes it."""
-
 
 class AddressChange(NamedTuple):
     """A change of address. `clicked`: confirmed by a link sent to the new address, not entered by staff."""
@@ -38,15 +29,13 @@ class AddressChange(NamedTuple):
     clicked: bool
 
 
+# Hooks, called in the transaction of the change. Higher layers add theirs in `AppConfig.ready`.
+on_account_created: list[Callable[[User], None]] = []
+before_account_deleted: list[Callable[[User], None]] = []  # an ApiError prevents the deletion
+on_plan_changed: list[Callable[[Sequence[User], Plan], None]] = []
 on_address_changed: list[Callable[[AddressChange], None]] = []
-"""Hooks after an account's address changed, called in the transaction that changes it."""
-
-on_password_changed: list[Callable[[User], None]] = []
-"""Hooks after a password was changed or removed, called in the transaction that changes it."""
-
-on_account_deactivated: list[Callable[[User], None]] = []
-"""Hooks after staff deactivated an account, called in the transaction that does it."""
-
+on_password_changed: list[Callable[[User], None]] = []  # or removed
+on_account_deactivated: list[Callable[[User], None]] = []  # by staff
 
 GONE = "a deleted account"
 """Replaces the address of a deleted account in rows that outlive it."""

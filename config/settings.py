@@ -230,7 +230,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "dashboard.context.navigation",
+                "dashboard.pages.navigation",
             ],
             "builtins": ["core.templatetags.pulsekeeper"],
         },

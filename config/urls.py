@@ -14,7 +14,7 @@ import alerts.views
 import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
-from accounts.web.export import ExportViewSet
+from accounts.web.account_export import ExportViewSet
 from config.health import readyz
 from config.system_status import health_page
 

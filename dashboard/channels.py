@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from typing import Any, ClassVar
 
 import msgspec
 from django import forms
@@ -21,18 +20,17 @@ from alerts.transports import KINDS
 from alerts.transports.base import ChannelKind, Setting
 from core import mail
 from core.api.idempotency import Created
-from core.clock import EPOCH, MAX_MS, utc_now
 from core.errors import ApiError
 from core.forms import conditional
 from core.waiting import limit_waiting
 from dashboard.forms import ProjectField, ScopeForm
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
+from dashboard.paging import Position, first_page
 from notifications.outbox import SendResult
 from projects.access import Caller
 
 PAGE = 30
 MAX_ITEMS = 3
-MICROSECOND = timedelta(microseconds=1)
 
 Scope = AlertChannel.Scope
 STATE_NAMES = dict(Delivery.State.choices) | {Delivery.State.DEAD.value: "Given up"}
@@ -53,11 +51,9 @@ SCOPE_NAMES = {
 
 
 class ChannelForm(ScopeForm):
-    """The form of the channel `stored`, or of a new one of a kind. The settings of the kind are fields too.
+    """The form of the channel `stored`, or of a new one. Settings of the kind are fields, the first like `example`."""
 
-    `example` is the format of the first setting.
-    """
-
+    needs: ClassVar = {**ScopeForm.needs, Scope.PROJECT: ("scope_project_id", "Choose a project.")}
     enabled = forms.BooleanField(label="Send alerts", required=False)
     name = forms.CharField(max_length=200)
     topics = forms.MultipleChoiceField(
@@ -111,29 +107,18 @@ class ChannelForm(ScopeForm):
             first.widget.attrs["placeholder"] = example
             first.help_text = f"Format: {example}"
 
-    def clean(self) -> None:
-        super().clean()
-        if self.cleaned_data.get("monitors") == Scope.PROJECT:
-            self.require("scope_project_id", "Choose a project.")
-
     def own_fields(self) -> Iterator[forms.BoundField]:
         return (self[setting.name] for setting in self.kind.settings)
 
     def given(self) -> dict[str, Any]:
         """Return the body for the service, for a stored channel only the changes: a member may not see all monitors."""
-        cleaned, sent = self.cleaned_data, self.sent
-        plain = {"name", "enabled", "topics", "remind_every_hours", "project_id"} & sent
-        own = [setting.name for setting in self.kind.settings if setting.name in sent]
         given: dict[str, Any] = {} if self.stored else {"kind": self.kind.name}
-        given |= {name: cleaned[name] for name in plain if name != "name" or cleaned[name]}
-        given |= {name: cleaned[name] for name in own if cleaned[name]}
-        return given | (self.scope() if {"monitors", "scope_project_id", "monitor_ids"} & sent else {})
-
-    def scope(self) -> dict[str, Any]:
-        scope = super().scope()
-        if scope["monitors"] == Scope.PROJECT:
-            scope["scope_project_id"] = self.cleaned_data["scope_project_id"]
-        return scope
+        plain = {"enabled", "topics", "remind_every_hours", "project_id"}
+        unless_empty = {"name", *(setting.name for setting in self.kind.settings)}
+        for name in self.sent & (plain | unless_empty):
+            if name in plain or self.cleaned_data[name]:
+                given[name] = self.cleaned_data[name]
+        return given | self.scope()
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Show errors of a single monitor, such as `monitor_ids[3]`, at the field."""
@@ -229,15 +214,15 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
     """Return a channel and the requested page of its log."""
     state = request.GET.get("state", "")
     state = state if state in STATE_NAMES else ""
-    before = _position(request.GET.get("before", ""))
-    rows, now = selectors.deliveries_of(channel, limit=PAGE + 1, state=state or None, before=before), utc_now()
-    last = rows[PAGE - 1] if len(rows) > PAGE else None
+    before = Position.read(request.GET.get("before", ""))
+    found = selectors.deliveries_of(channel, limit=PAGE + 1, state=state or None, before=before)
+    rows, last = first_page(found, PAGE)
     return {
         "shown": ChannelView(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
-        "deliveries": [_shown_delivery(row, now=now) for row in rows[:PAGE]],
+        "deliveries": [_shown_delivery(row, now=request.now) for row in rows],
         "state": state,
         "states": [("", "All"), *STATE_NAMES.items()],
-        "next": last and f"{(last.created_at - EPOCH) // MICROSECOND}-{last.pk}",
+        "next": last and str(Position(last.created_at, last.pk)),
         "later": "before" in request.GET,
     }
 
@@ -259,14 +244,6 @@ def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
     }
 
 
-def _position(text: str) -> tuple[datetime, int] | None:
-    """Parse the position of the last delivery on the previous page. Return None, for the first page, if invalid."""
-    found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,18})", text)
-    if found is None or int(found[1]) > MAX_MS * 1000:
-        return None
-    return EPOCH + int(found[1]) * MICROSECOND, int(found[2])
-
-
 @page
 def create(request: PageRequest) -> HttpResponse:
     """Let the user choose a kind, then enter its settings. A new secret is shown once."""
@@ -277,8 +254,8 @@ def create(request: PageRequest) -> HttpResponse:
     example = variant.example if variant else ""
     form = ChannelForm(request.POST or None, caller=caller, kind=kind, example=example)
 
-    def make(now: datetime) -> Created:
-        channel, secret = services.create_channel(caller, form.given(), now=now)
+    def make() -> Created:
+        channel, secret = services.create_channel(caller, form.given(), now=request.now)
         return Created(channel.public_id, {"secret": secret})
 
     created = form.create(request, make, limit="invite" if kind.consent else None)
@@ -311,7 +288,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     changes_address = form.is_valid() and form.kind.consent in form.given()
     saved = form.save(
         request,
-        lambda: services.update_channel(caller, channel_id, form.given(), now=utc_now()),
+        lambda: services.update_channel(caller, channel_id, form.given(), now=request.now),
         limit="invite" if changes_address else None,
     )
     if saved is not None:
@@ -321,10 +298,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
 
 delete = button(services.delete_channel, "Channel deleted.", "alert_channels")
 replay = button(
-    lambda caller, channel_id, delivery_id: services.replay(caller, channel_id, delivery_id, now=utc_now()),
-    "The delivery is retried for another 24 hours.",
-    "alert_channel",
-    to_first_id=True,
+    services.replay, "The delivery is retried for another 24 hours.", "alert_channel", to_first_id=True, takes_now=True
 )
 
 
@@ -353,7 +327,7 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
     selectors.get_channel(request.caller, channel_id)
     with errors_as_messages(request):
         count_request(request, "invite")
-        channel = services.ask_again(request.caller, channel_id, now=utc_now())
+        channel = services.ask_again(request.caller, channel_id, now=request.now)
         if channel.confirmed_at is None:
             _report_confirmation_request(request, channel, "Another request was sent")
         else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
+import msgspec
 from django import forms
 from django.conf import settings
 from django.core.validators import MaxLengthValidator
@@ -19,29 +21,17 @@ from connectors.importing import Imported
 from connectors.providers import BACKENDS
 from connectors.providers.backend import ProviderProject
 from connectors.serializers import MAX_REFS
-from core.clock import utc_now
 from core.errors import ApiError, MonitorLimit, NotFound, ReconnectRequired
 from dashboard.forms import PageForm, ProjectField, project_choices
 from dashboard.pages import PageRequest, action, count_request, done, errors_as_messages, page, render_page
 from projects.access import Caller
 
-MAX_REF = 200
-
-
-def parse_choice(text: str) -> tuple[str, str]:
-    """Return the reference and the name of a project, for the results page, from the value of its checkbox.
-
-    Raises ValueError for anything that the form does not send.
-    """
-    try:
-        found = json.loads(text)
-    except RecursionError as error:
-        raise ValueError from error
-    match found:
-        case [str(ref), str(name)] if 0 < len(ref) <= MAX_REF and "\0" not in ref + name:
-            (ref + name).encode()
-            return ref, name
-    raise ValueError("no reference and name")
+_NO_NUL = r"\A[^\0]*\Z"
+_Choice = tuple[
+    Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=_NO_NUL)],
+    Annotated[str, msgspec.Meta(pattern=_NO_NUL)],
+]
+"""The value of a checkbox, as JSON: the reference of a project, and its name for the results page."""
 
 
 class _ProjectsField(forms.TypedMultipleChoiceField):
@@ -55,7 +45,7 @@ class _ProjectsField(forms.TypedMultipleChoiceField):
 
 class ImportForm(PageForm):
     projects = _ProjectsField(
-        coerce=parse_choice,
+        coerce=partial(msgspec.json.decode, type=_Choice),
         validators=[MaxLengthValidator(MAX_REFS, f"Import at most {MAX_REFS} at a time.")],
         error_messages={"required": "Choose at least one project."},
     )
@@ -83,7 +73,7 @@ def link(request: PageRequest, word: str) -> HttpResponse:
     """
     address = ""
     with errors_as_messages(request):
-        address = services.start(request.caller, word, now=utc_now())
+        address = services.start(request.caller, word, now=request.now)
     if request.htmx:
         return HttpResponseClientRedirect(address or reverse("connectors"))
     if not address:
@@ -108,7 +98,7 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
     def run() -> Imported:
         place = {"project_id": form.cleaned_data["project_id"]}
         refs = [ref for ref, _ in form.cleaned_data["projects"]]
-        return importing.import_projects(caller, word, refs, place=place, now=utc_now())
+        return importing.import_projects(caller, word, refs, place=place, now=request.now)
 
     imported = form.save(request, run, limit="create-and-test")
     title = BACKENDS[connector.provider].title
@@ -127,7 +117,7 @@ def choose(request: PageRequest, word: str) -> HttpResponse:
     problem: ApiError | None = None
     try:
         count_request(request, "ask-provider")
-        found = importing.list_importable(caller, word, now=utc_now())
+        found = importing.list_importable(caller, word, now=request.now)
     except NotFound:
         raise
     except ApiError as error:

@@ -14,30 +14,19 @@ _WORDS = {
     "d": ("d", "day", "days"),
     "w": ("w", "week", "weeks"),
 }
-_UNITS = {word: unit for unit, words in _WORDS.items() for word in words}
+_MS_OF_WORD = {word: MS_OF[unit] for unit, words in _WORDS.items() for word in words}
 _PART = re.compile(r"([0-9]+(?:[.,][0-9]+)?|[.,][0-9]+)\s*([a-z]*)\s*(?:,|and\b)?\s*")
 MAX_TEXT = 40
 
 
-class InvalidDurationError(ValueError):
-    """The text is not a duration."""
-
-
 def parse_duration(text: str) -> Decimal:
-    """Return milliseconds; a number without unit is in seconds. Raises InvalidDurationError."""
+    """Return milliseconds; a number without unit is in seconds. Raises ValueError."""
     text = text.strip().lower()
-    if not text or len(text) > MAX_TEXT:
-        raise InvalidDurationError
-    total, position = Decimal(0), 0
-    while position < len(text):
-        part = _PART.match(text, position)
-        is_single = position == 0 and part is not None and part.end() == len(text)
-        unit = None if part is None else "s" if is_single and not part[2] else _UNITS.get(part[2])
-        if part is None or unit is None:
-            raise InvalidDurationError
-        total += Decimal(part[1].replace(",", ".")) * MS_OF[unit]
-        position = part.end()
-    return total
+    parts = list(_PART.finditer(text)) if len(text) <= MAX_TEXT else []
+    factors = [_MS_OF_WORD.get(part[2] or ("s" if len(parts) == 1 else ""), 0) for part in parts]
+    if not parts or not all(factors) or "".join(part[0] for part in parts) != text:
+        raise ValueError("no duration")
+    return sum((Decimal(part[1].replace(",", ".")) * ms for part, ms in zip(parts, factors, strict=True)), Decimal())
 
 
 def format_duration(ms: int) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
 from core.api.idempotency import HEADER, Created
-from core.clock import utc_now
 from core.forms import Renderer, ServiceForm, conditional
 from core.ids import random_text
-from dashboard.durations import MAX_TEXT, MS_OF, InvalidDurationError, format_duration, parse_duration
+from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
 from dashboard.pages import PageRequest, count_request
 from monitors import cron
 from monitors.selectors import list_monitors
@@ -25,7 +23,6 @@ from projects.idempotency import create_once
 
 T = TypeVar("T")
 Choices = list[tuple[str, str]]
-CHOSEN = "chosen"
 
 
 def project_choices(caller: Caller) -> Choices:
@@ -69,9 +66,6 @@ class _Picker(forms.CheckboxSelectMultiple):
 class MonitorsField(forms.MultipleChoiceField):
     widget = _Picker
 
-    def __init__(self, monitors: Choices, **kwargs: Any) -> None:
-        super().__init__(choices=monitors, required=False, **kwargs)
-
 
 class MultilineField(forms.CharField):
     """A text with LF line endings: browsers send CRLF."""
@@ -83,27 +77,14 @@ class MultilineField(forms.CharField):
         return text and text.replace("\r\n", "\n")
 
 
-class CountField(forms.IntegerField):
-    def __init__(self, *, suggestions: Sequence[str] = (), **kwargs: Any) -> None:
-        self.suggestions = suggestions
-        super().__init__(**kwargs)
-
-
 class DurationField(forms.CharField):
     """A duration like `5m`. Cleans to an integer in `unit` (`s` or `ms`), or None."""
 
     def __init__(
-        self,
-        *,
-        unit: str = "s",
-        minimum: int | None = None,
-        maximum: int | None = None,
-        suggestions: Sequence[str] = (),
-        **kwargs: Any,
+        self, *, unit: str = "s", minimum: int | None = None, maximum: int | None = None, **kwargs: Any
     ) -> None:
         self._ms = MS_OF[unit]
         self._minimum, self._maximum = minimum, maximum
-        self.suggestions = suggestions
         super().__init__(max_length=MAX_TEXT, **kwargs)
 
     def clean(self, value: Any) -> Any:
@@ -112,7 +93,7 @@ class DurationField(forms.CharField):
             return None
         try:
             count = parse_duration(text) / self._ms
-        except InvalidDurationError:
+        except ValueError:
             raise ValidationError("Say it as 90, 5m, 1h or 1h 30m; a number alone counts seconds.") from None
         if count != int(count):
             raise ValidationError(f"Whole {'seconds' if self._ms == MS_OF['s'] else 'milliseconds'} only.")
@@ -170,24 +151,21 @@ class ObjectForm(PageForm):
         """Return the names of the fields to send: all for a new object, the changed ones for a stored one."""
         return set(self.fields if self.stored is None else self.changed_data)
 
-    def create(
-        self, request: PageRequest, make: Callable[[datetime], Any], *, limit: str | None = None
-    ) -> Created | None:
+    def create(self, request: PageRequest, make: Callable[[], Any], *, limit: str | None = None) -> Created | None:
         """Return what `make` creates, or what this form created earlier. Return None like `save`.
 
         `make` returns an object with a public id, or `Created` to add values that are shown only once, like a secret.
         """
-        now = utc_now()
 
         def create() -> Created:
-            made = make(now)
+            made = make()
             return made if isinstance(made, Created) else Created(made.public_id)
 
         def create_or_recall() -> Created:
             # Django renders a different CSRF token with each page.
             content = {name: values for name, values in request.POST.lists() if name != "csrfmiddlewaretoken"}
             key = f"page {self.cleaned_data['form_key']}"
-            return create_once(request.caller, key=key, content=[request.path, content], create=create, now=now)
+            return create_once(request.caller, key=key, content=[request.path, content], create=create, now=request.now)
 
         return self.save(request, create_or_recall, limit=limit)
 
@@ -203,12 +181,17 @@ class ObjectForm(PageForm):
 
 
 class ScopeForm(ObjectForm):
-    """The form of an object that applies to all monitors or to chosen ones. Subclasses define `monitors`."""
+    """The form of an object that applies to all monitors or to some. Subclasses define `monitors`, the choice.
+
+    `needs` names the field that a choice needs, with the error if it is empty.
+    """
+
+    needs: ClassVar = {"chosen": ("monitor_ids", "Choose at least one monitor.")}
 
     def __init__(self, data: Any = None, *, caller: Caller, chosen_label: str, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
         self.projects = project_choices(caller)
-        self.fields["monitor_ids"] = conditional(MonitorsField(monitor_choices(caller), label=chosen_label))
+        self.fields["monitor_ids"] = conditional(MonitorsField(choices=monitor_choices(caller), label=chosen_label))
 
     def require(self, name: str, error: str) -> None:
         """Add an error to a conditional field that is empty."""
@@ -217,9 +200,14 @@ class ScopeForm(ObjectForm):
 
     def clean(self) -> None:
         super().clean()
-        if self.cleaned_data.get("monitors") == CHOSEN:
-            self.require("monitor_ids", "Choose at least one monitor.")
+        if need := self.needs.get(self.cleaned_data.get("monitors", "")):
+            self.require(*need)
 
     def scope(self) -> dict[str, Any]:
-        chosen = self.cleaned_data["monitors"] == CHOSEN
-        return {name: self.cleaned_data[name] for name in ("monitors", *(["monitor_ids"] if chosen else []))}
+        """Return the members of the body about monitors, for a stored object only if one was changed."""
+        if not self.sent & {"monitors", *(name for name, _ in self.needs.values())}:
+            return {}
+        scope = {"monitors": self.cleaned_data["monitors"]}
+        if need := self.needs.get(scope["monitors"]):
+            scope[need[0]] = self.cleaned_data[need[0]]
+        return scope

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ from django.http import HttpResponse, QueryDict
 
 from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
-from core.clock import utc_now
 from dashboard.forms import MultilineField, ObjectForm, PageForm, ProjectField, project_choices
 from dashboard.pages import PageRequest, action, button, done, page, render_page
+from dashboard.paging import first_page
 from incidents import selectors, services
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import MAX_TEXT
@@ -137,7 +137,7 @@ class DeclareForm(ObjectForm):
 @page
 def index(request: PageRequest) -> HttpResponse:
     filters = FilterForm(request.GET)
-    rows, more = _page_of(_filtered(request.caller, filters.wanted), after=request.GET.get("after", ""))
+    rows, last = _page_of(_filtered(request.caller, filters.wanted), after=request.GET.get("after", ""))
     return render_page(
         request,
         "incidents/list",
@@ -146,7 +146,7 @@ def index(request: PageRequest) -> HttpResponse:
         states=[(None, "All"), *STATES.items()],
         projects=project_choices(request.caller),
         monitor=_name_of(request.caller, filters.wanted.get("monitor")),
-        next=f"{int(not rows[-1].is_open)}-{rows[-1].pk}" if more else None,
+        next=last and f"{int(not last.is_open)}-{last.pk}",
         later="after" in request.GET,
     )
 
@@ -170,7 +170,7 @@ def live(request: PageRequest, incident_id: str) -> HttpResponse:
 def declare(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = DeclareForm(request.POST or None, caller=caller)
-    created = form.create(request, lambda now: services.declare(caller, form.cleaned_data, now=now))
+    created = form.create(request, lambda: services.declare(caller, form.cleaned_data, now=request.now))
     if created is not None:
         return done(request, "Incident declared.", "incident", created.object_id)
     return render_page(request, "incidents/declare", form=form)
@@ -180,23 +180,15 @@ def declare(request: PageRequest) -> HttpResponse:
 def comment(request: PageRequest, incident_id: str) -> HttpResponse:
     incident = selectors.get_incident(request.caller, incident_id)
     form = CommentForm(request.POST)
-    if form.save(request, lambda: services.comment(request.caller, incident_id, **form.cleaned_data, now=utc_now())):
+    if form.save(request, lambda: services.comment(request.caller, incident_id, **form.cleaned_data, now=request.now)):
         return done(request, "Comment added.", "incident", incident_id)
     return render_page(request, "incidents/detail", shown=IncidentView(incident), form=form)
 
 
 acknowledge = button(
-    lambda caller, incident_id: services.acknowledge(caller, incident_id, now=utc_now()),
-    "Acknowledged. No more reminders are sent.",
-    "incident",
-    to_first_id=True,
+    services.acknowledge, "Acknowledged. No more reminders are sent.", "incident", to_first_id=True, takes_now=True
 )
-resolve = button(
-    lambda caller, incident_id: services.resolve(caller, incident_id, now=utc_now()),
-    "Incident resolved.",
-    "incident",
-    to_first_id=True,
-)
+resolve = button(services.resolve, "Incident resolved.", "incident", to_first_id=True, takes_now=True)
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:
@@ -214,19 +206,15 @@ def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:
     return incidents
 
 
-def _page_of(incidents: QuerySet[Incident], *, after: str) -> tuple[Sequence[Incident], bool]:
-    """Return a page: open incidents first, newest first in both groups.
-
-    `after` is the position of the last shown one.
-    """
+def _page_of(incidents: QuerySet[Incident], *, after: str) -> tuple[list[Incident], Incident | None]:
+    """Return a page: open incidents first, newest first in both groups."""
     incidents = incidents.annotate(is_resolved=Q(resolved_at__isnull=False)).order_by("is_resolved", "-pk")
     position = re.fullmatch(r"([01])-([0-9]{1,18})", after)
     if position is not None:
         was_resolved, pk = position[1] == "1", int(position[2])
         beyond = Q(is_resolved=was_resolved, pk__lt=pk)
         incidents = incidents.filter(beyond if was_resolved else beyond | Q(is_resolved=True))
-    rows = list(incidents[: PAGE + 1])
-    return rows[:PAGE], len(rows) > PAGE
+    return first_page(incidents, PAGE)
 
 
 def _name_of(caller: Caller, monitor_id: str | None) -> str | None:

@@ -1,10 +1,11 @@
-"""Helpers of all pages for signed-in users: the caller, responses, error pages and messages."""
+"""Helpers of all pages for signed-in users: the caller, responses, error pages, messages and the navigation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from datetime import datetime
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Concatenate, ParamSpec, cast
 
@@ -13,10 +14,13 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_GET, require_POST
 
+from accounts.models import User
+from core.clock import utc_now
 from core.errors import ApiError, NotFound, TooManyRequests
 from core.throttles import seconds_to_wait
+from incidents.selectors import list_incidents
 from projects.access import Caller
 
 P = ParamSpec("P")
@@ -26,6 +30,7 @@ class PageRequest(HttpRequest):
     """A request of a signed-in user. `htmx` is set by django_htmx.middleware."""
 
     caller: Caller
+    now: datetime
     htmx: Any
 
 
@@ -41,7 +46,7 @@ def page(view: PageView[P]) -> View[P]:
         if not request.user.is_authenticated:
             # The session expired while the page was open. The page's script reports it and keeps the input.
             return HttpResponse(status=401) if request.htmx else redirect_to_login(request.get_full_path())
-        request.caller = Caller(request.user)
+        request.caller, request.now = Caller(request.user), utc_now()
         try:
             response = view(request, *args, **kwargs)
         except ApiError as error:
@@ -56,6 +61,11 @@ def page(view: PageView[P]) -> View[P]:
 def action(view: PageView[P]) -> View[P]:
     """Like `page`, but only for POST."""
     return require_POST(page(view))
+
+
+def read_only(view: PageView[P]) -> View[P]:
+    """Like `page`, but only for GET."""
+    return require_GET(page(view))
 
 
 def problem(request: PageRequest, error: ApiError) -> HttpResponse:
@@ -78,7 +88,9 @@ def done(request: PageRequest, message: str, to: str, *args: str) -> HttpRespons
     return redirect(to, *args)
 
 
-def button(service: Callable[..., object], message: str, to: str, *, to_first_id: bool = False) -> Callable[..., Any]:
+def button(
+    service: Callable[..., object], message: str, to: str, *, to_first_id: bool = False, takes_now: bool = False
+) -> Callable[..., Any]:
     """Return the view of a button: call a service with the ids of the path, and redirect with a message about success.
 
     With `to_first_id`, `to` is the page of the first id. A conflict is shown as a message, other errors as a page.
@@ -87,7 +99,7 @@ def button(service: Callable[..., object], message: str, to: str, *, to_first_id
     @action
     def press(request: PageRequest, /, **ids: str) -> HttpResponse:
         try:
-            service(request.caller, *ids.values())
+            service(request.caller, *ids.values(), **({"now": request.now} if takes_now else {}))
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
@@ -111,10 +123,7 @@ def errors_as_messages(request: PageRequest) -> Iterator[None]:
 
 
 def count_request(request: PageRequest, scope: str) -> None:
-    """Count a request in a scope of `settings.THROTTLES`, together with those to the API.
-
-    Raises TooManyRequests above the rate.
-    """
+    """Count a request in a scope of `settings.THROTTLES`, which the API shares. Raises TooManyRequests."""
     if seconds_to_wait(scope, request.caller.account) is not None:
         raise TooManyRequests
 
@@ -122,3 +131,23 @@ def count_request(request: PageRequest, scope: str) -> None:
 def home(request: HttpRequest) -> HttpResponse:
     """Redirect the bare address of the deployment to the overview, or to the sign-in page."""
     return redirect("/monitors" if request.user.is_authenticated else "/account/login/")
+
+
+def navigation(request: HttpRequest) -> dict[str, Any]:
+    """Return a callable, so that incidents are counted only if a template renders it: fragments have no navigation."""
+    user = getattr(request, "user", None)
+    return {"navigation": partial(_navigation, user)} if isinstance(user, User) else {}
+
+
+def _navigation(user: User) -> list[tuple[str, str, str, int]]:
+    """Return the section, title, icon and number of open incidents of each entry."""
+    return [
+        ("monitors", "Monitors", "heart-pulse", 0),
+        ("incidents", "Incidents", "triangle-alert", list_incidents(Caller(user), is_open=True).count()),
+        ("status-pages", "Status pages", "globe", 0),
+        ("alert-channels", "Alert channels", "bell", 0),
+        ("maintenance", "Maintenance", "calendar", 0),
+        ("projects", "Projects", "folder", 0),
+        ("connectors", "Connectors", "plug", 0),
+        ("tokens", "API tokens", "key", 0),
+    ]

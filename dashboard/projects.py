@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -10,26 +10,28 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from core.api.fields import validated
-from core.clock import utc_now
 from core.errors import NotFound, ValidationFailed
 from dashboard.forms import ObjectForm, PageForm
 from dashboard.monitors.listing import counts_by_project
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.tokens import token_rows
 from projects import access, members, services
-from projects.models import Membership, Project, Role
+from projects.models import Membership, Role
 from projects.serializers import MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
 
 REMOVE = "remove"
 RENAME_ID = "rename_%s"  # unique ids: another form on the page may have a field with this name
 
 
-class NewProjectForm(ObjectForm):
-    name = forms.CharField(max_length=200, help_text="A shop, a customer, a team.")
-
-
 class RenameForm(PageForm):
     name = forms.CharField(max_length=200)
+
+    def given(self) -> dict[str, Any]:
+        return validated(ProjectInputSerializer, {"name": self.cleaned_data["name"]})
+
+
+class NewProjectForm(RenameForm, ObjectForm):
+    name = forms.CharField(max_length=200, help_text="A shop, a customer, a team.")
 
 
 class AddMemberForm(PageForm):
@@ -53,19 +55,14 @@ class AddMemberForm(PageForm):
 def index(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = NewProjectForm(request.POST or None)
-
-    def create(now: datetime) -> Project:
-        given = validated(ProjectInputSerializer, {"name": form.cleaned_data["name"]})
-        return services.create_project(caller, **given, now=now)
-
-    created = form.create(request, create)
+    created = form.create(request, lambda: services.create_project(caller, **form.given(), now=request.now))
     if created is not None:
         if not created.repeated:
             messages.success(request, "Project created. Add members and monitors next.")
         return redirect("project", created.object_id)
     roles = access.roles_of(caller)
     found = list(access.accessible_projects(caller).order_by("name", "pk"))
-    counts = counts_by_project(caller, found, now=utc_now())
+    counts = counts_by_project(caller, found, now=request.now)
     projects = [(one, roles.get(one.pk), counts[one.pk]) for one in found]
     return render_page(request, "projects/list", projects=projects, form=form)
 
@@ -79,14 +76,10 @@ def show(request: PageRequest, project_id: str) -> HttpResponse:
 def rename(request: PageRequest, project_id: str) -> HttpResponse:
     form = RenameForm(request.POST, auto_id=RENAME_ID)
     access.get_project(request.caller, project_id, roles=access.MANAGERS)
-
-    def change() -> bool:
-        services.rename_project(request.caller, project_id, **validated(ProjectInputSerializer, form.cleaned_data))
-        return True
-
-    if form.save(request, change):
+    form.save(request, lambda: services.rename_project(request.caller, project_id, **form.given()))
+    if form.is_valid():
         return done(request, "Project renamed.", "project", project_id)
-    return _show(request, project_id, rename_form=form)
+    return _show(request, project_id, invalid=form)
 
 
 delete = button(
@@ -101,11 +94,11 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
 
     def add() -> Membership:
         given = validated(MemberInputSerializer, form.cleaned_data)
-        return members.add_member(caller, project_id, **given, now=utc_now())
+        return members.add_member(caller, project_id, **given, now=request.now)
 
     member = form.save(request, add, limit="invite")
     if member is None:
-        return _show(request, project_id, member_form=form)
+        return _show(request, project_id, invalid=form)
     text = f"{member.email} is now a member of the project."
     if member.is_open:
         text = f"Invitation sent to {member.email}. You can also copy its link below."
@@ -115,7 +108,7 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
 @action
 def change_member(request: PageRequest, project_id: str, member_id: str) -> HttpResponse:
     """Set a role, or remove a member, an invitation or yourself (REMOVE)."""
-    caller, chosen, now = request.caller, request.POST.get("action", ""), utc_now()
+    caller, chosen, now = request.caller, request.POST.get("action", ""), request.now
     try:
         if chosen == REMOVE:
             members.remove_member(caller, project_id, member_id, now=now)
@@ -130,22 +123,16 @@ def change_member(request: PageRequest, project_id: str, member_id: str) -> Http
     return redirect("project", project_id) if still_there else redirect("projects")
 
 
-def _show(
-    request: PageRequest,
-    project_id: str,
-    *,
-    rename_form: RenameForm | None = None,
-    member_form: AddMemberForm | None = None,
-) -> HttpResponse:
-    caller, now = request.caller, utc_now()
-    project = access.accessible_projects(caller).filter(public_id=project_id).first()
-    if project is None:
-        raise NotFound
+def _show(request: PageRequest, project_id: str, *, invalid: PageForm | None = None) -> HttpResponse:
+    """Render the page of a project. A form with errors replaces its empty one."""
+    caller, now = request.caller, request.now
+    project = access.get_project(caller, project_id)
     memberships = list(members.list_members(caller, project_id, now=now).order_by("created_at", "pk"))
     memberships.sort(key=lambda membership: Role.values.index(membership.role))  # owner first
     own = next((membership for membership in memberships if membership.user_id == caller.user.pk), None)
     if own is None:
         raise NotFound  # removed by another request
+    rename_form = RenameForm(initial={"name": project.name}, auto_id=RENAME_ID)
     return render_page(
         request,
         "projects/detail",
@@ -157,6 +144,6 @@ def _show(
         members=[membership for membership in memberships if not membership.is_open],
         invitations=[(one, members.invitation_link(one)) for one in memberships if one.is_open],
         tokens=token_rows(caller, project=project, now=now),
-        rename_form=rename_form or RenameForm(initial={"name": project.name}, auto_id=RENAME_ID),
-        member_form=member_form or AddMemberForm(),
+        rename_form=invalid if isinstance(invalid, RenameForm) else rename_form,
+        member_form=invalid if isinstance(invalid, AddMemberForm) else AddMemberForm(),
     )

@@ -6,12 +6,12 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
 
 from audit.actions import MEANINGS
 from audit.models import Entry
 from core.user_agents import name_of
-from dashboard.pages import PageRequest, page, render_page
+from dashboard.pages import PageRequest, read_only, render_page
+from dashboard.paging import first_page
 from projects import access, log
 from projects.models import Project
 
@@ -70,22 +70,20 @@ def log_context(request: PageRequest, entries: QuerySet[Entry]) -> dict[str, Any
         entries = entries.filter(action=wanted)
     if before.isascii() and before.isdigit() and len(before) <= MOST_DIGITS:
         entries = entries.filter(pk__lt=int(before))
-    rows = list(entries.order_by("-pk")[: PAGE + 1])
+    rows, last = first_page(entries.order_by("-pk"), PAGE)
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
     return {
         "entries": [
-            _shown(log.redact(entry, viewer=request.caller.user), projects.get(entry.project_id or 0))
-            for entry in rows[:PAGE]
+            _shown(log.redact(entry, viewer=request.caller.user), projects.get(entry.project_id or 0)) for entry in rows
         ],
         "actions": list(MEANINGS.items()),
         "action": wanted,
         "later": bool(before),
-        "next": rows[PAGE - 1].pk if len(rows) > PAGE else None,
+        "next": last and last.pk,
     }
 
 
-@require_GET
-@page
+@read_only
 def of_project(request: PageRequest, project_id: str) -> HttpResponse:
     entries = log.of_project(request.caller, project_id)
     project = access.get_project(request.caller, project_id)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from django import forms
 from django.http import HttpResponse
 
-from core.clock import utc_now
 from dashboard.forms import MonitorsField, ObjectForm, PageForm, ProjectField, monitor_choices, project_choices
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from monitors.models import Monitor
@@ -25,10 +22,7 @@ _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_name
 
 
 class StatusPageForm(ObjectForm):
-    """The form of the page `stored`, or of a new one.
-
-    That of a stored page has a row per shown monitor: public name, heading, position and a checkbox to remove it.
-    """
+    """The form of the page `stored`, with a row of fields for each shown monitor, or of a new one."""
 
     name = forms.CharField(max_length=200, help_text="The heading of the page.")
     slug = forms.CharField(
@@ -80,7 +74,8 @@ class StatusPageForm(ObjectForm):
         self.names = dict(monitor_choices(caller))
         shown = {item.monitor.public_id for _, item in self.shown}
         self.fields["add"] = MonitorsField(
-            [choice for choice in self.names.items() if choice[0] not in shown],
+            required=False,
+            choices=[choice for choice in self.names.items() if choice[0] not in shown],
             label="Monitors to show" if stored is None else "Monitors to add",
             help_text="You can change their public names later.",
         )
@@ -189,7 +184,7 @@ def index(request: PageRequest) -> HttpResponse:
 @page
 def create(request: PageRequest) -> HttpResponse:
     form = StatusPageForm(request.POST or None, caller=request.caller)
-    created = form.create(request, lambda now: services.create_page(request.caller, form.given(), now=now))
+    created = form.create(request, lambda: services.create_page(request.caller, form.given(), now=request.now))
     if created is not None:
         return done(request, "Status page created.", "status_page", created.object_id)
     return render_page(request, "status_pages/new", form=form)
@@ -220,16 +215,16 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
     form = LogoForm(request.POST, request.FILES)
     if form.save(request, lambda: services.set_logo(request.caller, page_id, form.cleaned_data["logo"]), limit="logo"):
         return done(request, "Logo saved.", "status_page", page_id)
-    return _detail(request, found, logo_form=form)
+    return _detail(request, found, invalid=form)
 
 
 @action
 def create_note(request: PageRequest, page_id: str) -> HttpResponse:
     found = selectors.get_page(request.caller, page_id)
     form = NoteForm(request.POST)
-    if form.create(request, lambda now: services.create_note(request.caller, page_id, form.cleaned_data, now=now)):
+    if form.create(request, lambda: services.create_note(request.caller, page_id, form.cleaned_data, now=request.now)):
         return done(request, "Note published.", "status_page", page_id)
-    return _detail(request, found, note_form=form)
+    return _detail(request, found, invalid=form)
 
 
 @action
@@ -237,25 +232,21 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
     caller = request.caller
     found = selectors.get_page(caller, page_id)
     form = UpdateForm(request.POST, prefix=note_id)
-    if form.save(request, lambda: services.add_update(caller, page_id, note_id, form.cleaned_data, now=utc_now())):
+    if form.save(request, lambda: services.add_update(caller, page_id, note_id, form.cleaned_data, now=request.now)):
         return done(request, "Update published.", "status_page", page_id)
-    return _detail(request, found, update_forms={note_id: form})
+    return _detail(request, found, invalid=form)
 
 
-def _detail(
-    request: PageRequest,
-    found: StatusPage,
-    *,
-    note_form: NoteForm | None = None,
-    update_forms: Mapping[str, UpdateForm] = MappingProxyType({}),
-    logo_form: LogoForm | None = None,
-) -> HttpResponse:
-    """Render the page of a status page; forms with errors replace the empty ones."""
+def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None = None) -> HttpResponse:
+    """Render the page of a status page. A form with errors replaces its empty one."""
+
+    def shown(empty: PageForm) -> PageForm:
+        return invalid if type(invalid) is type(empty) and invalid.prefix == empty.prefix else empty
+
     notes = [
-        (note, None if note.resolved_at else update_forms.get(note.public_id) or UpdateForm(prefix=note.public_id))
+        (note, None if note.resolved_at else shown(UpdateForm(prefix=note.public_id)))
         for note in selectors.list_notes(found).order_by("-pk")[:NOTES]
     ]
-    invalid = any(form is not None and form.errors for form in (note_form, logo_form, *update_forms.values()))
     return render_page(
         request,
         "status_pages/detail",
@@ -263,6 +254,6 @@ def _detail(
         page=found,
         subscribers=selectors.list_subscribers(found).count(),
         notes=notes,
-        note_form=note_form or NoteForm(),
-        logo_form=logo_form or LogoForm(),
+        note_form=shown(NoteForm()),
+        logo_form=shown(LogoForm()),
     )

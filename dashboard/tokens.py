@@ -12,7 +12,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from core.api.fields import validated
-from core.clock import utc_now
 from dashboard.forms import DurationField, ObjectForm, PlainRenderer, project_choices
 from dashboard.pages import PageRequest, button, page, render_page
 from projects import access
@@ -56,13 +55,12 @@ class NewTokenForm(ObjectForm):
         elif self.cleaned_data.get("custom", 0) is None:
             self.add_error("custom", "Enter a lifetime.")
 
-    def body(self) -> dict[str, Any]:
-        given = self.cleaned_data
-        body = {"name": given["name"], "project_id": given["project_id"]}
-        if given["lifetime"] == NEVER:
-            return body
-        is_custom = given["lifetime"] == CUSTOM
-        return body | {"ttl_seconds": given["custom"] if is_custom else DAY_SEC * int(given["lifetime"][:-1])}
+    def given(self) -> dict[str, Any]:
+        cleaned = self.cleaned_data
+        body, lifetime = {"name": cleaned["name"], "project_id": cleaned["project_id"]}, cleaned["lifetime"]
+        if lifetime != NEVER:
+            body["ttl_seconds"] = cleaned["custom"] if lifetime == CUSTOM else DAY_SEC * int(lifetime[:-1])
+        return validated(TokenInputSerializer, body)
 
 
 def token_rows(
@@ -85,7 +83,7 @@ def token_rows(
 
 @page
 def index(request: PageRequest) -> HttpResponse:
-    tokens = token_rows(request.caller, now=utc_now())
+    tokens = token_rows(request.caller, now=request.now)
     has_projects = access.accessible_projects(request.caller).exists()
     return render_page(request, "tokens/list", tokens=tokens, has_projects=has_projects)
 
@@ -97,9 +95,8 @@ def new(request: PageRequest) -> HttpResponse:
     form = NewTokenForm(request.POST or None, initial={"project_id": request.GET.get("project")})
     form.fields["project_id"].choices = project_choices(caller)  # type: ignore[attr-defined]
 
-    def create(now: datetime) -> ProjectToken:
-        given = validated(TokenInputSerializer, form.body())
-        shown["token"], shown["plaintext"] = token, _ = services.create_token(caller, **given, now=now)
+    def create() -> ProjectToken:
+        shown["token"], shown["plaintext"] = token, _ = services.create_token(caller, **form.given(), now=request.now)
         return token
 
     created = form.create(request, create)

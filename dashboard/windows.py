@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -19,7 +19,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.text import get_text_list
 
-from core.clock import utc_now
 from core.forms import conditional
 from dashboard.forms import ProjectField, ScopeForm, time_zones
 from dashboard.pages import PageRequest, action, button, done, errors_as_messages, page, render_page
@@ -52,57 +51,48 @@ FREQUENCIES = ("daily", "weekly", "monthly")
 _PERIODS = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year"}
 
 
-@dataclass(frozen=True, slots=True)
-class Recurrence:
-    """A recurrence. `repeats` is one of FREQUENCIES; `days` are for weekly ones. `until` is the last local day."""
-
-    repeats: str
-    until: date
-    days: tuple[str, ...] = ()
-
-    def rrule(self) -> str:
-        days = f"BYDAY={','.join(day for day in DAYS if day in self.days)};" if self.days else ""
-        return f"FREQ={self.repeats.upper()};{days}UNTIL={self.until:%Y%m%d}"
+def write_recurrence(repeats: str, until: date, days: Collection[str] = ()) -> str:
+    """Return a rule. `repeats` is one of FREQUENCIES; `days` are for weekly ones. `until` is the last local day."""
+    by_day = f"BYDAY={','.join(day for day in DAYS if day in days)};" if days else ""
+    return f"FREQ={repeats.upper()};{by_day}UNTIL={until:%Y%m%d}"
 
 
-def read_recurrence(rrule: str) -> Recurrence | None:
-    """Parse a rule. Return None if the form cannot show it."""
+def read_recurrence(rrule: str) -> tuple[str, date, list[str]] | None:
+    """Return the arguments of `write_recurrence` for a rule, or None if the form cannot show it."""
     found = re.fullmatch(r"FREQ=(DAILY|WEEKLY|MONTHLY);(?:BYDAY=([A-Z,]+);)?UNTIL=(\d{8})", rrule.upper(), re.ASCII)
-    if found is None:
+    until = found and _day(found[3])
+    if found is None or until is None:
         return None
-    repeats = found[1].lower()
-    days = tuple(found[2].split(",")) if found[2] else ()
+    repeats, days = found[1].lower(), found[2].split(",") if found[2] else []
     if any(day not in DAYS for day in days) or (days and repeats != "weekly"):
         return None
-    try:
-        return Recurrence(repeats, datetime.strptime(found[3], "%Y%m%d").date(), days)  # noqa: DTZ007  (a day)
-    except ValueError:
-        return None
+    return repeats, until, days
 
 
 def in_words(rrule: str) -> str:
     """Describe a rule: `every week on Monday and Friday until 31 Dec 2027`, or `custom rule` if it is more complex."""
-    parts = dict(part.split("=", 1) for part in rrule.upper().split(";") if "=" in part)
-    days = [DAYS.get(day) for day in parts.get("BYDAY", "").split(",") if day]
     if not rrule:
         return "once"
-    if parts.keys() - {"FREQ", "BYDAY", "UNTIL", "COUNT"} or None in days or parts.get("FREQ") not in _PERIODS:
+    parts = dict(part.split("=", 1) for part in rrule.upper().split(";") if "=" in part)
+    days = [DAYS.get(day, "") for day in parts.get("BYDAY", "").split(",") if day]
+    if parts.keys() - {"FREQ", "BYDAY", "UNTIL", "COUNT"} or "" in days or parts.get("FREQ") not in _PERIODS:
         return "custom rule"
     words = f"every {_PERIODS[parts['FREQ']]}"
     if days:
-        words += f" on {get_text_list([day for day in days if day], 'and')}"
+        words += f" on {get_text_list(days, 'and')}"
     if "COUNT" in parts:
         words += f", {parts['COUNT']} times"
     if "UNTIL" in parts:
-        words += f" until {_day(parts['UNTIL'])}"
+        until = _day(parts["UNTIL"][:8])
+        words += f" until {until:%-d %b %Y}" if until else f" until {parts['UNTIL']}"
     return words
 
 
-def _day(until: str) -> str:
+def _day(text: str) -> date | None:
     try:
-        return f"{datetime.strptime(until[:8], '%Y%m%d'):%-d %b %Y}"  # noqa: DTZ007  (a day)
+        return datetime.strptime(text, "%Y%m%d").date()  # noqa: DTZ007  (a day)
     except ValueError:
-        return until
+        return None
 
 
 class _LocalTimeField(forms.DateTimeField):
@@ -177,14 +167,9 @@ class WindowForm(ScopeForm):
             self.require("rrule", "Enter a rule.")
 
     def given(self) -> dict[str, Any]:
-        """Return the body for the service, for a stored window only the changes.
-
-        The form drops seconds, and a member may not see all selected monitors.
-        """
-        sent = self.sent
-        given = {name: self.cleaned_data[name] for name in {"name", "project_id"} & sent}
-        given |= self._schedule() if _SCHEDULE & sent else {}
-        return given | (self.scope() if {"monitors", "monitor_ids"} & sent else {})
+        """Return the body, for a stored window only the changes: the form drops seconds, and may hide monitors."""
+        given = {name: self.cleaned_data[name] for name in {"name", "project_id"} & self.sent}
+        return given | (self._schedule() if _SCHEDULE & self.sent else {}) | self.scope()
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Rephrase the error with the labels of this form."""
@@ -196,27 +181,23 @@ class WindowForm(ScopeForm):
         super().refuse(field, reason)
 
     def _schedule(self) -> dict[str, Any]:
-        cleaned = self.cleaned_data
+        cleaned, repeats, rrule = self.cleaned_data, self.cleaned_data["repeats"], None
+        if repeats in FREQUENCIES:
+            rrule = write_recurrence(repeats, cleaned["until"], cleaned["days"] if repeats == "weekly" else ())
+        elif repeats == RULE:
+            rrule = cleaned["rrule"]
         zone = ZoneInfo(cleaned["time_zone"])
         return {
             "starts_at": _instant(cleaned["starts_at"], zone),
             "ends_at": _instant(cleaned["ends_at"], zone),
             "time_zone": cleaned["time_zone"],
-            "rrule": self._rrule(),
+            "rrule": rrule,
         }
-
-    def _rrule(self) -> str | None:
-        cleaned, repeats = self.cleaned_data, self.cleaned_data["repeats"]
-        if repeats not in FREQUENCIES:
-            return str(cleaned["rrule"]) if repeats == RULE else None
-        days = tuple(cleaned["days"]) if repeats == "weekly" else ()
-        return Recurrence(repeats, cleaned["until"], days).rrule()
 
 
 def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
     zone = ZoneInfo(window.time_zone)
     starts_at = window.starts_at.astimezone(zone)
-    recurrence = read_recurrence(window.rrule)
     initial = {
         "name": window.name,
         "starts_at": _local_as_utc(starts_at),
@@ -227,9 +208,10 @@ def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
         "monitors": window.scope,
         "monitor_ids": [monitor.public_id for monitor in window.chosen],
     }
-    if recurrence is not None:
-        days = recurrence.days or (list(DAYS)[starts_at.weekday()],)
-        initial |= {"repeats": recurrence.repeats, "until": recurrence.until, "days": list(days), "rrule": ""}
+    if recurrence := read_recurrence(window.rrule):
+        repeats, until, days = recurrence
+        days = days or [list(DAYS)[starts_at.weekday()]]
+        initial |= {"repeats": repeats, "until": until, "days": days, "rrule": ""}
     return initial
 
 
@@ -263,24 +245,20 @@ class WindowView:
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(WindowView):
     """One occurrence of a window. `day` and `span` are in the window's time zone."""
 
-    shown: WindowView
     starts_at: datetime
     ends_at: datetime
 
-    def _local(self, moment: datetime) -> datetime:
-        return moment.astimezone(ZoneInfo(self.shown.window.time_zone))
-
     @property
     def day(self) -> date:
-        return self._local(self.starts_at).date()
+        return self.starts_at.astimezone(ZoneInfo(self.window.time_zone)).date()
 
     @property
     def span(self) -> str:
         """Return `02:00 to 03:30`, with the date of the end if it differs."""
-        start, end = self._local(self.starts_at), self._local(self.ends_at)
+        start, end = (at.astimezone(ZoneInfo(self.window.time_zone)) for at in (self.starts_at, self.ends_at))
         return f"{start:%H:%M} to {end:{'%H:%M' if end.date() == start.date() else '%a %-d %b, %H:%M'}}"
 
     @property
@@ -288,77 +266,65 @@ class Occurrence:
         return self.ends_at - self.starts_at
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
-    """Windows by time.
+def calendar_of(found: Iterable[MaintenanceWindow], *, now: datetime) -> dict[str, Any]:
+    """Return windows by time.
 
-    `active`: now. `days`: starting within AHEAD, by day; `cut` if there are more than MOST_SHOWN. `later`: the next
-    occurrence of others. `over`: windows without a next occurrence.
+    `active`: occurrences now. `days`: those starting within AHEAD, by day; `cut` if there are more than MOST_SHOWN.
+    `later`: the next occurrence of other windows. `over`: windows without a next occurrence.
     """
-
-    active: list[Occurrence]
-    days: list[tuple[date, list[Occurrence]]]
-    later: list[Occurrence]
-    over: list[WindowView]
-    cut: bool
-
-    @classmethod
-    def of(cls, found: Iterable[MaintenanceWindow], *, now: datetime) -> Calendar:
-        until = now + AHEAD
-        near: list[Iterator[Occurrence]] = []
-        later, over = [], []
-        for window in found:
-            shown = WindowView(window)
-            following = windows.occurrence_of(window, now=now)
-            if following is None:
-                over.append(shown)
-            elif following[0] >= until:
-                later.append(Occurrence(shown, *following))
-            else:
-                near.append(starmap(partial(Occurrence, shown), windows.upcoming(window, now=now, until=until)))
-        rows = list(islice(heapq.merge(*near, key=attrgetter("starts_at")), MOST_SHOWN + 1))
-        coming = sorted((row for row in rows[:MOST_SHOWN] if row.starts_at > now), key=attrgetter("day", "starts_at"))
-        return cls(
-            active=[row for row in rows if row.starts_at <= now],
-            days=[(day, list(rows_of_day)) for day, rows_of_day in groupby(coming, key=attrgetter("day"))],
-            later=sorted(later, key=attrgetter("starts_at")),
-            over=over,
-            cut=len(rows) > MOST_SHOWN,
-        )
+    until = now + AHEAD
+    near: list[Iterator[Occurrence]] = []
+    later, over = [], []
+    for window in found:
+        following = windows.occurrence_of(window, now=now)
+        if following is None:
+            over.append(WindowView(window))
+        elif following.starts_at >= until:
+            later.append(Occurrence(window, *following))
+        else:
+            near.append(starmap(partial(Occurrence, window), windows.upcoming(window, now=now, until=until)))
+    rows = list(islice(heapq.merge(*near, key=attrgetter("starts_at")), MOST_SHOWN + 1))
+    coming = sorted((row for row in rows[:MOST_SHOWN] if row.starts_at > now), key=attrgetter("day", "starts_at"))
+    return {
+        "active": [row for row in rows if row.starts_at <= now],
+        "days": [(day, list(rows_of_day)) for day, rows_of_day in groupby(coming, key=attrgetter("day"))],
+        "later": sorted(later, key=attrgetter("starts_at")),
+        "over": over,
+        "cut": len(rows) > MOST_SHOWN,
+    }
 
 
 @page
 def index(request: PageRequest) -> HttpResponse:
     found = selectors.list_windows(request.caller).order_by("name", "pk")
-    return render_page(request, "windows/list", calendar=Calendar.of(found, now=utc_now()))
+    return render_page(request, "windows/list", calendar=calendar_of(found, now=request.now))
 
 
 @page
 def create(request: PageRequest) -> HttpResponse:
     caller = request.caller
     form = WindowForm(request.POST or None, caller=caller)
-    if form.create(request, lambda now: windows.create_window(caller, form.given(), now=now)):
+    if form.create(request, lambda: windows.create_window(caller, form.given(), now=request.now)):
         return done(request, "Maintenance scheduled.", "maintenance")
     return render_page(request, "windows/form", form=form)
 
 
 @page
 def edit(request: PageRequest, window_id: str) -> HttpResponse:
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     window = selectors.get_window(caller, window_id)
     form = WindowForm(request.POST or None, caller=caller, stored=window)
     if form.save(request, lambda: windows.update_window(caller, window_id, form.given(), now=now)):
         return done(request, "Window saved.", "maintenance")
-    shown, following = WindowView(window), windows.occurrence_of(window, now=now)
-    upcoming = following and Occurrence(shown, *following)
-    return render_page(request, "windows/form", form=form, shown=shown, next=upcoming)
+    following = windows.occurrence_of(window, now=now)
+    upcoming = following and Occurrence(window, *following)
+    return render_page(request, "windows/form", form=form, window=window, next=upcoming)
 
 
 @action
 def end(request: PageRequest, window_id: str) -> HttpResponse:
     """End an active window that does not recur. Suppressed alerts are sent, as after any end."""
-    now = utc_now()
-    window = selectors.get_window(request.caller, window_id)
+    now, window = request.now, selectors.get_window(request.caller, window_id)
     following = windows.occurrence_of(window, now=now)
     if window.rrule or following is None or following[0] > now:
         messages.error(request, "Only an active window that does not recur can be ended. Delete this one instead.")

@@ -123,10 +123,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         transaction.on_commit(partial(self._send, message, template_prefix))
 
     def _send(self, message: EmailMessage, template_prefix: str) -> None:
-        """Send a mail, without retries.
-
-        If a user waits for the mail, show the failure, so that they can request another.
-        """
+        """Send a mail, without retries. If a user waits for it, show the failure, so that they can request another."""
         if error := send_once(message):
             logger.warning("a mail of %s could not be sent: %s", template_prefix, error)
             if template_prefix in AWAITED:
@@ -138,8 +135,5 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 class EncryptingAdapter(DefaultMFAAdapter):  # type: ignore[misc]
     """Encrypt authenticator secrets and recovery codes, like all other secrets."""
 
-    def encrypt(self, text: str) -> str:
-        return encrypt(text)
-
-    def decrypt(self, encrypted_text: str) -> str:
-        return decrypt(encrypted_text)
+    encrypt = staticmethod(encrypt)
+    decrypt = staticmethod(decrypt)

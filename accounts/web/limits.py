@@ -24,13 +24,9 @@ def by_person(request: HttpRequest) -> str | None:
     return f"user:{request.user.pk}" if request.user.is_authenticated else None
 
 
-def by_field(name: str) -> Identity:
-    """Identify requests by the e-mail address in this field, normalized as in the API's throttle."""
-
-    def identity(request: HttpRequest) -> str | None:
-        return request.POST.get(name, "").strip().lower() or None
-
-    return identity
+def by_login(request: HttpRequest) -> str | None:
+    """Return the e-mail address that is entered to sign in, normalized as in the API's throttle."""
+    return request.POST.get("login", "").strip().lower() or None
 
 
 def limited(view: View, **scopes: Identity) -> View:

@@ -6,14 +6,14 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from django.urls import path, re_path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from accounts.web import second_factor, views
-from accounts.web.limits import by_field, by_person, limited
+from accounts.web import views
+from accounts.web.limits import by_login, by_person, limited
 from accounts.web.reauthentication import reauthenticate_by_mail, reauthenticated
 from accounts.web.social import views as social
 from accounts.web.social.views import leads_to_providers
 from core.addresses import client_network
 
-sign_in = limited(account.login, sign_in=client_network, sign_in_email=by_field("login"))
+sign_in = limited(account.login, sign_in=client_network, sign_in_email=by_login)
 sign_up = limited(account.signup, sign_up=client_network)
 reset = limited(account.password_reset, sign_up=client_network)
 reset_from_key = limited(account.password_reset_from_key, sign_in=client_network)
@@ -51,8 +51,8 @@ urlpatterns = [
     path("confirm/code/", leads_to_providers(mfa.reauthenticate), name="mfa_reauthenticate"),
     path("second-factor/", mfa.index, name="mfa_index"),
     path("second-factor/code/", mfa.authenticate, name="mfa_authenticate"),
-    path("second-factor/app/", reauthenticated(second_factor.Activate.as_view()), name="mfa_activate_totp"),
-    path("second-factor/app/remove/", reauthenticated(second_factor.Deactivate.as_view()), name="mfa_deactivate_totp"),
+    path("second-factor/app/", reauthenticated(views.ActivateApp.as_view()), name="mfa_activate_totp"),
+    path("second-factor/app/remove/", reauthenticated(views.DeactivateApp.as_view()), name="mfa_deactivate_totp"),
     path(
         "second-factor/recovery-codes/",
         reauthenticated(recovery_codes.view_recovery_codes),
@@ -60,7 +60,7 @@ urlpatterns = [
     ),
     path(
         "second-factor/recovery-codes/new/",
-        reauthenticated(second_factor.NewRecoveryCodes.as_view()),
+        reauthenticated(views.NewRecoveryCodes.as_view()),
         name="mfa_generate_recovery_codes",
     ),
     path(

@@ -1,4 +1,4 @@
-"""Pages of the signed-in account: overview, sessions, security log, export and deletion."""
+"""Pages of the signed-in account: overview, second factor, sessions, security log, export and deletion."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from allauth.account import views as allauth_views
 from allauth.account.adapter import get_adapter
 from allauth.account.models import EmailAddress, get_emailconfirmation_model
 from allauth.mfa.models import Authenticator
+from allauth.mfa.recovery_codes.views import GenerateRecoveryCodesView
+from allauth.mfa.totp.views import ActivateTOTPView, DeactivateTOTPView
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import logout
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.middleware.csrf import get_token
@@ -18,18 +21,19 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 import accounts.services
+import audit.services
 import projects.log
 import tokens.services
 from accounts.export import NOT_INCLUDED
 from accounts.models import Plan, User
 from accounts.web import signing_up
-from accounts.web.export import download
+from accounts.web.account_export import download
 from accounts.web.social.backends import BACKENDS
 from accounts.web.social.pipeline import linked_providers
 from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
-from core.clock import utc_now
-from core.forms import ServiceForm
-from dashboard.pages import PageRequest, action, done, page
+from audit.actions import Action
+from dashboard.forms import PageForm
+from dashboard.pages import PageRequest, action, done, page, read_only
 from dashboard.security_log import log_context
 
 
@@ -37,8 +41,7 @@ def _render(request: PageRequest, template: str, **context: Any) -> HttpResponse
     return render(request, f"accounts/{template}.html", {"section": "account", **context})
 
 
-@require_GET
-@page
+@read_only
 def account(request: PageRequest) -> HttpResponse:
     user = request.caller.user
     factors = {row.type: row for row in Authenticator.objects.filter(user=user)}
@@ -99,17 +102,14 @@ def _choose_password(request: HttpRequest, email: str) -> HttpResponse:
     return redirect("account_signup")
 
 
-@require_GET
-@page
+@read_only
 def sessions(request: PageRequest) -> HttpResponse:
-    now = utc_now()
-    browsers = list_web_sessions(request.caller.user, now=now)
-    api_sessions = tokens.services.list_sessions(request.caller, now=now).order_by("-pk")
+    browsers = list_web_sessions(request.caller.user, now=request.now)
+    api_sessions = tokens.services.list_sessions(request.caller, now=request.now).order_by("-pk")
     return _render(request, "sessions", browsers=browsers, api_sessions=api_sessions)
 
 
-@require_GET
-@page
+@read_only
 def session(request: PageRequest) -> HttpResponse:
     """Return the signed-in account and the session's CSRF token. Scripts ask before they send a form."""
     return JsonResponse({"user": request.caller.user.public_id, "csrf_token": get_token(request)})
@@ -132,8 +132,7 @@ def end_other_sessions(request: PageRequest) -> HttpResponse:
     return done(request, "Signed out everywhere else.", "account_sessions")
 
 
-@require_GET
-@page
+@read_only
 def security_log(request: PageRequest) -> HttpResponse:
     entries = projects.log.of_account(request.caller)
     return _render(request, "log", **log_context(request, entries))
@@ -148,7 +147,7 @@ def export(request: PageRequest) -> HttpResponseBase:
     return _render(request, "export", not_included=NOT_INCLUDED.values())
 
 
-class DeletionForm(ServiceForm):
+class DeletionForm(PageForm):
     email = forms.CharField(
         label="Your e-mail address",
         max_length=254,
@@ -172,9 +171,37 @@ class DeletionForm(ServiceForm):
 def delete(request: PageRequest) -> HttpResponse:
     user = request.caller.user
     form = DeletionForm(request.POST or None, user=user)
-    if request.method == "POST" and form.is_valid():
-        form.attempt(lambda: accounts.services.delete_account(user))
-        if form.is_valid():
-            logout(request)
-            return done(request, "Your account was deleted.", "account_login")
+    form.save(request, lambda: accounts.services.delete_account(user))
+    if form.is_valid():
+        logout(request)
+        return done(request, "Your account was deleted.", "account_login")
     return _render(request, "delete", form=form, used=user.monitors.count())
+
+
+class _Recorded:
+    """Record the change of the second factor in its transaction. allauth's mails and messages follow the commit."""
+
+    action: Action
+    request: HttpRequest
+    did_generate_recovery_codes = False
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        user: Any = self.request.user
+        with transaction.atomic():
+            response: HttpResponse = super().form_valid(form)  # type: ignore[misc]
+            audit.services.record(self.action, actor=user)
+            if self.did_generate_recovery_codes:
+                audit.services.record(Action.RECOVERY_CODES_CREATED, actor=user)
+        return response
+
+
+class ActivateApp(_Recorded, ActivateTOTPView):  # type: ignore[misc]
+    action = Action.SECOND_FACTOR_ENABLED
+
+
+class DeactivateApp(_Recorded, DeactivateTOTPView):  # type: ignore[misc]
+    action = Action.SECOND_FACTOR_DISABLED
+
+
+class NewRecoveryCodes(_Recorded, GenerateRecoveryCodesView):  # type: ignore[misc]
+    action = Action.RECOVERY_CODES_CREATED

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-
-from django.db.models import QuerySet
+from typing import NamedTuple
 
 from core.api.converters import is_public_id
 from core.bulk import BulkResult
@@ -25,39 +23,22 @@ BATCH_SIZE = 500
 """The monitors' states are locked during a batch, which delays their results."""
 MUTES = {30: "30 minutes", 60: "1 hour", 480: "8 hours", 1_440: "24 hours", 10_080: "7 days"}
 
-Run = Callable[[Caller, Sequence[str], datetime], tuple[int, Mapping[str, int]]]
-"""Applies an action. Returns the number of changed monitors, and the number of others by reason."""
 
-
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """An action. Its message is `past`, the count and `rest`: `Muted` 3 monitors ` for 1 hour`."""
 
-    run: Run
+    run: Callable[[Caller, Sequence[str], datetime], BulkResult[Monitor]]
     past: str
     rest: str = ""
     batch_size: int = BATCH_SIZE
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result: how many monitors were changed, refused (by reason), or not processed within the time limit."""
+class Outcome(NamedTuple):
+    """The result: the number of changed monitors, a message about them, and complaints about all others."""
 
-    action: Action
     done: int
-    refused: Mapping[str, int]
-    unreached: int = 0
-
-    @property
-    def message(self) -> str:
-        return f"{self.action.past} {_monitors(self.done)}{self.action.rest}."
-
-    @property
-    def complaints(self) -> list[str]:
-        found = [f"{_monitors(count)} left as before: {reason}" for reason, count in self.refused.items()]
-        if self.unreached:
-            found.append(f"{_monitors(self.unreached)} not reached in time: do it once more for these.")
-        return found
+    message: str
+    complaints: list[str]
 
 
 def named(text: str) -> Action:
@@ -65,61 +46,54 @@ def named(text: str) -> Action:
 
     `move:` without an id moves out of the project.
     """
-    if text in _PLAIN:
-        return _PLAIN[text]
-    name, _, argument = text.partition(":")
-    length = {str(minutes): length for minutes, length in MUTES.items()}.get(argument)
-    if name == "mute" and length is not None:
-        mute = partial(operations.mute_for, minutes=int(argument))
-        return Action(partial(_run_in_bulk, mute), "Muted", f" for {length}")
-    if name == "move" and (not argument or is_public_id(argument)):
-        return Action(partial(_move, argument or None), "Moved", batch_size=1)
+    if text in _ACTIONS:
+        return _ACTIONS[text]
+    name, _, project_id = text.partition(":")
+    if name == "move" and (not project_id or is_public_id(project_id)):
+        return Action(partial(_move, project_id or None), "Moved", batch_size=1)
     raise ValidationFailed("is no action.", field="action")
 
 
-def apply(
-    caller: Caller, action: Action, public_ids: Sequence[str], *, now: datetime, patience_sec: float = PATIENCE_SEC
-) -> Outcome:
+def apply(caller: Caller, action: Action, public_ids: Sequence[str], *, now: datetime) -> Outcome:
     """Apply an action to monitors. One that is refused does not affect the others.
 
-    After `patience_sec` no further batch starts; the result counts the remaining monitors.
+    After PATIENCE_SEC no further batch starts; a complaint counts the remaining monitors.
     """
-    done, refused = 0, Counter[str]()
-    end = time.monotonic() + patience_sec
+    done, refused, unreached = 0, Counter[str](), list[str]()
+    end = time.monotonic() + PATIENCE_SEC
     for start in range(0, len(public_ids), action.batch_size):
         if time.monotonic() >= end:
-            return Outcome(action, done, refused, unreached=len(public_ids) - start)
-        count, left = action.run(caller, public_ids[start : start + action.batch_size], now)
-        done += count
-        refused.update(left)
-    return Outcome(action, done, refused)
+            unreached.append(f"{_monitors(len(public_ids) - start)} not reached in time: do it once more for these.")
+            break
+        result = action.run(caller, public_ids[start : start + action.batch_size], now)
+        done += len(result.done)
+        refused.update(result.left)
+    complaints = [f"{_monitors(count)} left as before: {reason}" for reason, count in refused.items()]
+    return Outcome(done, f"{action.past} {_monitors(done)}{action.rest}.", complaints + unreached)
 
 
 def _run_in_bulk(
-    operation: Callable[..., BulkResult[Monitor]], caller: Caller, public_ids: Sequence[str], now: datetime
-) -> tuple[int, Mapping[str, int]]:
+    operation: Callable[..., BulkResult[Monitor]],
+    caller: Caller,
+    public_ids: Sequence[str],
+    now: datetime,
+    **options: int,
+) -> BulkResult[Monitor]:
     """Apply an operation of `monitors.operations` to those monitors that the caller may change."""
     among = accessible(caller, Monitor.objects.all())
     ids = list(among.filter(public_id__in=public_ids).values_list("pk", flat=True))
-    outcome = operation(ids, now=now, among=among)
-    left = Counter({f"{reason}.": count for reason, count in outcome.left.items()})
-    left[_GONE] += len(public_ids) - len(outcome.done) - left.total()
-    return len(outcome.done), +left
+    result = operation(ids, now=now, among=among, **options)
+    left = Counter({f"{reason}.": count for reason, count in result.left.items()})
+    left[_GONE] = len(public_ids) - len(result.done) - left.total()
+    return BulkResult(result.done, +left)
 
 
-def _move(
-    project_id: str | None, caller: Caller, public_ids: Sequence[str], now: datetime
-) -> tuple[int, Mapping[str, int]]:
+def _move(project_id: str | None, caller: Caller, public_ids: Sequence[str], now: datetime) -> BulkResult[Monitor]:
     (public_id,) = public_ids
     try:
-        update_monitor(caller, public_id, {"project_id": project_id}, now=now)
+        return BulkResult([update_monitor(caller, public_id, {"project_id": project_id}, now=now)])
     except ApiError as error:
-        return 0, {_GONE if isinstance(error, NotFound) else str(error): 1}
-    return 1, {}
-
-
-def _delete(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor]) -> BulkResult[Monitor]:
-    return operations.delete(ids, among=among)
+        return BulkResult([], {_GONE if isinstance(error, NotFound) else str(error): 1})
 
 
 def _monitors(count: int) -> str:
@@ -127,9 +101,12 @@ def _monitors(count: int) -> str:
 
 
 _GONE = "not there any more."
-_PLAIN = {
+_ACTIONS = {
     "pause": Action(partial(_run_in_bulk, operations.pause), "Paused"),
     "resume": Action(partial(_run_in_bulk, operations.resume), "Resumed"),
-    "unmute": Action(partial(_run_in_bulk, partial(operations.mute_for, minutes=0)), "Unmuted"),
-    "delete": Action(partial(_run_in_bulk, _delete), "Deleted"),
+    "unmute": Action(partial(_run_in_bulk, operations.mute_for, minutes=0), "Unmuted"),
+    "delete": Action(partial(_run_in_bulk, lambda ids, among, **_: operations.delete(ids, among=among)), "Deleted"),
+} | {
+    f"mute:{minutes}": Action(partial(_run_in_bulk, operations.mute_for, minutes=minutes), "Muted", f" for {length}")
+    for minutes, length in MUTES.items()
 }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Q
 
@@ -20,8 +19,7 @@ MINUTE = timedelta(minutes=1)
 MAX_OUTAGES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """A time range. `exact`: computed from results, which have percentiles, instead of roll-ups."""
 
     title: str

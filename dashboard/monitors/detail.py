@@ -1,10 +1,9 @@
-"""The page of a monitor, its live updates, the data of its chart, and its badges."""
+"""The page of a monitor with its settings, its live updates, the data of its chart, and its badges."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -12,7 +11,6 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_GET
 from django_htmx.http import trigger_client_event
 
 from alerts.models import AlertChannel
@@ -20,16 +18,16 @@ from alerts.selectors import list_channels, routes_of
 from checks.probes.target import BadAddressError
 from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
-from core.clock import from_ms, to_ms, utc_now
+from core.clock import from_ms, to_ms
 from core.errors import ApiError, NotFound
+from dashboard.durations import MS_OF, format_duration
 from dashboard.incidents import IncidentView, reason_in_words
-from dashboard.monitors import chart, signals
+from dashboard.monitors import chart, schedules, signals
 from dashboard.monitors.actions import MUTES
-from dashboard.monitors.facts import facts_of
 from dashboard.monitors.listing import version_of
 from dashboard.monitors.rows import Row, rows_of
 from dashboard.monitors.snippets import snippets_of
-from dashboard.pages import PageRequest, action, button, count_request, page, render_page
+from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
 from incidents.selectors import list_incidents, windows_covering
 from incidents.windows import occurrence_of
@@ -38,6 +36,9 @@ from monitors.models import Monitor
 from monitors.probing import on_demand
 from monitors.selectors import dns_changes_of, failing_since, get_monitor
 from monitors.stale import stale_since
+from monitors.types.content import Rule
+from monitors.types.http import Header
+from monitors.types.settings import Setting
 from monitors.uptime.daily import History, daily_uptimes
 from projects.access import Caller
 from statuspages.badges import create_badge, delete_badge
@@ -54,6 +55,9 @@ SOON = timedelta(days=14)
 """Certificates and domains that expire within this time are highlighted."""
 
 
+_FACT_TEMPLATES = {Rule: "dashboard/monitors/facts_rules.html", Header: "dashboard/monitors/facts_headers.html"}
+
+
 class Check(NamedTuple):
     """A check. `reason` is text for people; `evidence` is as stored, and None if the check passed."""
 
@@ -62,8 +66,16 @@ class Check(NamedTuple):
     evidence: dict[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Fact(NamedTuple):
+    """A setting. `text` is its value in words; a `template` renders a value that has several parts."""
+
+    label: str
+    text: str
+    value: Any
+    template: str | None = None
+
+
+class Awaited(NamedTuple):
     """A check that was requested on this page. Its text form is part of the URL that polls for it."""
 
     claim: int
@@ -83,10 +95,9 @@ class Awaited:
         return monitor.state.applied_claim >= self.claim or not monitor.enabled or now - self.asked_at > patience
 
 
-@require_GET
-@page
+@read_only
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     monitor = get_monitor(caller, monitor_id)
     command = _command(monitor)
     context = _moving(caller, monitor, now=now) | {
@@ -105,14 +116,13 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     return render_page(request, "monitors/monitor", **context)
 
 
-@require_GET
-@page
+@read_only
 def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Return the current state, checks and incidents, or 204 if `seen` is their current version.
 
     `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected.
     """
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     monitor = get_monitor(caller, monitor_id)
     awaited = Awaited.read(request.GET.get("checking", ""))
     is_over = awaited is not None and awaited.is_over(monitor, now=now)
@@ -127,7 +137,7 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
 @action
 def check(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Start a check. The page polls for its result; without scripts, a message says to reload."""
-    caller, now = request.caller, utc_now()
+    caller, now = request.caller, request.now
     monitor = get_monitor(caller, monitor_id)
     try:
         count_request(request, "check-now")
@@ -157,18 +167,16 @@ def _awaited(monitor: Monitor, awaited: Awaited, checks: Sequence[Check], *, is_
     return {"problem": "No worker has made the check yet. It is made as soon as one is free."}
 
 
-@require_GET
-@page
+@read_only
 def latency(request: PageRequest, monitor_id: str) -> HttpResponse:
     monitor = get_monitor(request.caller, monitor_id)
     name = request.GET.get("range", chart.USUAL)
     if name not in chart.RANGES:
         raise NotFound
-    return JsonResponse(chart.latencies(request.caller, monitor, name, now=utc_now()))
+    return JsonResponse(chart.latencies(request.caller, monitor, name, now=request.now))
 
 
-@require_GET
-@page
+@read_only
 def badges(request: PageRequest, monitor_id: str) -> HttpResponse:
     monitor = get_monitor(request.caller, monitor_id)
     try:
@@ -182,7 +190,7 @@ def badges(request: PageRequest, monitor_id: str) -> HttpResponse:
 
 @action
 def create_badges(request: PageRequest, monitor_id: str) -> HttpResponse:
-    create_badge(request.caller, monitor_id, now=utc_now())
+    create_badge(request.caller, monitor_id, now=request.now)
     return redirect("monitor_badges", monitor_id)
 
 
@@ -227,10 +235,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
 
 
 def _seen(monitor: Monitor, *, now: datetime) -> str:
-    """Return a version that changes with everything that `_moving` shows.
-
-    Elapsed time alone changes it once an hour.
-    """
+    """Return a version that changes with everything that `_moving` shows, and once an hour."""
     state = monitor.state
     muted = monitor.muted_until is not None and monitor.muted_until > now
     return version_of(
@@ -273,9 +278,7 @@ def _next_at(monitor: Monitor) -> datetime | None:
     """Return the time of the next check, or the deadline of a heartbeat's ping. None if paused or not scheduled."""
     if not monitor.enabled:
         return None
-    if monitor.kind.waits:
-        return monitor.ping_due_at()
-    return monitor.state.next_due_at
+    return monitor.ping_due_at() if monitor.kind.waits else monitor.state.next_due_at
 
 
 def _expiries(monitor: Monitor, *, now: datetime) -> list[tuple[str, datetime, int, str]]:
@@ -297,3 +300,34 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         visible = list_channels(caller).prefetch_related(None).filter(pk__in=list(routes))
         channels = list(visible.order_by("name", "pk"))
     return {"channels": channels, "other_channels": len(routes) - len(channels)}
+
+
+def facts_of(monitor: Monitor) -> list[Fact]:
+    """Return a fact for each setting that has a value and that the monitor's type uses."""
+    config = monitor.public_config
+    hidden, schedule = {"name", "url"}, None  # the page shows these above
+    if "schedule" in monitor.kind.asked:
+        hidden |= schedules.unused(schedules.of(config["schedule"]))
+        schedule = monitor.schedule
+    return [
+        Fact(
+            monitor.kind.interval_label if setting.name == "interval_sec" else setting.label,
+            _fact_text(setting, config[name]) + (f"\n{schedule.in_words()}" if schedule and name == "schedule" else ""),
+            config[name],
+            _FACT_TEMPLATES.get(setting.item),
+        )
+        for name, setting in monitor.kind.asked.items()
+        if name not in hidden and (config[name] or setting.placeholder or setting.type in (bool, int))
+    ]
+
+
+def _fact_text(setting: Setting, value: Any) -> str:
+    if value is None:
+        return setting.placeholder or "none"
+    if setting.unit is not None:
+        return format_duration(value * MS_OF[setting.unit])
+    if setting.type is bool:
+        return "yes" if value else "no"
+    if setting.item is not None:
+        return "\n".join(map(str, value))
+    return f"{len(value)} characters" if setting.multiline else str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,8 +12,6 @@ from django.shortcuts import redirect
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
-from core.api.fields import validated
-from core.clock import utc_now
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
@@ -25,7 +22,6 @@ from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.probing.results import CheckResult
 from monitors.selectors import get_monitor
-from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from monitors.types.settings import MonitorConfig
 
 USUAL_INTERVAL_SEC = 60  # the default, unless the plan requires a longer one
@@ -43,10 +39,7 @@ class TestRun(NamedTuple):
 
 @page
 def new(request: PageRequest) -> HttpResponse:
-    """Create a monitor.
-
-    `?type=` sets the type, `?project=` the project; `?from=` copies a monitor without header values.
-    """
+    """Create a monitor of `?type=` in `?project=`, or a copy of the monitor `?from=` without header values."""
     caller = request.caller
     source = get_monitor(caller, request.GET["from"]) if "from" in request.GET else None
     form = MonitorForm(
@@ -57,11 +50,7 @@ def new(request: PageRequest) -> HttpResponse:
     )
     if "test" in request.POST:
         return _test(request, form, source=source)
-
-    def create(now: datetime) -> Monitor:
-        return services.create_monitor(caller, validated(MonitorInputSerializer, form.body()), now=now)
-
-    created = form.create(request, create, limit=SCOPE)
+    created = form.create(request, lambda: services.create_monitor(caller, form.given(), now=request.now), limit=SCOPE)
     if created is None:
         return _show(request, form, source=source)
     if not created.repeated:
@@ -71,7 +60,7 @@ def new(request: PageRequest) -> HttpResponse:
         # The page of the monitor shows the first check when it is done.
         claim = services.FIRST_CLAIM
         if services.has_first_check(form.body()) and not interactive.enqueue_first_check(monitor, claim=claim):
-            services.release_first_claim(monitor, now=utc_now())
+            services.release_first_claim(monitor, now=request.now)
     return redirect("monitor", created.object_id)
 
 
@@ -83,12 +72,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     form = MonitorForm(request.POST or None, caller=caller, config=config, project=project, stored=monitor)
     if "test" in request.POST:
         return _test(request, form)
-
-    def update() -> Monitor:
-        given = validated(MonitorPatchSerializer, form.body())
-        return services.update_monitor(caller, monitor_id, given, now=utc_now())
-
-    changed = form.save(request, update)
+    changed = form.save(request, lambda: services.update_monitor(caller, monitor_id, form.given(), now=request.now))
     if changed is None:
         return _show(request, form)
     body = form.body()
@@ -114,10 +98,9 @@ def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = N
 
 def _run(request: PageRequest, form: MonitorForm) -> TestRun:
     if form.stored is None:
-        config = services.config_of(request.caller, validated(MonitorInputSerializer, form.body()))
+        config = services.config_of(request.caller, form.given())
     else:
-        given = validated(MonitorPatchSerializer, form.body())
-        config = services.config_of_change(request.caller, form.stored.public_id, given)
+        config = services.config_of_change(request.caller, form.stored.public_id, form.given())
     try:
         with limit_waiting(request.caller.account):
             result = interactive.check_draft(services.test_spec(config))

@@ -43,10 +43,6 @@ class Row(forms.Form):
             cls(data, prefix=f"{cls.prefix}-{index}", initial=initial, **kwargs) for index, initial in enumerate(rows)
         ]
 
-    @property
-    def is_blank(self) -> bool:
-        return not any(self.cleaned_data.get(name) for name in self.typed)
-
     @staticmethod
     def initial_of(item: Any) -> dict[str, Any]:
         raise NotImplementedError
@@ -57,10 +53,7 @@ class Row(forms.Form):
 
 
 class RuleKind(TextChoices):
-    """Kinds of content rules.
-
-    The API's json_field is two kinds, with and without `equals`: an empty `equals` is a value.
-    """
+    """Kinds of content rules. The API's json_field is two: without `equals`, and with one that may be empty."""
 
     CONTAINS = "contains", "Text is there"
     ABSENT = "absent", "Text is not there"
@@ -95,16 +88,10 @@ class RuleRow(Row):
     aliases: ClassVar = {"type": "kind", "equals": "value"}
 
     def item(self) -> Rule:
-        path, value = self.cleaned_data["path"] or None, self.cleaned_data["value"]
-        match self.cleaned_data["kind"]:
-            case RuleKind.JSON_EXISTS:
-                return Rule(RuleType.JSON_FIELD, path=path)
-            case RuleKind.JSON_EQUALS:
-                return Rule(RuleType.JSON_FIELD, path=path, equals=value)
-            case RuleKind.ABSENT:
-                return Rule(RuleType.TEXT_ABSENT, value or None)
-            case _:
-                return Rule(RuleType.TEXT_CONTAINS, value or None)
+        kind, path, value = (self.cleaned_data[name] for name in ("kind", "path", "value"))
+        if kind in _JSON_KINDS:
+            return Rule(RuleType.JSON_FIELD, path=path or None, equals=value if kind == RuleKind.JSON_EQUALS else None)
+        return Rule(RuleType.TEXT_ABSENT if kind == RuleKind.ABSENT else RuleType.TEXT_CONTAINS, value or None)
 
     @staticmethod
     def initial_of(item: Rule) -> dict[str, Any]:
@@ -161,7 +148,7 @@ class HeaderRow(Row):
 
 
 def filled(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if not row.is_blank]
+    return [row for row in rows if any(row.cleaned_data.get(name) for name in row.typed)]
 
 
 def blank_rule(config: MonitorConfig) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from django.http import QueryDict
 from django.utils.html import format_html_join
 from django.utils.text import capfirst
 
+from core.api.fields import validated
 from core.forms import conditional
 from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
-    CountField,
     DurationField,
     MultilineField,
     ObjectForm,
@@ -30,6 +30,7 @@ from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
 from monitors import configuration, types
 from monitors.models import Monitor
+from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from monitors.types.base import MonitorType
 from monitors.types.content import Rule
 from monitors.types.http import Header
@@ -54,19 +55,11 @@ def form_field(setting: Setting) -> forms.Field:
     if setting.type is bool:
         return forms.BooleanField(**common)
     if setting.unit:
-        return DurationField(
-            unit=setting.unit,
-            minimum=setting.minimum,
-            maximum=setting.maximum,
-            suggestions=setting.suggestions,
-            **common,
-        )
+        return DurationField(unit=setting.unit, minimum=setting.minimum, maximum=setting.maximum, **common)
     if setting.type is int:
         if setting.nullable:
             common["widget"] = forms.TextInput(attrs={"inputmode": "numeric", **attributes})
-        return CountField(
-            min_value=setting.minimum, max_value=setting.maximum, suggestions=setting.suggestions, **common
-        )
+        return forms.IntegerField(min_value=setting.minimum, max_value=setting.maximum, **common)
     if setting.multiline:
         attributes |= {"class": "code", "rows": "5", "spellcheck": "false"}
         return MultilineField(strip=False, empty_value=None, widget=forms.Textarea(attrs=attributes), **common)
@@ -128,13 +121,12 @@ class MonitorForm(ObjectForm):
         self.fields["type"].choices = [(kind.name, kind.label) for kind in self.types]  # type: ignore[attr-defined]
         for name, setting in self.settings.items():
             self.fields[name].help_text = _help_text(setting, self.types)
+            self.fields[name].suggestions = setting.suggestions  # type: ignore[attr-defined]
             if stored is None and _has_defaults_by_type(setting):
                 self.fields[name].choices.insert(0, ("", "By the type"))  # type: ignore[attr-defined]
         self.fields["url"].widget.attrs |= {"placeholder": self.kind.example, "spellcheck": "false"}
-        interval = self.fields["interval_sec"]
-        assert isinstance(interval, DurationField)
-        floor_ms = self.plan.min_interval_sec * MS_OF["s"]
-        interval.suggestions = [text for text in interval.suggestions if parse_duration(text) >= floor_ms]
+        interval, floor_ms = self.fields["interval_sec"], self.plan.min_interval_sec * MS_OF["s"]
+        interval.suggestions = [one for one in interval.suggestions if parse_duration(one) >= floor_ms]  # type: ignore[attr-defined]
         schedules.prepare(self.fields, suggests_own_zone=data is None and stored is None and config["schedule"] is None)
         headers = () if stored is None else config["request_headers"]
         self.rules = RuleRow.rows(data, config, blank=blank_rule(config))
@@ -191,6 +183,10 @@ class MonitorForm(ObjectForm):
             return body
         before = _unchanged_body(self.stored)
         return {name: value for name, value in body.items() if value != before[name]}
+
+    def given(self) -> dict[str, Any]:
+        """Return the validated body. Raises ValidationFailed."""
+        return validated(MonitorInputSerializer if self.stored is None else MonitorPatchSerializer, self.body())
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Add an error of the API. `content_rules[1].path` is a field of the second row that was sent.

@@ -10,21 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.postgres.aggregates import StringAgg
-from django.db.models import (
-    BooleanField,
-    Case,
-    CharField,
-    Count,
-    Exists,
-    ExpressionWrapper,
-    F,
-    OrderBy,
-    Q,
-    QuerySet,
-    TextField,
-    Value,
-    When,
-)
+from django.db.models import Case, CharField, Count, Exists, F, OrderBy, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
 
 from checks.spec import Verdict
@@ -109,9 +95,6 @@ class Tally:
     order: str
     content: str
 
-    def matching(self, listing: Listing) -> int:
-        return self.counts[listing.state] if listing.state else self.total
-
 
 def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
     """Return the matching monitors, sorted, each with its `standing`. Sorting by uptime happens elsewhere."""
@@ -129,8 +112,8 @@ def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     `order` changes with the monitors in the list and their positions, `content` with everything that a row shows.
     """
     monitors = _narrowed(caller, listing, now=now)
-    is_stale = ExpressionWrapper(stale(now), output_field=BooleanField())  # no standing of a monitor that is down
-    found = monitors.annotate(is_stale=is_stale).aggregate(
+    # A stale monitor that is down keeps its standing.
+    found = monitors.annotate(is_stale=stale(now)).aggregate(
         total=Count("pk"),
         **{standing: Count("pk", filter=Q(standing=standing)) for standing in STANDINGS},
         order=_digest("pk", "standing"),

@@ -9,14 +9,12 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_GET
 
 from core.api.converters import is_public_id
-from core.clock import utc_now
 from dashboard.monitors import actions
 from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
 from dashboard.monitors.rows import read_page, rows_of
-from dashboard.pages import PageRequest, action, page, render_page
+from dashboard.pages import PageRequest, action, read_only, render_page
 from monitors import types
 from monitors.selectors import list_monitors
 from projects.access import accessible_projects
@@ -25,11 +23,10 @@ MAX_LIVE = 100
 """Number of rows that are refreshed at once: more than a screen shows."""
 
 
-@require_GET
-@page
+@read_only
 def overview(request: PageRequest) -> HttpResponse:
     """Show the overview; for htmx, only the list, or the rows of a further page."""
-    listing, now = Listing.read(request.GET.dict()), utc_now()
+    listing, now = Listing.read(request.GET.dict()), request.now
     shown = read_page(request.caller, listing, now=now)
     partial = request.htmx and not request.htmx.history_restore_request
     context: dict[str, Any] = {
@@ -60,22 +57,18 @@ def overview(request: PageRequest) -> HttpResponse:
     return answer
 
 
-@require_GET
-@page
+@read_only
 def live(request: PageRequest) -> HttpResponse:
     """Return the rows that changed. `row` is `id:version` of each visible row, `content` the version of the list.
 
     Return 204 if nothing changed, after one query and without rendering.
     """
-    listing, now = Listing.read(request.GET.dict()), utc_now()
+    listing, now = Listing.read(request.GET.dict()), request.now
     counted = tally(request.caller, listing, now=now)
     if counted.content == request.GET.get("content"):
         return HttpResponse(status=204)
-    seen = {}
-    for each in request.GET.getlist("row")[:MAX_LIVE]:
-        public_id, _, version = each.partition(":")
-        if is_public_id(public_id):
-            seen[public_id] = version
+    given = (row.partition(":") for row in request.GET.getlist("row")[:MAX_LIVE])
+    seen = {public_id: version for public_id, _, version in given if is_public_id(public_id)}
     monitors = list_monitors(request.caller).filter(public_id__in=list(seen))
     rows = [row for row in rows_of(list(monitors), now=now) if row.version != seen[row.monitor.public_id]]
     return render_page(request, "monitors/live", **_head(listing, counted), listing=listing, rows=rows)
@@ -84,7 +77,7 @@ def live(request: PageRequest) -> HttpResponse:
 @action
 def act(request: PageRequest) -> HttpResponse:
     """Apply an action to the selected monitors, or with `all` to all that match, and redirect back."""
-    chosen_action, now = actions.named(request.POST.get("action", "")), utc_now()
+    chosen_action, now = actions.named(request.POST.get("action", "")), request.now
     back = request.POST.get("next", "")
     if request.POST.get("all") == "1":
         listing = Listing.read(request.POST.dict())
@@ -114,6 +107,6 @@ def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
     return {
         "facets": facets,
         "counted": counted,
-        "matching": counted.matching(listing),
+        "matching": counted.counts.get(listing.state, counted.total),
         "title": f"{counted.counts['down']} down · Monitors" if counted.counts["down"] else "Monitors",
     }

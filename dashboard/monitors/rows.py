@@ -1,10 +1,11 @@
-"""Read the data of the overview's rows, for all monitors at once."""
+"""The rows of the overview: their data, read for all monitors at once, and their bars and sparklines as SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -12,7 +13,6 @@ from django.db.models import QuerySet
 
 from checks.results.hours import HOUR, start_of_hour
 from checks.results.series import Hours, hours_of
-from dashboard.monitors.drawing import Bar, Cell, bar, spark
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
 from incidents import windows
 from monitors.models import Monitor
@@ -27,10 +27,33 @@ from monitors.selectors import (
     transitions_since,
 )
 from monitors.stale import STALE_COLUMNS, stale_reason, stale_since
-from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, tally
+from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, percent, tally
 from projects.access import Caller
 
 HOURS = 24
+CELL, GAP, HEIGHT = 3, 1, 20
+SPARK_WIDTH, SPARK_HEIGHT = 96, 24
+_MARGIN = 2
+
+
+class Cell(StrEnum):
+    """The worst status of an hour or a day. The value is part of its CSS class, like `fill-up`."""
+
+    DOWN = "down"
+    SLOW = "slow"
+    UP = "up"
+    NONE = "none"
+
+
+_WORDS = {Cell.DOWN: "with an outage", Cell.SLOW: "with slow checks", Cell.UP: "up", Cell.NONE: "without observation"}
+
+
+class Bar(NamedTuple):
+    """A bar. `paths` are pairs (class, d). `width` is that of the view box; the height is HEIGHT."""
+
+    paths: Sequence[tuple[str, str]]
+    width: int
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +95,7 @@ class Row:
 
     @cached_property
     def bar(self) -> Bar:
-        return bar(self.cells, unit="hour")
+        return bar(self.cells)
 
     @cached_property
     def spark(self) -> str:
@@ -195,9 +218,8 @@ def _tallies(
 
 
 def _percent(parts: Sequence[Tally]) -> float | None:
-    observed = sum((part.observed for part in parts), timedelta())
-    down = sum((part.down for part in parts), timedelta())
-    return Tally(observed, down).percent
+    none = timedelta()
+    return percent(sum((part.observed for part in parts), none), sum((part.down for part in parts), none))
 
 
 def _cell(part: Tally, *, slow: bool) -> Cell:
@@ -206,3 +228,41 @@ def _cell(part: Tally, *, slow: bool) -> Cell:
     if part.down > timedelta():
         return Cell.DOWN
     return Cell.SLOW if slow else Cell.UP
+
+
+def bar(cells: Sequence[Cell]) -> Bar:
+    """Return the cells, one for an hour. Screen readers read the sentence: `Last 24 hours: 1 with an outage, 23 up.`"""
+    paths = {
+        kind: "".join(
+            f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z" for index, cell in enumerate(cells) if cell is kind
+        )
+        for kind in Cell
+    }
+    counts = ", ".join(f"{cells.count(kind)} {words}" for kind, words in _WORDS.items() if paths[kind])
+    return Bar(
+        [(f"fill-{kind}", d) for kind, d in paths.items() if d],
+        len(cells) * (CELL + GAP) - GAP,
+        f"Last {len(cells)} hours: {counts}.",
+    )
+
+
+def spark(values: Sequence[float | None]) -> str:
+    """Return a line through the values, interrupted at None. Empty for fewer than two values."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return ""
+    low, high = min(known), max(known)
+    # The scale covers at least a quarter of the highest value, so that small variations look small.
+    spread = max(high - low, high / 4, 1)
+    middle = (low + high) / 2
+    step = SPARK_WIDTH / (len(values) - 1)
+    inner = SPARK_HEIGHT - 2 * _MARGIN
+    path, drawing = [], False
+    for index, value in enumerate(values):
+        if value is None:
+            drawing = False
+            continue
+        y = SPARK_HEIGHT / 2 - (value - middle) / spread * inner
+        path.append(f"{'L' if drawing else 'M'}{index * step:.0f} {y:.1f}")
+        drawing = True
+    return "".join(path)

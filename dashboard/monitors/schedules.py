@@ -8,11 +8,9 @@ from typing import Any
 from django import forms
 from django.http import HttpResponse
 from django.utils.text import capfirst
-from django.views.decorators.http import require_GET
 
-from core.clock import utc_now
 from core.errors import ValidationFailed
-from dashboard.pages import PageRequest, page, render_page
+from dashboard.pages import PageRequest, read_only, render_page
 from monitors.selectors import get_monitor
 from monitors.types.schedule import UTC, parse_schedule
 
@@ -52,8 +50,7 @@ def prepare(fields: Mapping[str, forms.Field], *, suggests_own_zone: bool) -> No
         fields["timezone"].widget.attrs["data-own-zone"] = ""
 
 
-@require_GET
-@page
+@read_only
 def preview(request: PageRequest) -> HttpResponse:
     """Show what the typed schedule means: in words, and its next times in its time zone and the viewer's."""
     given, caller = request.GET, request.caller
@@ -67,7 +64,7 @@ def preview(request: PageRequest) -> HttpResponse:
             reason = error.reason.removeprefix(f"{error.field}: ")
             context = {"is_zone": error.field == "timezone", "problem": capfirst(reason)}
         else:
-            times = schedule.upcoming(utc_now(), SHOWN)
+            times = schedule.upcoming(request.now, SHOWN)
             # As text, because templates convert times to their own zone.
             rows = [(at, f"{schedule.local(at):%a %-d %b %Y, %H:%M}") for at in times]
             context = {"schedule": schedule, "times": rows}

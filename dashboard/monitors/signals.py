@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.http import HttpResponse
-from django.views.decorators.http import require_GET
 
-from core.clock import EPOCH
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import span
-from dashboard.pages import PageRequest, page, render_page
+from dashboard.pages import PageRequest, read_only, render_page
+from dashboard.paging import Position
 from monitors.heartbeats.history import Ending, Found, Run, failures_at, is_earlier, last_runs, search
 from monitors.models import Monitor, Ping
 from monitors.selectors import get_monitor
@@ -24,13 +21,7 @@ RECENT, PAGE = 20, 50
 MAX_TEXT = 200
 WIDTH, GAP, HEIGHT, LEAST = 5, 2, 56, 4
 
-_MICROSECOND = timedelta(microseconds=1)
-_WORDS = {
-    Ending.SUCCESS: "succeeded",
-    Ending.FAIL: "failed",
-    Ending.MISSED: "missed",
-    Ending.RUNNING: "still running",
-}
+_WORDS = {Ending.SUCCESS: "succeeded", Ending.FAIL: "failed", Ending.MISSED: "missed", Ending.RUNNING: "still running"}
 
 
 class Bar(NamedTuple):
@@ -46,8 +37,7 @@ class Bar(NamedTuple):
         return HEIGHT - self.height
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
+class Bars(NamedTuple):
     """The chart. `longest` is the duration that is as high as the chart. `sentence` sums the runs up."""
 
     bars: Sequence[Bar]
@@ -83,10 +73,7 @@ def _title(run: Run) -> str:
 
 
 class Shown(NamedTuple):
-    """A signal in the log. `why` says what it means for the monitor, if that is not obvious.
-
-    If it `is_earlier`, it was received under another owner.
-    """
+    """A signal in the log. `why`: what it means for the monitor. `is_earlier`: it was received under another owner."""
 
     ping: Ping
     why: str
@@ -98,11 +85,6 @@ class Shown(NamedTuple):
         if self.ping.kind == Ping.Kind.FAIL or self.why:
             return "down"
         return "up" if self.ping.kind == Ping.Kind.SUCCESS else ""
-
-    @property
-    def duration(self) -> timedelta | None:
-        ms = self.ping.duration_ms
-        return None if ms is None else timedelta(milliseconds=ms)
 
 
 def recent(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
@@ -119,13 +101,7 @@ def _shown(monitor: Monitor, found: Found) -> list[Shown]:
     ]
 
 
-def _cursor(text: str) -> tuple[datetime, int] | None:
-    found = re.fullmatch(r"([0-9]{1,17})-([0-9]{1,18})", text, re.ASCII)
-    return None if found is None else (EPOCH + int(found[1]) * _MICROSECOND, int(found[2]))
-
-
-@require_GET
-@page
+@read_only
 def log(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Show the signals of a heartbeat, filtered by the query's `kind`, `text` and `before`. Ignore invalid values."""
     monitor = get_monitor(request.caller, monitor_id)
@@ -134,7 +110,7 @@ def log(request: PageRequest, monitor_id: str) -> HttpResponse:
     kind = request.GET.get("kind", "")
     kinds = [kind] if kind in Ping.Kind.values else []
     text = request.GET.get("text", "").replace("\0", "")[:MAX_TEXT]
-    before = _cursor(request.GET.get("before", ""))
+    before = Position.read(request.GET.get("before", ""))
     found = search(monitor, limit=PAGE, kinds=kinds, text=text, before=before)
     return render_page(
         request,
@@ -145,6 +121,6 @@ def log(request: PageRequest, monitor_id: str) -> HttpResponse:
         kind=kind,
         text=text,
         later=before is not None,
-        next=found.rest and f"{(found.rest[0] - EPOCH) // _MICROSECOND}-{found.rest[1]}",
+        next=found.rest and str(Position(*found.rest)),
         searched_to=found.searched_to,
     )

@@ -21,11 +21,6 @@ class Example(NamedTuple):
     is_run: bool = True
 
 
-class Snippet(NamedTuple):
-    example: Example
-    text: str
-
-
 EXAMPLES = (
     Example("curl", "curl", "At the end of a script, once the work is done."),
     Example(
@@ -58,7 +53,7 @@ EXAMPLES = (
 )
 
 
-def snippets_of(monitor: Monitor) -> list[Snippet]:
+def snippets_of(monitor: Monitor) -> list[tuple[Example, str]]:
     """Return the examples for a heartbeat, with its address and schedule."""
     schedule, timezone = monitor.options["schedule"], monitor.options["timezone"]
     context = {
@@ -72,7 +67,7 @@ def snippets_of(monitor: Monitor) -> list[Snippet]:
     left_out = {"job.timer"} if schedule else set()
     if schedule and not _is_portable(schedule):
         left_out |= {"cronjob.yaml", "workflow.yml"}
-    return [Snippet(one, _render(one.file, context)) for one in EXAMPLES if one.file not in left_out]
+    return [(one, _render(one.file, context)) for one in EXAMPLES if one.file not in left_out]
 
 
 def _is_portable(schedule: str) -> bool:

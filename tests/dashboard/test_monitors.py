@@ -302,9 +302,10 @@ def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
     assert Monitor.objects.filter(project=full).count() == 1
 
 
-def test_stops_in_time_and_tells_what_is_left(user: User) -> None:
+def test_stops_in_time_and_tells_what_is_left(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "PATIENCE_SEC", 0)
     chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
-    outcome = actions.apply(Caller(user), actions.named("pause"), chosen, now=utc_now(), patience_sec=0)
+    outcome = actions.apply(Caller(user), actions.named("pause"), chosen, now=utc_now())
     assert outcome.done == 0
     assert outcome.complaints == ["2 monitors not reached in time: do it once more for these."]
     assert Monitor.objects.filter(enabled=True).count() == 2

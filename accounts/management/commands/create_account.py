@@ -37,10 +37,13 @@ exit codes:
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        password = options["password"]
+        if password is None:
+            password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
         try:
             user = create_account(
                 email=options["email"],
-                password=_ask() if options["password"] is None else options["password"],
+                password=password,
                 plan=options["plan"],
                 is_staff=options["staff"],
                 is_superuser=options["staff"],
@@ -51,7 +54,3 @@ exit codes:
             self.stdout.write(json.dumps({"email": user.email, "plan": user.plan.name, "staff": user.is_staff}))
         else:
             self.stdout.write(f"created {user.email} on plan {user.plan.name}")
-
-
-def _ask() -> str:
-    return getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")

@@ -43,11 +43,6 @@ class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):
         path = reverse("social_callback", kwargs={"provider": cls.name})
         return cls(Strategy(DjangoStorage, request), f"{settings.BASE_URL}{path}")
 
-    @classmethod
-    def origin(cls) -> str:
-        """Return the origin of the consent page."""
-        return cls.setting_of("URL")
-
     def identify(self, access_token: str) -> dict[str, Any]:
         """Return {"id", "email"}, without an address if none is verified. Raises KeyError, TypeError, ValueError."""
         raise NotImplementedError

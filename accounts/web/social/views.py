@@ -36,7 +36,7 @@ def leads_to_providers(view: Callable[..., HttpResponse]) -> Callable[..., HttpR
     @wraps(view)
     def widened(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         response: Any = view(request, *args, **kwargs)
-        response._csp_update = {"form-action": [backend.origin() for backend in configured()]}
+        response._csp_update = {"form-action": [backend.setting_of("URL") for backend in configured()]}
         return response  # type: ignore[no-any-return]
 
     return widened

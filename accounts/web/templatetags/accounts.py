@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.account.adapter import get_adapter
 from django import template
 
 from accounts.web.social.backends import BACKENDS, configured
@@ -16,10 +17,7 @@ register.filter("browser_name", name_of)
 
 @register.inclusion_tag("accounts/social_buttons.html", takes_context=True)
 def social_buttons(context: template.Context, verb: str, *, again: bool = False) -> dict[str, Any]:
-    """Return a button for each configured provider: `Sign in with GitHub`.
-
-    `again`: to reauthenticate with one of the linked providers.
-    """
+    """Return a button for each configured provider; `again`: to reauthenticate, for each linked one."""
     linked = linked_providers(context["request"].user) if again else BACKENDS
     return {
         "verb": verb,
@@ -33,7 +31,5 @@ def social_buttons(context: template.Context, verb: str, *, again: bool = False)
 
 @register.simple_tag(takes_context=True)
 def sign_up_is_open(context: template.Context) -> bool:
-    from allauth.account.adapter import get_adapter
-
     request = context["request"]
     return bool(get_adapter(request).is_open_for_signup(request))
