@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from checks.probes.ciphers import CIPHERS
+from checks.probes.loop import CIPHERS
 
 _PIECE = 16 * 1024  # the largest TLS record
 # Of one connection, handshake included. What is read of the content is limited elsewhere, but records may be empty.
