@@ -26,6 +26,7 @@ from checks.probes.liveness import Wait
 from checks.probes.rate_limit import RateLimiter
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import SILENT, Answer, Resolver
+from checks.probes.target import literal_form
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from checks.verdict import Failure, failed, judge, own_fault
 from core.clock import EPOCH, utc_now
@@ -181,12 +182,30 @@ class Loop(Generic[K]):
     # For probes
 
     def resolve(self, probe: AnyProbe, host: str, then: Callable[[Answer], None]) -> None:
-        """Look up the addresses of a name. `then` is called at once if they are known."""
+        """Look up the addresses of a name and call `then` with them, at once if they are known.
+
+        Without an address the check fails.
+        """
+
+        def take(answer: Answer) -> None:
+            if answer.failure is None:
+                then(answer)
+            else:
+                probe.fail(answer.failure)
+
         answer = self.network.resolver.recall(host)
         if answer is not None:
             then(answer)
-        elif (wait := self.network.resolver.resolve(host, partial(self._take_answer, probe, then))) is not None:
+        elif (wait := self.network.resolver.resolve(host, partial(self._take_answer, probe, take))) is not None:
             probe.waits += (wait,)
+
+    def find_addresses(self, probe: AnyProbe, host: str, then: Callable[[list[str]], None]) -> None:
+        """Call `then` with the addresses of a host, which may be one itself, as sockets take them, the best first."""
+        literal = literal_form(host)
+        if literal is not None:
+            then([literal])
+        else:
+            self.resolve(probe, host, lambda answer: then(answer.hosts()))
 
     def reserve(self, probe: AnyProbe, address: str, until: float, then: Callable[[float], None]) -> None:
         """Wait for a second in which no other check of the deployment is sent to the address.

@@ -20,6 +20,7 @@ import pycares
 from pycares import errno
 
 from checks.probes.liveness import TRY_SECONDS, Liveness, Wait
+from checks.probes.target import join_host_port
 from checks.spec import ReasonCode
 from checks.verdict import Failure, own_fault
 from core.text import shorten
@@ -45,26 +46,18 @@ class Server(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return join_host_port(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`addresses` in libcurl's format, comma separated, in the order to try them; or `error`, a sentence.
+    """`addresses` in libcurl's format, comma separated, in the order to try them; or why there is none.
 
-    `ours`: no name server answered at all, which says nothing about the name.
+    The failure is ours if no name server answered at all, which says nothing about the name.
     """
 
     addresses: str = ""
-    error: str | None = None
-    ours: bool = False
-
-    @property
-    def failure(self) -> Failure | None:
-        """Return why there is no address."""
-        if self.error is None:
-            return None
-        return own_fault(self.error) if self.ours else Failure(ReasonCode.DNS_FAILURE, self.error)
+    failure: Failure | None = None
 
     def hosts(self) -> list[str]:
         """Return the addresses one by one, as sockets take them."""
@@ -106,7 +99,8 @@ def _parse_server(spelt: str) -> Server:
 
 def _failed(host: str, status: int) -> Answer:
     error = _ERRORS.get(status, _OTHER_ERROR).format(name=shorten(host, limit=_NAME_CHARS))
-    return Answer(error=error, ours=status == errno.ARES_ECONNREFUSED)
+    ours = status == errno.ARES_ECONNREFUSED
+    return Answer(failure=own_fault(error) if ours else Failure(ReasonCode.DNS_FAILURE, error))
 
 
 def _addresses(found: pycares.AddrInfoResult) -> str:
@@ -264,14 +258,14 @@ class Resolver:
         addresses = "" if found is None else _addresses(found)
         is_partial = status == errno.ARES_ETIMEOUT or _is_doubtful(found, status)
         if is_partial and self.was_silent(lookup):
-            answer = Answer(error=SILENT, ours=True)
+            answer = Answer(failure=own_fault(SILENT))
         elif addresses:
             answer = Answer(addresses)
         else:
             answer = _failed(lookup.host, errno.ARES_ENODATA if found is not None else status)
         with self._lock:
             # Failures are not cached: an outage of the name servers must not be prolonged.
-            if answer.error is None and whole:
+            if answer.failure is None and whole:
                 if len(self._known) >= _MAX_REMEMBERED:
                     self._known.clear()
                 self._known[lookup.host] = (time.monotonic() + _REMEMBER_SECONDS, answer)

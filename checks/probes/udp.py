@@ -13,8 +13,7 @@ from typing import Any
 from checks.evidence import BODY_CHARS, Evidence, mask_of_body, shown_body, shown_hex
 from checks.probes.faults import errno_of, explain_errno
 from checks.probes.loop import Loop, Probe
-from checks.probes.resolver import Answer
-from checks.probes.target import KEPT_ADDRESSES, HostPort, literal_form, parse_host_port
+from checks.probes.target import KEPT_ADDRESSES, HostPort, join_host_port, parse_host_port
 from checks.spec import CheckSpec, ContentRule, ReasonCode
 from checks.verdict import BLOCKED, Failure, find_broken_text_rule, own_fault, timed_out
 
@@ -77,12 +76,7 @@ class UdpProbe(Probe[UdpSpec]):
         self._reply: bytes | None = None
 
     def start(self) -> None:
-        literal = literal_form(self.spec.host)
-        if literal is not None:
-            self._addresses = [literal]
-            self._try_next()
-        else:
-            self.loop.resolve(self, self.spec.host, self._take_answer)
+        self.loop.find_addresses(self, self.spec.host, self._take_addresses)
 
     def expire(self) -> None:
         if self._address is None:
@@ -105,7 +99,7 @@ class UdpProbe(Probe[UdpSpec]):
         address, port, reply = self._address, self.spec.port, self._reply
         if address is None:
             return None
-        shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        shown = join_host_port(address, port)
         facts = [("datagrams sent", str(self._sent))] if self._sent else []
         if reply is None:
             return Evidence(shown, facts=tuple(facts))
@@ -124,12 +118,9 @@ class UdpProbe(Probe[UdpSpec]):
             self._socket.close()
             self._socket = None
 
-    def _take_answer(self, answer: Answer) -> None:
-        if answer.failure is not None:
-            self.fail(answer.failure)
-        else:
-            self._addresses = answer.hosts()[::-1]
-            self._try_next()
+    def _take_addresses(self, addresses: list[str]) -> None:
+        self._addresses = addresses[::-1]
+        self._try_next()
 
     def _try_next(self) -> None:
         """Wait for a second of the next address, or fail if there is none."""

@@ -14,6 +14,7 @@ from checks.probes.engine import ProbeEngine
 from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import _TRIES, Answer, Resolver
 from checks.spec import ReasonCode
+from checks.verdict import own_fault
 from tests.checks.conftest import LOOPBACK
 from tests.targets.names import Fault, Name
 from tests.targets.server import TargetServer
@@ -109,10 +110,11 @@ def test_failures(host: str, words: str, targets: TargetServer) -> None:
     resolver = Resolver([names.address])
     answer = Asker(resolver).answer(host)
     assert answer.addresses == ""
-    assert answer.error is not None
-    assert words in answer.error
-    assert answer.error.endswith(".")
-    assert len(answer.error) < 300
+    assert answer.failure is not None
+    assert answer.failure.reason_code is ReasonCode.DNS_FAILURE
+    assert words in answer.failure.detail
+    assert answer.failure.detail.endswith(".")
+    assert len(answer.failure.detail) < 300
     assert resolver.recall(host) is None
 
 
@@ -153,13 +155,13 @@ def test_a_name_whose_answers_are_garbage_harms_no_other(targets: TargetServer) 
     for host in (*late, *garbled):
         asker.ask(host)
     asker.first(35)
-    assert {host for host, answer in asker.answers if answer.error is not None} == set(garbled)
+    assert {host for host, answer in asker.answers if answer.failure is not None} == set(garbled)
 
 
 def test_a_silent_server_is_told_apart() -> None:
     """Nobody listens there, so c-ares hears at once that nobody does."""
     answer = Asker(Resolver(["127.0.0.1:9"])).answer("www.test")
-    assert (answer.ours, answer.error) == (True, "no name server could be reached")
+    assert answer.failure == own_fault("no name server could be reached")
     outcome = ProbeEngine(LOOPBACK, resolver=Resolver(["127.0.0.1:9"])).check(HttpSpec("http://www.test/"))
     assert outcome.reason_code is ReasonCode.WORKER_LOST, "it says nothing about the target"
 

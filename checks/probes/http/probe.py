@@ -89,10 +89,7 @@ class HttpProbe(Probe[HttpSpec]):
 
     def _take_answer(self, answer: Answer) -> None:
         self._elapsed_us += int((time.monotonic() - self._asked_at) * 1_000_000)
-        if answer.failure is not None:
-            self.fail(answer.failure)
-        else:
-            self._transmit(answer.addresses)
+        self._transmit(answer.addresses)
 
     def _transmit(self, addresses: str | None) -> None:
         remaining_ms = round((self.deadline - time.monotonic()) * 1000)

@@ -13,6 +13,7 @@ import pycurl
 from checks.probes.http.decoding import ACCEPTED, Decoder, NotInCodingError, TooMuchError, decoder_for
 from checks.probes.http.request import Request
 from checks.probes.loop import CIPHERS, Network
+from checks.probes.target import join_host_port
 from checks.spec import ReasonCode
 from checks.verdict import Failure
 from core.version import product_version
@@ -193,9 +194,7 @@ class Transfer:
         """The address that was connected to, or else the last one that was tried, with its port."""
         host: str = self.easy.getinfo(pycurl.PRIMARY_IP)
         peer = (host, int(self.easy.getinfo(pycurl.PRIMARY_PORT))) if host else self.address
-        if peer is None:
-            return None
-        return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+        return None if peer is None else join_host_port(*peer)
 
     def certificate(self, field: bytes) -> str | None:
         """A field of the server's certificate, as OpenSSL prints it; libcurl has those of a refused one too.

@@ -16,7 +16,6 @@ from checks.probes.loop import Loop
 from checks.probes.ping.icmp import Echo, EchoSocket, EchoSocketV4, EchoSocketV6, Pinger
 from checks.probes.ping.rights import HOW_TO_ALLOW, NoIcmpRightError
 from checks.probes.ping.spec import PingSpec
-from checks.probes.resolver import Answer
 from checks.probes.target import literal_form
 from checks.spec import ReasonCode
 from checks.verdict import BLOCKED, Failure, own_fault, timed_out
@@ -92,12 +91,7 @@ class PingProbe(Pinger):
         self._refusal: tuple[Failure, str, list[Echo], str | None] | None = None  # with address, requests and reporter
 
     def start(self) -> None:
-        literal = literal_form(self.spec.host)
-        if literal is None:
-            self.loop.resolve(self, self.spec.host, self._take_answer)
-        else:
-            self._addresses = [literal]
-            self._try_next()
+        self.loop.find_addresses(self, self.spec.host, self._take_addresses)
 
     def expire(self) -> None:
         if self._addresses is None:
@@ -151,15 +145,13 @@ class PingProbe(Pinger):
         elif not self.unsettled:
             self.conclude()
 
-    def _take_answer(self, answer: Answer) -> None:
-        if answer.failure is not None:
-            self.fail(answer.failure)
-        elif self.deadline - time.monotonic() < _LEAST_SECONDS:
+    def _take_addresses(self, addresses: list[str]) -> None:
+        if self.deadline - time.monotonic() < _LEAST_SECONDS:
             self.fail(timed_out(self.spec, "the time was used up before a packet could be sent; raise the timeout"))
         else:
             # An IPv4 address may come a second time, mapped into IPv6.
-            hosts = dict.fromkeys(literal_form(address) or address for address in answer.hosts())
-            self._addresses = list(hosts)[::-1]
+            distinct = dict.fromkeys(literal_form(address) or address for address in addresses)
+            self._addresses = list(distinct)[::-1]
             self._try_next()
 
     def _try_next(self) -> None:

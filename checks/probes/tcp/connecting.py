@@ -12,8 +12,7 @@ from typing import Any
 
 from checks.probes.faults import OWN_ERRORS, errno_of, explain_errno
 from checks.probes.loop import BlockedTarget, Loop, Probe
-from checks.probes.resolver import Answer
-from checks.probes.target import literal_form
+from checks.probes.target import join_host_port
 from checks.probes.tcp.spec import TcpSpec
 from checks.verdict import BLOCKED
 
@@ -43,20 +42,14 @@ class ConnectingProbe(Probe[TcpSpec]):
         self._address: str | None = None  # connected, or else the last one tried
         self._errno = 0  # of an attempt
         self.socket: socket.socket | None = None
-        self.waits_for = _CONNECTION
+        self.waits_for = _NAME
 
     @abstractmethod
     def connected(self) -> None:
         """Go on with the check."""
 
     def start(self) -> None:
-        literal = literal_form(self.spec.host)
-        if literal is None:
-            self.waits_for = _NAME
-            self.loop.resolve(self, self.spec.host, self._take_addresses)
-        else:
-            self._addresses.append(literal)
-            self._try_next()
+        self.loop.find_addresses(self, self.spec.host, self._take_addresses)
 
     def close(self) -> None:
         for attempt in list(self._attempts):
@@ -67,23 +60,15 @@ class ConnectingProbe(Probe[TcpSpec]):
 
     def peer(self) -> str | None:
         """Return the address that was connected to, or else the last one that was tried, with its port."""
-        address = self._address
-        if address is None:
-            return None
-        return f"[{address}]:{self.spec.port}" if ":" in address else f"{address}:{self.spec.port}"
+        return None if self._address is None else join_host_port(self._address, self.spec.port)
 
-    def _take_addresses(self, answer: Answer) -> None:
-        if answer.failure is not None:
-            self.fail(answer.failure)
-            return
+    def _take_addresses(self, addresses: list[str]) -> None:
         self.waits_for = _CONNECTION
-        hosts = answer.hosts()
         # Alternate between the families, because one of them may not work here.
-        first = ":" in hosts[0]
-        turns = zip_longest(
-            [host for host in hosts if (":" in host) is first], [host for host in hosts if (":" in host) is not first]
-        )
-        self._addresses = [host for host in chain.from_iterable(turns) if host is not None][::-1]
+        first = ":" in addresses[0]
+        families = ([address for address in addresses if (":" in address) is v6] for v6 in (first, not first))
+        turns = chain.from_iterable(zip_longest(*families))
+        self._addresses = [address for address in turns if address is not None][::-1]
         self._try_next()
 
     def _try_next(self) -> None:
