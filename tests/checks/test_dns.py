@@ -18,9 +18,9 @@ import dns.rrset
 import pytest
 
 from checks.evidence import BODY_CHARS
-from checks.probes.dns import DnsSpec, DnsTarget, normal_record, parse_dns
 from checks.probes.dns.message import describe, find_records, make_query, match_reply, question
-from checks.probes.dns.records import kept_form
+from checks.probes.dns.records import kept_form, normal_record
+from checks.probes.dns.spec import DnsSpec, DnsTarget, parse_dns
 from checks.probes.dns.verdict import find_failure
 from checks.probes.engine import ProbeEngine
 from checks.probes.loop import Loop

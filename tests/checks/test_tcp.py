@@ -21,7 +21,7 @@ from checks.evidence import Evidence
 from checks.probes.engine import ProbeEngine
 from checks.probes.resolver import Answer, Resolver
 from checks.probes.target import BadAddressError
-from checks.probes.tcp import TcpSpec, parse_tcp
+from checks.probes.tcp.spec import TcpSpec, parse_tcp
 from checks.probes.tcp.tls import read_certificate
 from checks.spec import CheckOutcome, ContentRule, ReasonCode, RuleType, Verdict
 from tests.checks.conftest import LOOPBACK
