@@ -71,8 +71,6 @@ class Probe(ABC, Generic[S]):
     of the monotonic clock.
     """
 
-    __slots__ = ("deadline", "ended", "failure", "key", "loop", "outcome", "spec", "waits")
-
     def __init__(self, spec: S, loop: Loop[Any]) -> None:
         self.spec = spec
         self.loop = loop

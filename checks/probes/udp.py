@@ -59,8 +59,6 @@ def parse_udp(url: str) -> HostPort:
 class UdpProbe(Probe[UdpSpec]):
     """One udp check: each address of the target until one does not refuse, and that one up to three times."""
 
-    __slots__ = ("_address", "_addresses", "_gap", "_refusal", "_reply", "_sent", "_sent_at", "_socket", "_tries")
-
     def __init__(self, spec: UdpSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
         if len(spec.body) > MAX_BODY:

@@ -32,8 +32,6 @@ class EchoSpec(CheckSpec):
 
 
 class EchoProbe(Probe[EchoSpec]):
-    __slots__ = ("_address", "_received", "_socket", "_started_at")
-
     def __init__(self, spec: EchoSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
         self._socket: socket.socket | None = None

@@ -49,11 +49,6 @@ class _Answer(NamedTuple):
 class DnsProbe(Probe[DnsSpec]):
     """One question. Each try has its own socket, so that its port is random, and keeps it: the answer may be late."""
 
-    __slots__ = (
-        *("_answer", "_asked", "_datagrams", "_edns", "_ignored", "_incoming", "_server"),
-        *("_servers", "_started_at", "_stream", "_tries", "_wait"),
-    )
-
     def __init__(self, spec: DnsSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
         self._asked = question(spec.name, spec.record_type)

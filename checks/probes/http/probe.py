@@ -40,8 +40,6 @@ class BadRedirectError(ValueError):
 class HttpProbe(Probe[HttpSpec]):
     """One http check. It has a transfer from each request on, and none while it waits for a name."""
 
-    __slots__ = ("_asked_at", "_connect_us", "_elapsed_us", "_idle", "_request", "_seen", "_trail", "_transfer")
-
     _request: Request
 
     def __init__(self, spec: HttpSpec, loop: Loop[Any]) -> None:

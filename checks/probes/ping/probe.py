@@ -60,20 +60,6 @@ _FULL = frozenset({errno.EAGAIN, errno.ENOBUFS})
 class PingProbe(Pinger):
     """`_echoes` are the requests that were sent to `_address`, in order."""
 
-    __slots__ = (
-        "_address",
-        "_addresses",
-        "_echoes",
-        "_fault",
-        "_grid",
-        "_interval",
-        "_payload",
-        "_refusal",
-        "_refused",
-        "_reporter",
-        "_socket",
-    )
-
     spec: PingSpec
 
     def __init__(self, spec: PingSpec, loop: Loop[Any]) -> None:

@@ -31,8 +31,6 @@ _CONNECTION = "the connection was not established; check that the host runs, and
 class ConnectingProbe(Probe[TcpSpec]):
     """Calls `connected` once `socket` is connected. `waits_for` is what a check that times out waited for."""
 
-    __slots__ = ("_address", "_addresses", "_attempts", "_errno", "_started_at", "_turn", "socket", "waits_for")
-
     def __init__(self, spec: TcpSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
         self._started_at = self.deadline - spec.timeout_ms / 1000
@@ -41,7 +39,7 @@ class ConnectingProbe(Probe[TcpSpec]):
         self._turn = 0
         self._address: str | None = None  # connected, or else the last one tried
         self._errno = 0  # of an attempt
-        self.socket: socket.socket | None = None
+        self.socket: socket.socket
         self.waits_for = _NAME
 
     @abstractmethod
@@ -98,7 +96,7 @@ class ConnectingProbe(Probe[TcpSpec]):
         self.loop.call_later(self, _STAGGER_SECONDS, partial(self._try_another, self._turn))
 
     def _try_another(self, turn: int) -> None:
-        if self.socket is not None or turn != self._turn:
+        if self.outcome.connect_ms is not None or turn != self._turn:
             return
         if len(self._attempts) == _MOST_AT_ONCE:
             oldest, since = next(iter(self._attempts.items()))

@@ -8,12 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from checks.evidence import Evidence, mask_of_body, shown_body, shown_hex, shown_line
-from checks.probes.faults import (
-    CERTIFICATE_WANTED,
-    explain_certificate,
-    explain_handshake,
-    insecure,
-)
+from checks.probes.faults import CERTIFICATE_WANTED, explain_certificate, explain_handshake, insecure
 from checks.probes.loop import Loop
 from checks.probes.tcp.connecting import ConnectingProbe
 from checks.probes.tcp.spec import TcpSpec
@@ -35,8 +30,6 @@ _ANSWER = "the server accepted the connection but sent nothing; check the applic
 
 class TcpProbe(ConnectingProbe):
     """One tcp check. `_take` is what receives bytes in this phase, and gets none at the end of the connection."""
-
-    __slots__ = ("_awaited", "_broken", "_dialogue", "_received", "_take", "_then", "_tls", "_unsent", "_where")
 
     _take: Callable[[bytes], None]
     _then: Callable[[], None]
@@ -105,7 +98,6 @@ class TcpProbe(ConnectingProbe):
         self._send_on()
 
     def _send_on(self) -> None:
-        assert self.socket is not None
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -121,13 +113,11 @@ class TcpProbe(ConnectingProbe):
             self._then()
 
     def _read(self, waits_for: str, take: Callable[[bytes], None]) -> None:
-        assert self.socket is not None
         self.waits_for = waits_for
         self._take = take
         self.loop.watch(self, self.socket, self._receive)
 
     def _receive(self) -> None:
-        assert self.socket is not None
         try:
             chunk = self.socket.recv(_PIECE)
         except BlockingIOError:
@@ -167,7 +157,6 @@ class TcpProbe(ConnectingProbe):
 
     def _take_reply(self, chunk: bytes) -> None:
         assert self._dialogue is not None
-        assert self.socket is not None
         if not chunk:
             self.fail(
                 Failure(
@@ -196,7 +185,6 @@ class TcpProbe(ConnectingProbe):
 
     def _has_more(self) -> bool:
         """Return whether bytes wait to be read. The end of the connection is left to the handshake."""
-        assert self.socket is not None
         try:
             return bool(self.socket.recv(1, socket.MSG_PEEK))
         except OSError:

@@ -53,8 +53,6 @@ def trusting(ca_file: str | None) -> ssl.SSLContext:
 class TlsSession:
     """One connection's TLS, as its client. Its methods raise ssl.SSLError for what the server does wrong."""
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "_room", "ended")
-
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         """Raises ValueError if the host cannot be a server's name."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
