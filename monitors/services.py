@@ -338,7 +338,7 @@ def mute_monitor(caller: Caller, public_id: str, *, minutes: int, now: datetime)
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:
-    """Delete a monitor at once. Its results become inaccessible; checks.results.erasure removes them soon after."""
+    """Delete a monitor at once. Its results become inaccessible; checks.results.retention removes them soon after."""
     with transaction.atomic():
         delete_locked([_lock(caller, public_id).pk])
 
