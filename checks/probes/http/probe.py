@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from checks.evidence import Mask, shown_body, shown_line, shown_url
 from checks.probes.http.evidence import HttpEvidence, shown_headers
-from checks.probes.http.request import Request, first_request, redirected
+from checks.probes.http.request import BadRequestError, Request, first_request, redirected
 from checks.probes.http.rules import decode_body
 from checks.probes.http.spec import HttpSpec
-from checks.probes.http.target import BadRequestError
 from checks.probes.http.transfer import HEAD_CAP, Response, Transfer
 from checks.probes.http.verdict import explain, find_failure
 from checks.probes.loop import Loop, Probe
