@@ -364,7 +364,7 @@ class Loop(Generic[K]):
             took_long = (probe.outcome.latency_ms or 0) >= probe.spec.slow_ms
         else:
             took_long = failure.reason_code is ReasonCode.TIMEOUT
-        if took_long and any(map(self.network.resolver.was_silent, probe.waits)):
+        if took_long and any(map(self.network.resolver.liveness.was_silent, probe.waits)):
             return own_fault(SILENT)
         return failure
 

@@ -155,7 +155,7 @@ class Resolver:
         self._alone = threading.BoundedSemaphore(_MOST_ALONE)
         self._new_channel = partial(pycares.Channel, timeout=TRY_SECONDS, tries=_TRIES, servers=tuple(servers))
         self._channel = self._new_channel()
-        self._liveness = Liveness(self.servers)
+        self.liveness = Liveness(self.servers)
         self._asked: SimpleQueue[_Lookup] = SimpleQueue()
         self._doubts: SimpleQueue[tuple[_Lookup, pycares.AddrInfoResult | None, int]] = SimpleQueue()
         # c-ares must not be called from its own callbacks: another thread may hold our lock and wait for its lock.
@@ -170,16 +170,6 @@ class Resolver:
         """Return the cached answer, if any."""
         known = self._known.get(host)
         return known[1] if known is not None and known[0] > time.monotonic() else None
-
-    def watch(self) -> Wait:
-        """Return the wait, from now on, of a check that asks our name servers itself. It has to end it."""
-        wait = Wait()
-        self._liveness.watch(wait)
-        return wait
-
-    def was_silent(self, wait: Wait) -> bool:
-        """Return whether no name server of ours answered during a part of the wait: it says nothing about the name."""
-        return self._liveness.was_silent(wait)
 
     def resolve(self, host: str, on_answer: Callable[[Answer], None]) -> Wait | None:
         """Look up `host`. Return the wait for the answer, or None if there was none.
@@ -198,12 +188,8 @@ class Resolver:
         _ask(self._channel, host, partial(self._take, lookup))
         if not lookup.lasts:  # the hosts file and c-ares' cache answer at once
             return None
-        self._wait_for(lookup)
-        return lookup
-
-    def _wait_for(self, lookup: _Lookup) -> None:
         self._asked.put(lookup)
-        self._liveness.watch(lookup)
+        return self.liveness.watch(lookup)
 
     def _ask_for_lonely(self) -> None:
         """Query AAAA alone if there is no answer for A.
@@ -234,7 +220,8 @@ class Resolver:
                 continue
             lookup.started = time.monotonic()
             _ask(lookup.channel, lookup.host, partial(self._take_alone, lookup))
-            self._wait_for(lookup)
+            self._asked.put(lookup)
+            self.liveness.watch(lookup)
 
     def _take_alone(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
         self._alone.release()
@@ -257,7 +244,7 @@ class Resolver:
         """Answer all that wait. `whole` is False if a record without an answer may exist."""
         addresses = "" if found is None else _addresses(found)
         is_partial = status == errno.ARES_ETIMEOUT or _is_doubtful(found, status)
-        if is_partial and self.was_silent(lookup):
+        if is_partial and self.liveness.was_silent(lookup):
             answer = Answer(failure=own_fault(SILENT))
         elif addresses:
             answer = Answer(addresses)

@@ -16,6 +16,7 @@ from checks.probes.dns.message import Reply, describe, make_query, match_reply, 
 from checks.probes.dns.spec import DnsSpec
 from checks.probes.dns.verdict import find_failure
 from checks.probes.faults import explain_errno
+from checks.probes.liveness import Wait
 from checks.probes.loop import BlockedTarget, Loop, Probe
 from checks.probes.resolver import Server
 from checks.spec import ReasonCode
@@ -68,8 +69,9 @@ class DnsProbe(Probe[DnsSpec]):
         if self.spec.server is not None:
             self._servers = [Server(self.spec.server, self.spec.port)]
         else:
-            self._servers = self.loop.network.resolver.servers()
-            self.waits = (self.loop.network.resolver.watch(),)
+            resolver = self.loop.network.resolver
+            self._servers = resolver.servers()
+            self.waits = (resolver.liveness.watch(Wait()),)
         if not self._servers:
             self.fail(own_fault("it has no name server"))
             return
@@ -115,7 +117,11 @@ class DnsProbe(Probe[DnsSpec]):
         return Evidence(address=address, facts=tuple(facts), body=body)
 
     def close(self) -> None:
-        self._close_sockets()
+        for opened in self._datagrams if self._stream is None else (*self._datagrams, self._stream):
+            self.loop.unwatch(opened)
+            opened.close()
+        self._datagrams.clear()
+        self._stream = None
 
     def _repeat(self) -> None:
         self._wait *= 2
@@ -173,7 +179,7 @@ class DnsProbe(Probe[DnsSpec]):
             self._ask_by_tcp(server)
         elif self._edns and reply.rcode in (FORMERR, NOTIMP):
             self._edns = False  # RFC 6891, 6.2.2: an old server
-            self._close_sockets()
+            self.close()
             self._ask(server)
         else:
             self._answer = _Answer(reply, server, "UDP" if self._stream is None else "TCP")
@@ -184,7 +190,7 @@ class DnsProbe(Probe[DnsSpec]):
             self.finish()
 
     def _ask_by_tcp(self, server: Server) -> None:
-        self._close_sockets()
+        self.close()
         self._server = server
         query = make_query(self._asked, edns=self._edns)
         try:
@@ -247,7 +253,7 @@ class DnsProbe(Probe[DnsSpec]):
         """Ask the deployment's other servers, and accept the last error if there are none."""
         if server in self._servers:
             self._servers.remove(server)
-        self._close_sockets()
+        self.close()
         if self._servers:
             self._ask_next()
         elif self._answer is not None:
@@ -257,13 +263,6 @@ class DnsProbe(Probe[DnsSpec]):
 
     def _connect(self, server: Server, kind: socket.SocketKind) -> socket.socket:
         return self.loop.connect(server.address, server.port, kind, guarded=self.spec.server is not None)
-
-    def _close_sockets(self) -> None:
-        for opened in self._datagrams if self._stream is None else (*self._datagrams, self._stream):
-            self.loop.unwatch(opened)
-            opened.close()
-        self._datagrams.clear()
-        self._stream = None
 
     def _elapsed_ms(self) -> int:
         return int((time.monotonic() - self._started_at) * 1000)

@@ -8,8 +8,6 @@ from functools import lru_cache
 from typing import NoReturn
 from urllib.parse import parse_qsl, unquote
 
-import msgspec
-
 from checks.probes.target import KEPT_ADDRESSES, BadAddressError, literal_form, split_address, valid_host
 from checks.spec import CheckSpec, ContentRule
 from core.egress import literal_address
@@ -37,18 +35,12 @@ class DnsSpec(CheckSpec):
     records: tuple[str, ...] | None = None
 
 
-class DnsTarget(msgspec.Struct, frozen=True):
-    """What a URL of RFC 4501 asks. The fields are those of DnsSpec."""
-
-    name: str
-    record_type: str
-    server: str | None
-    port: int
-
-
 @lru_cache(maxsize=KEPT_ADDRESSES)
-def parse_dns(url: str) -> DnsTarget:
-    """Return the question of `dns:name?type=MX` or `dns://resolver[:port]/name?type=MX`. Raises BadAddressError."""
+def parse_dns(url: str) -> DnsSpec:
+    """Return the question of `dns:name?type=MX` or `dns://resolver[:port]/name?type=MX`, without other settings.
+
+    Raises BadAddressError.
+    """
     if not url[:4].lower() == "dns:":
         raise BadAddressError(f"must begin with dns:, {_EXAMPLE}.")
     parts = split_address(url, schemes=("dns",))
@@ -61,7 +53,8 @@ def parse_dns(url: str) -> DnsTarget:
         server, path = literal_form(str(literal)), path.removeprefix("/")
     if parts.fragment or "#" in url:
         raise BadAddressError(f"must hold no fragment, {_EXAMPLE}.")
-    return DnsTarget(_name(path), _record_type(parts.query), server, parts.port or DEFAULT_PORT)
+    name, record_type = _name(path), _record_type(parts.query)
+    return DnsSpec(name=name, record_type=record_type, server=server, port=parts.port or DEFAULT_PORT)
 
 
 def _name(path: str) -> str:
