@@ -64,7 +64,7 @@ class UdpProbe(Probe[UdpSpec]):
         if len(spec.body) > MAX_BODY:
             raise ValueError(f"{len(spec.body)} bytes are more than a datagram may carry")
         self._addresses: list[str] = []  # to be tried, the last one first
-        self._address: str | None = None
+        self._address = ""  # that is tried now
         self._socket: socket.socket | None = None
         self._refusal: Failure | None = None
         self._gap = 0.0  # between two tries
@@ -77,7 +77,7 @@ class UdpProbe(Probe[UdpSpec]):
         self.loop.find_addresses(self, self.spec.host, self._take_addresses)
 
     def expire(self) -> None:
-        if self._address is None:
+        if not self._address:
             self.fail(timed_out(self.spec, "the name servers gave no answer; check the domain's name servers"))
         elif self._socket is None:
             self._postpone()
@@ -95,7 +95,7 @@ class UdpProbe(Probe[UdpSpec]):
 
     def evidence(self) -> Evidence | None:
         address, port, reply = self._address, self.spec.port, self._reply
-        if address is None:
+        if not address:
             return None
         shown = join_host_port(address, port)
         facts = [("datagrams sent", str(self._sent))] if self._sent else []
@@ -131,7 +131,6 @@ class UdpProbe(Probe[UdpSpec]):
         self.fail(self._refusal or BLOCKED)
 
     def _reserve(self) -> None:
-        assert self._address is not None
         # At the longest for half of the time that is left: the other half is for the reply.
         now = time.monotonic()
         until = (now + self.deadline) / 2
@@ -157,7 +156,6 @@ class UdpProbe(Probe[UdpSpec]):
         if now > second_ends:  # the loop was busy, and another check may have this second by now
             self._reserve()
             return
-        assert self._address is not None
         try:
             self._socket = opened = self.loop.connect(self._address, self.spec.port, socket.SOCK_DGRAM)
             opened.setsockopt(*_RECEIVE_ERRORS[opened.family], 1)
@@ -217,7 +215,7 @@ class UdpProbe(Probe[UdpSpec]):
     def _give_up(self, error: OSError) -> None:
         """Go on with the next address, unless the fault is ours."""
         self.close()
-        number = errno_of(error, self._address or "")
+        number = errno_of(error, self._address)
         failure = _OWN_WORDING.get(number) or explain_errno(number)
         if failure.reason_code is ReasonCode.WORKER_LOST:
             self.fail(failure)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from checks.evidence import Evidence
+from checks.probes.faults import CONNECT_FAULTS
 from checks.probes.loop import Loop
 from checks.probes.ping.icmp import Echo, EchoSocket, EchoSocketV4, EchoSocketV6, Pinger
 from checks.probes.ping.rights import HOW_TO_ALLOW, NoIcmpRightError
@@ -25,8 +26,7 @@ _GRID_SECONDS = 0.01  # packets that are due together are sent together: each wa
 _LEAST_SECONDS = 0.05  # for all packets, after a slow name server or another address
 _RETRY_SECONDS = 0.02  # after the socket was full
 
-_HOST = "the host cannot be reached; check that it runs, and the routes to it"
-_NETWORK = "its network cannot be reached; check the addresses in its DNS, and the routes to them"
+_HOST, _NETWORK = CONNECT_FAULTS[errno.EHOSTUNREACH], CONNECT_FAULTS[errno.ENETUNREACH]
 _REFUSED = "pings to it are refused; let the firewalls of it and before it pass ICMP echo requests"
 _TOO_FAR = "the packets were passed on without an end; check the routes to it for a loop"
 # By ICMP type and code (RFC 792, 1122, 1812, 4443). Those not named end no ping: they are not about reaching the host.
@@ -42,7 +42,6 @@ _ICMP6_FAULTS = {
     (1, 3): _HOST,
     (3, 0): _TOO_FAR,
 }
-_NOT_SUPPORTED = "its kind of address is not supported here; give its name an IPv4 address"
 # By the error of a system call; others are faults of ours.
 _SEND_FAULTS = {
     errno.EHOSTUNREACH: _HOST,
@@ -52,7 +51,7 @@ _SEND_FAULTS = {
     errno.EADDRNOTAVAIL: _NETWORK,
     errno.EINVAL: "no packet can be sent to this address; use the address of one host",
     errno.EACCES: "no packet can be sent to this address; use the address of one host",  # broadcast
-    errno.EAFNOSUPPORT: _NOT_SUPPORTED,
+    errno.EAFNOSUPPORT: CONNECT_FAULTS[errno.EAFNOSUPPORT],
 }
 _FULL = frozenset({errno.EAGAIN, errno.ENOBUFS})
 

@@ -46,7 +46,9 @@ class TcpProbe(ConnectingProbe):
 
     def connected(self) -> None:
         if self.spec.starttls is not None:
-            self._begin_dialogue(self.spec.starttls)
+            self._dialogue = Dialogue(self.spec.starttls)
+            self.waits_for = _DIALOGUE
+            self._send(self._dialogue.opening, self._await_reply)
         elif self.spec.tls:
             self._begin_tls()
         else:
@@ -146,11 +148,6 @@ class TcpProbe(ConnectingProbe):
         )
 
     # STARTTLS
-
-    def _begin_dialogue(self, protocol: str) -> None:
-        self._dialogue = Dialogue(protocol)
-        self.waits_for = _DIALOGUE
-        self._send(self._dialogue.opening, self._await_reply)
 
     def _await_reply(self) -> None:
         self._read(_DIALOGUE, self._take_reply)
