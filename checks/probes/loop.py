@@ -13,7 +13,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -67,16 +67,20 @@ class Network:
 class Probe(ABC, Generic[S]):
     """One check in progress. The loop calls its methods and callbacks in one thread, and an exception fails this check.
 
-    A probe fills in `outcome`, except for the verdict, and ends by `finish` or `fail`, once. `deadline` is in seconds
-    of the monotonic clock.
+    A probe fills in `outcome`, except for the verdict, and ends by `finish` or `fail`, once. `started_at` and
+    `deadline` are in seconds of the monotonic clock.
     """
+
+    # Without slots, here and in subclasses, a tcp check took 3 us more.
+    __slots__ = ("deadline", "ended", "failure", "key", "loop", "outcome", "spec", "started_at", "waits")
 
     def __init__(self, spec: S, loop: Loop[Any]) -> None:
         self.spec = spec
         self.loop = loop
         self.key: object = None
         self.ended = False
-        self.deadline = time.monotonic() + spec.timeout_ms / 1000
+        self.started_at = time.monotonic()
+        self.deadline = self.started_at + spec.timeout_ms / 1000
         self.outcome = CheckOutcome(Verdict.UP, EPOCH)  # both are set when it is judged
         self.failure: Failure | None = None
         self.waits: tuple[Wait, ...] = ()  # for our name servers
@@ -99,6 +103,9 @@ class Probe(ABC, Generic[S]):
 
     def close(self) -> None:
         """Release sockets and handles. Called once, after the verdict or when the run is abandoned."""
+
+    def elapsed_ms(self) -> int:
+        return int((time.monotonic() - self.started_at) * 1000)
 
     def finish(self) -> None:
         """Deliver the outcome once the current callback has returned."""
@@ -179,31 +186,30 @@ class Loop(Generic[K]):
 
     # For probes
 
-    def resolve(self, probe: AnyProbe, host: str, then: Callable[[Answer], None]) -> None:
-        """Look up the addresses of a name and call `then` with them, at once if they are known.
+    def resolve(self, probe: AnyProbe, host: str, then: Callable[[Sequence[str]], None]) -> None:
+        """Look up the addresses of a name and call `then` with them, the best first, at once if they are known.
 
         Without an address the check fails.
         """
 
         def take(answer: Answer) -> None:
             if answer.failure is None:
-                then(answer)
+                then(answer.addresses)
             else:
                 probe.fail(answer.failure)
 
         answer = self.network.resolver.recall(host)
         if answer is not None:
-            then(answer)
+            take(answer)
         elif (wait := self.network.resolver.resolve(host, partial(self._take_answer, probe, take))) is not None:
             probe.waits += (wait,)
 
-    def find_addresses(self, probe: AnyProbe, host: str, then: Callable[[list[str]], None]) -> None:
-        """Call `then` with the addresses of a host, which may be one itself, as sockets take them, the best first."""
-        literal = literal_form(host)
-        if literal is not None:
+    def find_addresses(self, probe: AnyProbe, host: str, then: Callable[[Sequence[str]], None]) -> None:
+        """Resolve a host that may be an address itself."""
+        if (literal := literal_form(host)) is not None:
             then([literal])
         else:
-            self.resolve(probe, host, lambda answer: then(answer.hosts()))
+            self.resolve(probe, host, then)
 
     def reserve(self, probe: AnyProbe, address: str, until: float, then: Callable[[float], None]) -> None:
         """Wait for a second in which no other check of the deployment is sent to the address.
@@ -364,7 +370,7 @@ class Loop(Generic[K]):
             took_long = (probe.outcome.latency_ms or 0) >= probe.spec.slow_ms
         else:
             took_long = failure.reason_code is ReasonCode.TIMEOUT
-        if took_long and any(map(self.network.resolver.liveness.was_silent, probe.waits)):
+        if took_long and any(self.network.resolver.liveness.was_silent(wait) for wait in probe.waits):
             return own_fault(SILENT)
         return failure
 

@@ -51,17 +51,13 @@ class Server(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`addresses` in libcurl's format, comma separated, in the order to try them; or why there is none.
+    """The addresses in the order to try them, or why there is none.
 
     The failure is ours if no name server answered at all, which says nothing about the name.
     """
 
-    addresses: str = ""
+    addresses: tuple[str, ...] = ()
     failure: Failure | None = None
-
-    def hosts(self) -> list[str]:
-        """Return the addresses one by one, as sockets take them."""
-        return [address.strip("[]") for address in self.addresses.split(",") if address]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -103,17 +99,10 @@ def _failed(host: str, status: int) -> Answer:
     return Answer(failure=own_fault(error) if ours else Failure(ReasonCode.DNS_FAILURE, error))
 
 
-def _addresses(found: pycares.AddrInfoResult) -> str:
-    spelt: dict[str, None] = {}
-    for node in found.nodes:
-        text = node.addr[0].decode("ascii")
-        if node.family != socket.AF_INET6:
-            spelt[text] = None
-        elif not node.addr[3]:  # a scoped address is link-local, and libcurl's list has no scopes
-            spelt[f"[{text}]"] = None
-        if len(spelt) == _MOST_ADDRESSES:
-            break
-    return ",".join(spelt)
+def _addresses(found: pycares.AddrInfoResult) -> tuple[str, ...]:
+    # Without scoped addresses, which are link-local: libcurl takes no scopes.
+    nodes = (node.addr for node in found.nodes if node.family != socket.AF_INET6 or not node.addr[3])
+    return tuple(dict.fromkeys(address.decode("ascii") for address, *_ in nodes))[:_MOST_ADDRESSES]
 
 
 def _is_doubtful(found: pycares.AddrInfoResult | None, status: int) -> bool:
@@ -242,7 +231,7 @@ class Resolver:
         self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int, *, whole: bool = True
     ) -> None:
         """Answer all that wait. `whole` is False if a record without an answer may exist."""
-        addresses = "" if found is None else _addresses(found)
+        addresses = () if found is None else _addresses(found)
         is_partial = status == errno.ARES_ETIMEOUT or _is_doubtful(found, status)
         if is_partial and self.liveness.was_silent(lookup):
             answer = Answer(failure=own_fault(SILENT))

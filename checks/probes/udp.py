@@ -6,6 +6,7 @@ import contextlib
 import errno
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -58,6 +59,8 @@ def parse_udp(url: str) -> HostPort:
 
 class UdpProbe(Probe[UdpSpec]):
     """One udp check: each address of the target until one does not refuse, and that one up to three times."""
+
+    __slots__ = ("_address", "_addresses", "_gap", "_refusal", "_reply", "_sent", "_sent_at", "_socket", "_tries")
 
     def __init__(self, spec: UdpSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
@@ -116,8 +119,8 @@ class UdpProbe(Probe[UdpSpec]):
             self._socket.close()
             self._socket = None
 
-    def _take_addresses(self, addresses: list[str]) -> None:
-        self._addresses = addresses[::-1]
+    def _take_addresses(self, addresses: Sequence[str]) -> None:
+        self._addresses = list(reversed(addresses))
         self._try_next()
 
     def _try_next(self) -> None:

@@ -48,7 +48,7 @@ class KnownNames(Resolver):
 
     def recall(self, host: str) -> Answer | None:
         addresses = NAMES.get(host.lower().removesuffix("."), "")
-        return Answer(addresses) if addresses else None
+        return Answer(tuple(addresses.split(","))) if addresses else None
 
     def resolve(self, host: str, on_answer: Callable[[Answer], None]) -> None:
         if host.lower().removesuffix(".") not in NAMES:

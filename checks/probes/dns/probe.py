@@ -50,10 +50,14 @@ class _Answer(NamedTuple):
 class DnsProbe(Probe[DnsSpec]):
     """One question. Each try has its own socket, so that its port is random, and keeps it: the answer may be late."""
 
+    __slots__ = (
+        *("_answer", "_asked", "_datagrams", "_edns", "_ignored", "_incoming"),
+        *("_server", "_servers", "_stream", "_tries", "_wait"),
+    )
+
     def __init__(self, spec: DnsSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
         self._asked = question(spec.name, spec.record_type)
-        self._started_at = time.monotonic()
         self._servers: list[Server] = []  # those that may still answer
         self._server: Server | None = None  # the last one that was asked
         self._tries = 0
@@ -174,7 +178,7 @@ class DnsProbe(Probe[DnsSpec]):
             self.expire()
             return
         if self.outcome.ttfb_ms is None:
-            self.outcome.ttfb_ms = self._elapsed_ms()
+            self.outcome.ttfb_ms = self.elapsed_ms()
         if reply.is_truncated and self._stream is None:
             self._ask_by_tcp(server)
         elif self._edns and reply.rcode in (FORMERR, NOTIMP):
@@ -186,7 +190,7 @@ class DnsProbe(Probe[DnsSpec]):
             if reply.rcode not in (NOERROR, NXDOMAIN) and len(self._servers) > 1:
                 self._leave(server)
                 return
-            self.outcome.latency_ms = self._elapsed_ms()
+            self.outcome.latency_ms = self.elapsed_ms()
             self.finish()
 
     def _ask_by_tcp(self, server: Server) -> None:
@@ -263,6 +267,3 @@ class DnsProbe(Probe[DnsSpec]):
 
     def _connect(self, server: Server, kind: socket.SocketKind) -> socket.socket:
         return self.loop.connect(server.address, server.port, kind, guarded=self.spec.server is not None)
-
-    def _elapsed_ms(self) -> int:
-        return int((time.monotonic() - self._started_at) * 1000)

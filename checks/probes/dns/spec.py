@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NoReturn
 from urllib.parse import parse_qsl, unquote
 
 from checks.probes.target import KEPT_ADDRESSES, BadAddressError, literal_form, split_address, valid_host
@@ -71,20 +70,16 @@ def _name(path: str) -> str:
 
 
 def _record_type(query: str) -> str:
-    asked: dict[str, str] = {}
-    for key, value in parse_qsl(query, separator=";", keep_blank_values=True):
-        if key.lower() in asked:
-            _refuse_query()
-        asked[key.lower()] = value.upper()
+    too_much = BadAddressError(f"must hold nothing but one type after the question mark, {_EXAMPLE}.")
+    pairs = parse_qsl(query, separator=";", keep_blank_values=True)
+    asked = {key.lower(): value.upper() for key, value in pairs}
+    if len(asked) < len(pairs):
+        raise too_much
     record_type = asked.pop("type", "A")
     if asked.pop("class", "IN") != "IN":
         raise BadAddressError("must ask for class IN, the only one that is checked; leave the class out.")
     if asked:
-        _refuse_query()
+        raise too_much
     if record_type not in RECORD_TYPES:
         raise BadAddressError(f"must ask for one of these types: {', '.join(RECORD_TYPES)}; {_EXAMPLE}.")
     return record_type
-
-
-def _refuse_query() -> NoReturn:
-    raise BadAddressError(f"must hold nothing but one type after the question mark, {_EXAMPLE}.")

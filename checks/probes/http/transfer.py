@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from ssl import cert_time_to_seconds
@@ -12,6 +13,7 @@ import pycurl
 
 from checks.probes.http.decoding import ACCEPTED, Decoder, NotInCodingError, TooMuchError, decoder_for
 from checks.probes.http.request import Request
+from checks.probes.http.spec import HttpSpec
 from checks.probes.loop import CIPHERS, Network
 from checks.probes.target import join_host_port
 from checks.spec import ReasonCode
@@ -135,13 +137,13 @@ class Transfer:
         self._content_encoding = b""
         self._decoder: Decoder | None = None
 
-    def start(self, request: Request, *, timeout_ms: int, addresses: str | None, keep_body: bool, follow: bool) -> None:
+    def start(self, request: Request, spec: HttpSpec, *, timeout_ms: int, addresses: Sequence[str]) -> None:
         """Prepare a handle that knows of no request. Raises pycurl.error if libcurl refuses it.
 
-        `addresses` are those of the target's host, None if the host is an address itself.
+        `addresses` are those of the target's host, none if the host is an address itself.
         """
-        self._follow = follow
-        if keep_body:
+        self._follow = spec.follow_redirects
+        if spec.rules:
             self.response.body = bytearray()
         method = request.method
         body = b"" if request.body is None and method in {"POST", "PUT", "PATCH"} else request.body
@@ -161,9 +163,9 @@ class Transfer:
                 self._extra[pycurl.CUSTOMREQUEST] = method
         if request.lines:
             self._extra[pycurl.HTTPHEADER] = request.lines
-        if addresses is not None:
+        if addresses:
             # The plus lets the entry age out of libcurl's own cache; ours replaces it with every request.
-            self._extra[pycurl.RESOLVE] = [f"+{request.target.host}:{request.target.port}:{addresses}"]
+            self._extra[pycurl.RESOLVE] = [f"+{request.target.host}:{request.target.port}:{','.join(addresses)}"]
         for option, value in self._extra.items():
             setopt(option, value)
 

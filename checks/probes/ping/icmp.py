@@ -49,6 +49,8 @@ _Ancillary = Sequence[tuple[int, int, bytes]]
 class Echo:
     """An echo request. `round_trip` is in seconds, None until its reply comes in time."""
 
+    __slots__ = ("address", "body", "payload", "round_trip", "sent_at", "sent_ns")
+
     sent_at: float  # by the monotonic clock
     sent_ns: int  # by the clock of the kernel's timestamps
     body: bytes  # identifier, sequence number and payload: the same in its reply
@@ -61,6 +63,8 @@ class Echo:
 
 class Pinger(Probe[Any]):
     """A probe that sends echo requests. `unsettled` is the number of those that have neither reply nor error."""
+
+    __slots__ = ("unsettled",)
 
     unsettled: int
 

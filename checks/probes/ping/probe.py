@@ -6,7 +6,7 @@ import errno
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -58,6 +58,11 @@ _FULL = frozenset({errno.EAGAIN, errno.ENOBUFS})
 
 class PingProbe(Pinger):
     """`_echoes` are the requests that were sent to `_address`, in order."""
+
+    __slots__ = (
+        *("_address", "_addresses", "_echoes", "_fault", "_grid", "_interval"),
+        *("_payload", "_refusal", "_refused", "_reporter", "_socket"),
+    )
 
     spec: PingSpec
 
@@ -130,12 +135,12 @@ class PingProbe(Pinger):
         elif not self.unsettled:
             self.conclude()
 
-    def _take_addresses(self, addresses: list[str]) -> None:
+    def _take_addresses(self, addresses: Sequence[str]) -> None:
         if self.deadline - time.monotonic() < _LEAST_SECONDS:
             self.fail(timed_out(self.spec, "the time was used up before a packet could be sent; raise the timeout"))
         else:
             # An IPv4 address may come a second time, mapped into IPv6.
-            distinct = dict.fromkeys(literal_form(address) or address for address in addresses)
+            distinct = dict.fromkeys(filter(None, map(literal_form, addresses)))
             self._addresses = list(distinct)[::-1]
             self._try_next()
 

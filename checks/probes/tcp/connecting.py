@@ -6,6 +6,7 @@ import errno
 import socket
 import time
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain, zip_longest
 from typing import Any
@@ -31,9 +32,10 @@ _CONNECTION = "the connection was not established; check that the host runs, and
 class ConnectingProbe(Probe[TcpSpec]):
     """Calls `connected` once `socket` is connected. `waits_for` is what a check that times out waited for."""
 
+    __slots__ = ("_address", "_addresses", "_attempts", "_errno", "_turn", "socket", "waits_for")
+
     def __init__(self, spec: TcpSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
-        self._started_at = self.deadline - spec.timeout_ms / 1000
         self._addresses: list[str] = []  # to be tried, the next one last
         self._attempts: dict[socket.socket, float] = {}  # and when each began
         self._turn = 0
@@ -53,20 +55,13 @@ class ConnectingProbe(Probe[TcpSpec]):
         for attempt in list(self._attempts):
             self._drop(attempt)
 
-    def elapsed_ms(self) -> int:
-        return int((time.monotonic() - self._started_at) * 1000)
-
     def peer(self) -> str | None:
         """Return the address that was connected to, or else the last one that was tried, with its port."""
         return None if self._address is None else join_host_port(self._address, self.spec.port)
 
-    def _take_addresses(self, addresses: list[str]) -> None:
+    def _take_addresses(self, addresses: Sequence[str]) -> None:
         self.waits_for = _CONNECTION
-        # Alternate between the families, because one of them may not work here.
-        first = ":" in addresses[0]
-        families = ([address for address in addresses if (":" in address) is v6] for v6 in (first, not first))
-        turns = chain.from_iterable(zip_longest(*families))
-        self._addresses = [address for address in turns if address is not None][::-1]
+        self._addresses = list(addresses) if len(addresses) == 1 else _alternate(addresses)[::-1]
         self._try_next()
 
     def _try_next(self) -> None:
@@ -135,3 +130,10 @@ class ConnectingProbe(Probe[TcpSpec]):
         # A family that this worker cannot use explains less than what the other one met.
         if not self._errno or (self._errno not in OWN_ERRORS and error not in _NO_ROUTE):
             self._errno = error
+
+
+def _alternate(addresses: Sequence[str]) -> list[str]:
+    """Return the addresses with the families in turns, because one of them may not work here."""
+    first = ":" in addresses[0]
+    families = ([address for address in addresses if (":" in address) is v6] for v6 in (first, not first))
+    return [address for address in chain.from_iterable(zip_longest(*families)) if address is not None]

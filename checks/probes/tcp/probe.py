@@ -31,6 +31,8 @@ _ANSWER = "the server accepted the connection but sent nothing; check the applic
 class TcpProbe(ConnectingProbe):
     """One tcp check. `_take` is what receives bytes in this phase, and gets none at the end of the connection."""
 
+    __slots__ = ("_awaited", "_broken", "_dialogue", "_received", "_take", "_then", "_tls", "_unsent", "_where")
+
     _take: Callable[[bytes], None]
     _then: Callable[[], None]
 
@@ -140,12 +142,8 @@ class TcpProbe(ConnectingProbe):
             _TAKEN: "before the body was sent",
             _ANSWER: f"after {len(self._received)} bytes of an answer",
         }[self.waits_for]
-        self.fail(
-            Failure(
-                ReasonCode.CONNECTION_FAILURE,
-                f"The connection was {how} {when}; check the application, its log, and the firewalls before it.",
-            )
-        )
+        detail = f"The connection was {how} {when}; check the application, its log, and the firewalls before it."
+        self.fail(Failure(ReasonCode.CONNECTION_FAILURE, detail))
 
     # STARTTLS
 
@@ -154,16 +152,8 @@ class TcpProbe(ConnectingProbe):
 
     def _take_reply(self, chunk: bytes) -> None:
         assert self._dialogue is not None
-        if not chunk:
-            self.fail(
-                Failure(
-                    ReasonCode.CONNECTION_FAILURE,
-                    f"The server closed the connection before TLS; check that it speaks {self.spec.starttls}, "
-                    "and its log.",
-                )
-            )
-            return
-        self._note_first_byte()
+        if chunk:
+            self._note_first_byte()
         try:
             command = self._dialogue.feed(chunk)
         except StrangeServerError as error:
@@ -298,10 +288,10 @@ class TcpProbe(ConnectingProbe):
 
     def _take_answer(self, chunk: bytes) -> None:
         """Take content. It is enough once all texts were found, or at the cap, or at the end of the connection."""
-        if not chunk and self._broken is not None:  # the failed `send` took the reset
-            self._break(self._broken)
-            return
         if not chunk:
+            if self._broken is not None:  # the failed `send` took the reset
+                self._break(self._broken)
+                return
             if not self._received:
                 self._where = "The server closed the connection without sending anything: its answer"
             self._conclude()

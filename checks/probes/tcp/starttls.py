@@ -46,10 +46,14 @@ class Dialogue:
         self.opening = next(self._steps)
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Take what was received. Return what to send, None once TLS may begin.
+        """Take what was received; nothing is the end of the connection. Return what to send, None once TLS may begin.
 
         Raises StrangeServerError and NoTlsError.
         """
+        if not chunk:
+            raise StrangeServerError(
+                f"The server closed the connection before TLS; check that it speaks {self._protocol}, and its log."
+            )
         self._room -= len(chunk)
         if self._room < 0:
             raise StrangeServerError(
