@@ -237,7 +237,7 @@ def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
 
 
 def delete_monitor(caller: Caller, public_id: str) -> None:
-    """Delete a monitor at once. Its results become inaccessible; checks.results.erasure removes them soon after."""
+    """Delete a monitor at once. Its results become inaccessible; checks.results.retention removes them soon after."""
     with transaction.atomic():
         delete_locked([_lock(caller, public_id).pk])
 

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from alerts.messages import Message
-from checks.probes.http.target import host_of
+from checks.probes.http.request import host_of
 from checks.probes.target import MAX_URL, BadAddressError
 from core.text import shorten
 from monitors.services import permits_host

@@ -21,13 +21,13 @@ from urllib.parse import quote, urlsplit
 import pycurl
 import requests
 
-from checks.probes.dns import DnsSpec
 from checks.probes.dns.message import make_query, question
+from checks.probes.dns.spec import DnsSpec
 from checks.probes.engine import ProbeEngine
 from checks.probes.http.spec import HttpSpec
-from checks.probes.ping import PingSpec
 from checks.probes.ping.rights import open_socket
-from checks.probes.tcp import TcpSpec
+from checks.probes.ping.spec import PingSpec
+from checks.probes.tcp.spec import TcpSpec
 from checks.probes.udp import UdpSpec
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from core.egress import EgressGuard, parse_networks

@@ -47,7 +47,7 @@ _HANDSHAKE_FAULTS = {
     ("excessive message size",): "the server's certificate is too large to be read; install a smaller one",
     ("eof", "reset"): "the server ended the connection during the TLS handshake; check its TLS settings",
 }
-_CONNECT_FAULTS = {
+CONNECT_FAULTS = {
     errno.ECONNREFUSED: "the connection was refused; nothing seems to listen on that port, so check the server",
     errno.ECONNRESET: "the connection was reset; check the server and the firewalls before it",
     errno.EACCES: "a firewall rejected the connection; check the firewalls before the server",
@@ -71,7 +71,7 @@ def explain_errno(number: int) -> Failure:
     """Return why no socket could be opened or connected."""
     if number in OWN_ERRORS:
         return own_fault(os.strerror(number))
-    fault = _CONNECT_FAULTS.get(number, "the connection failed; check the server and the routes to it")
+    fault = CONNECT_FAULTS.get(number, "the connection failed; check the server and the routes to it")
     return Failure(ReasonCode.CONNECTION_FAILURE, f"No connection: {fault}.")
 
 

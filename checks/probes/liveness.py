@@ -58,9 +58,10 @@ class Liveness:
         self._silence = (_NEVER, _NEVER)
         threading.Thread(target=self._watch, name="probe-liveness", daemon=True).start()
 
-    def watch(self, wait: Wait) -> None:
-        """Find out whether our name servers answer if this wait outlasts the first try."""
+    def watch(self, wait: Wait) -> Wait:
+        """Find out whether our name servers answer if this wait outlasts the first try. Return the wait."""
         self._waits.put(wait)
+        return wait
 
     def was_silent(self, wait: Wait) -> bool:
         """Return whether no name server of ours answered during a part of the wait: it says nothing about the name."""

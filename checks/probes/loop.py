@@ -13,7 +13,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -26,6 +26,7 @@ from checks.probes.liveness import Wait
 from checks.probes.rate_limit import RateLimiter
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import SILENT, Answer, Resolver
+from checks.probes.target import literal_form
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from checks.verdict import Failure, failed, judge, own_fault
 from core.clock import EPOCH, utc_now
@@ -42,6 +43,11 @@ _DEADLINE_SECONDS = 0.05  # how often deadlines are checked at most
 _IDLE_SECONDS = 1.0  # the longest wait; `Reactor.wake` ends it
 SLOW_SECONDS = 0.05  # of CPU: all other checks wait while one is judged
 _CPU_MARK_SECONDS = 0.005  # the greatest age of a CPU time to compare with: reading it costs 1 us
+
+# The ciphers that probes offer, over both TLS libraries: OpenSSL's default without finite-field Diffie-Hellman of TLS
+# 1.2. There the server chooses the group, and a handshake with 10,000 bits took 0.7 s of CPU, during which all other
+# checks of the loop wait.
+CIPHERS = "DEFAULT:!kDHE:@SECLEVEL=2"
 
 
 class BlockedTarget(Exception):
@@ -61,18 +67,20 @@ class Network:
 class Probe(ABC, Generic[S]):
     """One check in progress. The loop calls its methods and callbacks in one thread, and an exception fails this check.
 
-    A probe fills in `outcome`, except for the verdict, and ends by `finish` or `fail`, once. `deadline` is in seconds
-    of the monotonic clock.
+    A probe fills in `outcome`, except for the verdict, and ends by `finish` or `fail`, once. `started_at` and
+    `deadline` are in seconds of the monotonic clock.
     """
 
-    __slots__ = ("deadline", "ended", "failure", "key", "loop", "outcome", "spec", "waits")
+    # Without slots, here and in subclasses, a tcp check took 3 us more.
+    __slots__ = ("deadline", "ended", "failure", "key", "loop", "outcome", "spec", "started_at", "waits")
 
     def __init__(self, spec: S, loop: Loop[Any]) -> None:
         self.spec = spec
         self.loop = loop
         self.key: object = None
         self.ended = False
-        self.deadline = time.monotonic() + spec.timeout_ms / 1000
+        self.started_at = time.monotonic()
+        self.deadline = self.started_at + spec.timeout_ms / 1000
         self.outcome = CheckOutcome(Verdict.UP, EPOCH)  # both are set when it is judged
         self.failure: Failure | None = None
         self.waits: tuple[Wait, ...] = ()  # for our name servers
@@ -95,6 +103,9 @@ class Probe(ABC, Generic[S]):
 
     def close(self) -> None:
         """Release sockets and handles. Called once, after the verdict or when the run is abandoned."""
+
+    def elapsed_ms(self) -> int:
+        return int((time.monotonic() - self.started_at) * 1000)
 
     def finish(self) -> None:
         """Deliver the outcome once the current callback has returned."""
@@ -159,26 +170,46 @@ class Loop(Generic[K]):
 
         Raises what `specs` or `on_outcome` raise, and nothing else; the checks in progress are dropped then.
         """
+        source = iter(self._submitted() if specs is None else specs)
         try:
-            if specs is None:
-                while self._inbox or self._probes or not self._closing:
-                    self._advance([self._inbox.popleft() for _ in range(min(len(self._inbox), _STARTS_PER_TURN))])
-            else:
-                source = iter(specs)
-                while (items := list(islice(source, _STARTS_PER_TURN))) or self._probes:
-                    self._advance(items)
+            while (items := list(islice(source, _STARTS_PER_TURN))) or self._probes:
+                for item in filter(None, items):
+                    self._start(*item)
+                self._turn(may_start=bool(items) and items[-1] is not None)
         finally:
             self._abandon()
 
+    def _submitted(self) -> Iterator[tuple[K, CheckSpec] | None]:
+        """Yield what is submitted, and None as long as nothing is, until all is done after `close`."""
+        while self._inbox or self._probes or not self._closing:
+            yield self._inbox.popleft() if self._inbox else None
+
     # For probes
 
-    def resolve(self, probe: AnyProbe, host: str, then: Callable[[Answer], None]) -> None:
-        """Look up the addresses of a name. `then` is called at once if they are known."""
+    def resolve(self, probe: AnyProbe, host: str, then: Callable[[Sequence[str]], None]) -> None:
+        """Look up the addresses of a name and call `then` with them, the best first, at once if they are known.
+
+        Without an address the check fails.
+        """
+
+        def take(answer: Answer) -> None:
+            if answer.failure is None:
+                then(answer.addresses)
+            else:
+                probe.fail(answer.failure)
+
         answer = self.network.resolver.recall(host)
         if answer is not None:
-            then(answer)
-        elif (wait := self.network.resolver.resolve(host, partial(self._take_answer, probe, then))) is not None:
+            take(answer)
+        elif (wait := self.network.resolver.resolve(host, partial(self._take_answer, probe, take))) is not None:
             probe.waits += (wait,)
+
+    def find_addresses(self, probe: AnyProbe, host: str, then: Callable[[Sequence[str]], None]) -> None:
+        """Resolve a host that may be an address itself."""
+        if (literal := literal_form(host)) is not None:
+            then([literal])
+        else:
+            self.resolve(probe, host, then)
 
     def reserve(self, probe: AnyProbe, address: str, until: float, then: Callable[[float], None]) -> None:
         """Wait for a second in which no other check of the deployment is sent to the address.
@@ -249,12 +280,6 @@ class Loop(Generic[K]):
             self._deliver(self.ended.popleft())
 
     # Inside
-
-    def _advance(self, items: Sequence[tuple[K, CheckSpec] | None]) -> None:
-        for item in items:
-            if item is not None:
-                self._start(*item)
-        self._turn(may_start=bool(items) and items[-1] is not None)
 
     def _start(self, key: K, spec: CheckSpec) -> None:
         try:
@@ -345,7 +370,7 @@ class Loop(Generic[K]):
             took_long = (probe.outcome.latency_ms or 0) >= probe.spec.slow_ms
         else:
             took_long = failure.reason_code is ReasonCode.TIMEOUT
-        if took_long and any(map(self.network.resolver.was_silent, probe.waits)):
+        if took_long and any(self.network.resolver.liveness.was_silent(wait) for wait in probe.waits):
             return own_fault(SILENT)
         return failure
 

@@ -67,8 +67,7 @@ class RateLimiter:
         # Only the thread uses these: the checks that wait for each address, and when to claim it.
         self._waiting: dict[str, deque[tuple[float, Then]]] = {}
         self._due: list[tuple[float, str]] = []
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        threading.Thread(target=self._run, name="probe-rate-limit", daemon=True).start()
 
     def reserve(self, address: str, until: float, then: Then) -> None:
         """Wait for a second of the address, at the longest `until`, by the monotonic clock.
@@ -76,15 +75,7 @@ class RateLimiter:
         `then` is called in another thread with the end of that second; never, if there is none in time. It must be
         quick and not raise.
         """
-        if self._thread is None:
-            self._start()
         self._arrived.put((_identity(address), until, then))
-
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="probe-rate-limit", daemon=True)
-                self._thread.start()
 
     def _run(self) -> None:
         while True:

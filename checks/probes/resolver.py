@@ -20,6 +20,7 @@ import pycares
 from pycares import errno
 
 from checks.probes.liveness import TRY_SECONDS, Liveness, Wait
+from checks.probes.target import join_host_port
 from checks.spec import ReasonCode
 from checks.verdict import Failure, own_fault
 from core.text import shorten
@@ -45,30 +46,18 @@ class Server(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return join_host_port(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`addresses` in libcurl's format, comma separated, in the order to try them; or `error`, a sentence.
+    """The addresses in the order to try them, or why there is none.
 
-    `ours`: no name server answered at all, which says nothing about the name.
+    The failure is ours if no name server answered at all, which says nothing about the name.
     """
 
-    addresses: str = ""
-    error: str | None = None
-    ours: bool = False
-
-    @property
-    def failure(self) -> Failure | None:
-        """Return why there is no address."""
-        if self.error is None:
-            return None
-        return own_fault(self.error) if self.ours else Failure(ReasonCode.DNS_FAILURE, self.error)
-
-    def hosts(self) -> list[str]:
-        """Return the addresses one by one, as sockets take them."""
-        return [address.strip("[]") for address in self.addresses.split(",") if address]
+    addresses: tuple[str, ...] = ()
+    failure: Failure | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -106,20 +95,14 @@ def _parse_server(spelt: str) -> Server:
 
 def _failed(host: str, status: int) -> Answer:
     error = _ERRORS.get(status, _OTHER_ERROR).format(name=shorten(host, limit=_NAME_CHARS))
-    return Answer(error=error, ours=status == errno.ARES_ECONNREFUSED)
+    ours = status == errno.ARES_ECONNREFUSED
+    return Answer(failure=own_fault(error) if ours else Failure(ReasonCode.DNS_FAILURE, error))
 
 
-def _addresses(found: pycares.AddrInfoResult) -> str:
-    spelt: dict[str, None] = {}
-    for node in found.nodes:
-        text = node.addr[0].decode("ascii")
-        if node.family != socket.AF_INET6:
-            spelt[text] = None
-        elif not node.addr[3]:  # a scoped address is link-local, and libcurl's list has no scopes
-            spelt[f"[{text}]"] = None
-        if len(spelt) == _MOST_ADDRESSES:
-            break
-    return ",".join(spelt)
+def _addresses(found: pycares.AddrInfoResult) -> tuple[str, ...]:
+    # Without scoped addresses, which are link-local: libcurl takes no scopes.
+    nodes = (node.addr for node in found.nodes if node.family != socket.AF_INET6 or not node.addr[3])
+    return tuple(dict.fromkeys(address.decode("ascii") for address, *_ in nodes))[:_MOST_ADDRESSES]
 
 
 def _is_doubtful(found: pycares.AddrInfoResult | None, status: int) -> bool:
@@ -161,7 +144,7 @@ class Resolver:
         self._alone = threading.BoundedSemaphore(_MOST_ALONE)
         self._new_channel = partial(pycares.Channel, timeout=TRY_SECONDS, tries=_TRIES, servers=tuple(servers))
         self._channel = self._new_channel()
-        self._liveness = Liveness(self.servers)
+        self.liveness = Liveness(self.servers)
         self._asked: SimpleQueue[_Lookup] = SimpleQueue()
         self._doubts: SimpleQueue[tuple[_Lookup, pycares.AddrInfoResult | None, int]] = SimpleQueue()
         # c-ares must not be called from its own callbacks: another thread may hold our lock and wait for its lock.
@@ -176,16 +159,6 @@ class Resolver:
         """Return the cached answer, if any."""
         known = self._known.get(host)
         return known[1] if known is not None and known[0] > time.monotonic() else None
-
-    def watch(self) -> Wait:
-        """Return the wait, from now on, of a check that asks our name servers itself. It has to end it."""
-        wait = Wait()
-        self._liveness.watch(wait)
-        return wait
-
-    def was_silent(self, wait: Wait) -> bool:
-        """Return whether no name server of ours answered during a part of the wait: it says nothing about the name."""
-        return self._liveness.was_silent(wait)
 
     def resolve(self, host: str, on_answer: Callable[[Answer], None]) -> Wait | None:
         """Look up `host`. Return the wait for the answer, or None if there was none.
@@ -204,12 +177,8 @@ class Resolver:
         _ask(self._channel, host, partial(self._take, lookup))
         if not lookup.lasts:  # the hosts file and c-ares' cache answer at once
             return None
-        self._wait_for(lookup)
-        return lookup
-
-    def _wait_for(self, lookup: _Lookup) -> None:
         self._asked.put(lookup)
-        self._liveness.watch(lookup)
+        return self.liveness.watch(lookup)
 
     def _ask_for_lonely(self) -> None:
         """Query AAAA alone if there is no answer for A.
@@ -240,7 +209,8 @@ class Resolver:
                 continue
             lookup.started = time.monotonic()
             _ask(lookup.channel, lookup.host, partial(self._take_alone, lookup))
-            self._wait_for(lookup)
+            self._asked.put(lookup)
+            self.liveness.watch(lookup)
 
     def _take_alone(self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int) -> None:
         self._alone.release()
@@ -261,17 +231,17 @@ class Resolver:
         self, lookup: _Lookup, found: pycares.AddrInfoResult | None, status: int, *, whole: bool = True
     ) -> None:
         """Answer all that wait. `whole` is False if a record without an answer may exist."""
-        addresses = "" if found is None else _addresses(found)
+        addresses = () if found is None else _addresses(found)
         is_partial = status == errno.ARES_ETIMEOUT or _is_doubtful(found, status)
-        if is_partial and self.was_silent(lookup):
-            answer = Answer(error=SILENT, ours=True)
+        if is_partial and self.liveness.was_silent(lookup):
+            answer = Answer(failure=own_fault(SILENT))
         elif addresses:
             answer = Answer(addresses)
         else:
             answer = _failed(lookup.host, errno.ARES_ENODATA if found is not None else status)
         with self._lock:
             # Failures are not cached: an outage of the name servers must not be prolonged.
-            if answer.error is None and whole:
+            if answer.failure is None and whole:
                 if len(self._known) >= _MAX_REMEMBERED:
                     self._known.clear()
                 self._known[lookup.host] = (time.monotonic() + _REMEMBER_SECONDS, answer)

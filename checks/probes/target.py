@@ -48,6 +48,11 @@ class HostPort(msgspec.Struct, frozen=True):
         return self.scheme, self.host, self.port
 
 
+def join_host_port(host: str, port: int) -> str:
+    """Return `192.0.2.1:443` or `[2001:db8::1]:443`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def ascii_host(host: str) -> str:
     """Return the host in IDNA form, because the wheel's libcurl is built without IDN. Raises BadHostError.
 

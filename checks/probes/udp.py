@@ -6,6 +6,7 @@ import contextlib
 import errno
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -13,8 +14,7 @@ from typing import Any
 from checks.evidence import BODY_CHARS, Evidence, mask_of_body, shown_body, shown_hex
 from checks.probes.faults import errno_of, explain_errno
 from checks.probes.loop import Loop, Probe
-from checks.probes.resolver import Answer
-from checks.probes.target import KEPT_ADDRESSES, HostPort, literal_form, parse_host_port
+from checks.probes.target import KEPT_ADDRESSES, HostPort, join_host_port, parse_host_port
 from checks.spec import CheckSpec, ContentRule, ReasonCode
 from checks.verdict import BLOCKED, Failure, find_broken_text_rule, own_fault, timed_out
 
@@ -67,7 +67,7 @@ class UdpProbe(Probe[UdpSpec]):
         if len(spec.body) > MAX_BODY:
             raise ValueError(f"{len(spec.body)} bytes are more than a datagram may carry")
         self._addresses: list[str] = []  # to be tried, the last one first
-        self._address: str | None = None
+        self._address = ""  # that is tried now
         self._socket: socket.socket | None = None
         self._refusal: Failure | None = None
         self._gap = 0.0  # between two tries
@@ -77,15 +77,10 @@ class UdpProbe(Probe[UdpSpec]):
         self._reply: bytes | None = None
 
     def start(self) -> None:
-        literal = literal_form(self.spec.host)
-        if literal is not None:
-            self._addresses = [literal]
-            self._try_next()
-        else:
-            self.loop.resolve(self, self.spec.host, self._take_answer)
+        self.loop.find_addresses(self, self.spec.host, self._take_addresses)
 
     def expire(self) -> None:
-        if self._address is None:
+        if not self._address:
             self.fail(timed_out(self.spec, "the name servers gave no answer; check the domain's name servers"))
         elif self._socket is None:
             self._postpone()
@@ -103,9 +98,9 @@ class UdpProbe(Probe[UdpSpec]):
 
     def evidence(self) -> Evidence | None:
         address, port, reply = self._address, self.spec.port, self._reply
-        if address is None:
+        if not address:
             return None
-        shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        shown = join_host_port(address, port)
         facts = [("datagrams sent", str(self._sent))] if self._sent else []
         if reply is None:
             return Evidence(shown, facts=tuple(facts))
@@ -124,12 +119,9 @@ class UdpProbe(Probe[UdpSpec]):
             self._socket.close()
             self._socket = None
 
-    def _take_answer(self, answer: Answer) -> None:
-        if answer.failure is not None:
-            self.fail(answer.failure)
-        else:
-            self._addresses = answer.hosts()[::-1]
-            self._try_next()
+    def _take_addresses(self, addresses: Sequence[str]) -> None:
+        self._addresses = list(reversed(addresses))
+        self._try_next()
 
     def _try_next(self) -> None:
         """Wait for a second of the next address, or fail if there is none."""
@@ -142,7 +134,6 @@ class UdpProbe(Probe[UdpSpec]):
         self.fail(self._refusal or BLOCKED)
 
     def _reserve(self) -> None:
-        assert self._address is not None
         # At the longest for half of the time that is left: the other half is for the reply.
         now = time.monotonic()
         until = (now + self.deadline) / 2
@@ -168,7 +159,6 @@ class UdpProbe(Probe[UdpSpec]):
         if now > second_ends:  # the loop was busy, and another check may have this second by now
             self._reserve()
             return
-        assert self._address is not None
         try:
             self._socket = opened = self.loop.connect(self._address, self.spec.port, socket.SOCK_DGRAM)
             opened.setsockopt(*_RECEIVE_ERRORS[opened.family], 1)
@@ -228,7 +218,7 @@ class UdpProbe(Probe[UdpSpec]):
     def _give_up(self, error: OSError) -> None:
         """Go on with the next address, unless the fault is ours."""
         self.close()
-        number = errno_of(error, self._address or "")
+        number = errno_of(error, self._address)
         failure = _OWN_WORDING.get(number) or explain_errno(number)
         if failure.reason_code is ReasonCode.WORKER_LOST:
             self.fail(failure)

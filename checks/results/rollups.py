@@ -30,16 +30,16 @@ LATE_AT_ONCE = 2_000
 LATE_PER_RUN = 50 * LATE_AT_ONCE
 LOCK = "roll-ups"
 
-_PASSED = "FILTER (WHERE verdict <> 'down')"
+PASSED = "FILTER (WHERE verdict <> 'down')"
 # The columns of a roll-up, as aggregates over the results of its hour.
 AGGREGATES = {
-    "latency_sum": f"coalesce(sum(latency_ms) {_PASSED}, 0)",
+    "latency_sum": f"coalesce(sum(latency_ms) {PASSED}, 0)",
     "up": "count(*) FILTER (WHERE verdict = 'up')",
     "slow": "count(*) FILTER (WHERE verdict = 'slow')",
     "down": "count(*) FILTER (WHERE verdict = 'down')",
-    "timed": f"count(latency_ms) {_PASSED}",
-    "latency_min": f"min(latency_ms) {_PASSED}",
-    "latency_max": f"max(latency_ms) {_PASSED}",
+    "timed": f"count(latency_ms) {PASSED}",
+    "latency_min": f"min(latency_ms) {PASSED}",
+    "latency_max": f"max(latency_ms) {PASSED}",
     "loss_sum": "sum(loss)",
     "measured": "nullif(count(loss), 0)",
 }

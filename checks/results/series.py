@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -10,9 +10,8 @@ from typing import Any
 from django.db import connection
 
 from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
-from checks.results.rollups import AGGREGATES, rolled_until
+from checks.results.rollups import AGGREGATES, PASSED, rolled_until
 
-_PASSED = "FILTER (WHERE verdict <> 'down')"
 _STEP = "date_bin(make_interval(secs => %(step)s), {at}, %(since)s)"
 
 
@@ -63,9 +62,9 @@ _ROLLED = f"""
 """
 _EXACT = f"""
     SELECT {_STEP.format(at="checked_at")},
-           avg(latency_ms) {_PASSED}, min(latency_ms) {_PASSED}, max(latency_ms) {_PASSED},
-           percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY latency_ms) {_PASSED},
-           avg(connect_ms) {_PASSED}, avg(ttfb_ms) {_PASSED}, avg(loss)
+           avg(latency_ms) {PASSED}, min(latency_ms) {PASSED}, max(latency_ms) {PASSED}, avg(loss),
+           avg(connect_ms) {PASSED}, avg(ttfb_ms) {PASSED},
+           percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY latency_ms) {PASSED}
       FROM checks_checkresult
      WHERE monitor_id = %(id)s AND {HOUR_OF_CHECK} >= %(hour)s AND checked_at >= %(since)s
      GROUP BY GROUPING SETS ((1), ())
@@ -146,25 +145,24 @@ def hours_of(monitor_ids: Collection[int], *, since: datetime, now: datetime) ->
 def rolled_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series:
     """Return points of `step` (full hours) from roll-ups, from the hour of `since` on, without percentiles."""
     first = start_of_hour(since)
-    with connection.cursor() as cursor:
-        cursor.execute(_ROLLED, {**_span([monitor_id], first), "step": step.total_seconds()})
-        rows = cursor.fetchall()
-    points = [Point(at or first, _float(mean), least, most, loss=_float(loss)) for at, mean, least, most, loss in rows]
-    return Series(points[:-1], points[-1])
+    return _series(_ROLLED, _span([monitor_id], first) | {"step": step.total_seconds()}, since=first)
 
 
 def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series:
     """Return points of `step` from results, from `since` on, as far back as results are kept."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _EXACT, {"id": monitor_id, "hour": start_of_hour(since), "since": since, "step": step.total_seconds()}
-        )
-        rows = cursor.fetchall()
+    values = {"id": monitor_id, "hour": start_of_hour(since), "since": since, "step": step.total_seconds()}
+    return _series(_EXACT, values, since=since)
+
+
+def _series(statement: str, values: Mapping[str, Any], *, since: datetime) -> Series:
     points = []
-    for at, mean, least, most, percentiles, connect, ttfb, loss in rows:
-        p50, p95, p99 = percentiles or (None, None, None)
-        phases = _float(connect), _float(ttfb), _float(loss)
-        points.append(Point(at or since, _float(mean), least, most, p50, p95, p99, *phases))
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        for at, mean, least, most, loss, *exact in cursor.fetchall():
+            connect, ttfb, percentiles = exact or (None, None, None)
+            p50, p95, p99 = percentiles or (None, None, None)
+            phases = map(_float, (connect, ttfb, loss))
+            points.append(Point(at or since, _float(mean), least, most, p50, p95, p99, *phases))
     return Series(points[:-1], points[-1])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from checks.results import erasure, retention, rollups
+from checks.results import retention, rollups
 from core.clock import utc_now
 
 
@@ -23,4 +23,4 @@ def roll_up() -> None:
 @shared_task(name="checks.tasks.erase_deleted")
 def erase_deleted() -> None:
     """Delete the results of deleted monitors."""
-    erasure.erase_deleted()
+    retention.erase_deleted()

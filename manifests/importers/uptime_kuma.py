@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from checks.probes.ping import MAX_PACKETS
+from checks.probes.ping.spec import MAX_PACKETS
 from core.text import shorten
 from manifests.importers.addresses import dns_url, split_resolver
 from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, load_json, map_items

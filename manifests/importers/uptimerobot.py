@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from checks.probes.dns import RECORD_TYPES
+from checks.probes.dns.spec import RECORD_TYPES
 from manifests.importers.addresses import dns_url
 from manifests.importers.mapped import MappedMonitor, MonitorBuilder, Note, UnreadableFileError, load_json, map_items
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from checks.probes.http.target import host_of, parse_target
+from checks.probes.http.request import host_of, parse_target
 from checks.probes.target import BadAddressError
 from checks.spec import CheckSpec, RuleType
 from core.errors import ValidationFailed

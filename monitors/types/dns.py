@@ -3,7 +3,8 @@ from __future__ import annotations
 import shlex
 from typing import Annotated
 
-from checks.probes.dns import DnsSpec, normal_record, parse_dns
+from checks.probes.dns.records import normal_record
+from checks.probes.dns.spec import DnsSpec, parse_dns
 from checks.probes.target import BadAddressError
 from core.errors import ValidationFailed
 from monitors.types.base import MonitorType, Origin, Permits

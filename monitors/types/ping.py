@@ -3,7 +3,7 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Self
 
-from checks.probes.ping import MAX_PACKETS, PingSpec, parse_ping
+from checks.probes.ping.spec import MAX_PACKETS, PingSpec, parse_ping
 from core.errors import ValidationFailed
 from monitors.types.base import MonitorType, Origin
 from monitors.types.settings import MonitorConfig, Setting, Settings

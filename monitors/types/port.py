@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import shlex
 
-from checks.probes.tcp import TcpSpec, parse_tcp
+from checks.probes.tcp.spec import TcpSpec, parse_tcp
 from monitors.types.base import MonitorType, Origin
 from monitors.types.content import TEXT_RULES, ContentSettings, content_of
 from monitors.types.settings import MonitorConfig

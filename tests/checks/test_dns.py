@@ -18,9 +18,9 @@ import dns.rrset
 import pytest
 
 from checks.evidence import BODY_CHARS
-from checks.probes.dns import DnsSpec, DnsTarget, normal_record, parse_dns
 from checks.probes.dns.message import describe, find_records, make_query, match_reply, question
-from checks.probes.dns.records import kept_form
+from checks.probes.dns.records import kept_form, normal_record
+from checks.probes.dns.spec import DnsSpec, parse_dns
 from checks.probes.dns.verdict import find_failure
 from checks.probes.engine import ProbeEngine
 from checks.probes.loop import Loop
@@ -310,17 +310,35 @@ def test_evidence_of_an_answer_by_tcp(targets: TargetServer) -> None:
 @pytest.mark.parametrize(
     ("url", "target"),
     [
-        ("dns:example.com", DnsTarget("example.com", "A", None, 53)),
-        ("DNS:Example.COM.?type=mx", DnsTarget("example.com", "MX", None, 53)),
-        ("dns:grün.example?TYPE=AAAA;class=IN", DnsTarget("xn--grn-ioa.example", "AAAA", None, 53)),
-        ("dns:_sip._tcp.example.com?type=SRV", DnsTarget("_sip._tcp.example.com", "SRV", None, 53)),
-        ("dns:0%2F25.2.0.192.in-addr.arpa?type=PTR", DnsTarget("0/25.2.0.192.in-addr.arpa", "PTR", None, 53)),
-        ("dns://192.0.2.53/example.com?type=TXT", DnsTarget("example.com", "TXT", "192.0.2.53", 53)),
-        ("dns://[2001:DB8::53]:5353/example.com", DnsTarget("example.com", "A", "2001:db8::53", 5353)),
-        ("dns://[::ffff:192.0.2.53]/example.com", DnsTarget("example.com", "A", "192.0.2.53", 53)),
+        ("dns:example.com", DnsSpec(name="example.com", record_type="A", server=None, port=53)),
+        ("DNS:Example.COM.?type=mx", DnsSpec(name="example.com", record_type="MX", server=None, port=53)),
+        (
+            "dns:grün.example?TYPE=AAAA;class=IN",
+            DnsSpec(name="xn--grn-ioa.example", record_type="AAAA", server=None, port=53),
+        ),
+        (
+            "dns:_sip._tcp.example.com?type=SRV",
+            DnsSpec(name="_sip._tcp.example.com", record_type="SRV", server=None, port=53),
+        ),
+        (
+            "dns:0%2F25.2.0.192.in-addr.arpa?type=PTR",
+            DnsSpec(name="0/25.2.0.192.in-addr.arpa", record_type="PTR", server=None, port=53),
+        ),
+        (
+            "dns://192.0.2.53/example.com?type=TXT",
+            DnsSpec(name="example.com", record_type="TXT", server="192.0.2.53", port=53),
+        ),
+        (
+            "dns://[2001:DB8::53]:5353/example.com",
+            DnsSpec(name="example.com", record_type="A", server="2001:db8::53", port=5353),
+        ),
+        (
+            "dns://[::ffff:192.0.2.53]/example.com",
+            DnsSpec(name="example.com", record_type="A", server="192.0.2.53", port=53),
+        ),
     ],
 )
-def test_urls(url: str, target: DnsTarget) -> None:
+def test_urls(url: str, target: DnsSpec) -> None:
     assert parse_dns(url) == target
 
 

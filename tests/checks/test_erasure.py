@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from django.db import connection
 
-from checks.results import erasure
-from checks.results.erasure import erase_deleted
+from checks.results import retention
 from checks.results.models import CheckResult, DeletedMonitor, HourlyRollup, LateHour
 from checks.results.partitions import SERIES, make
+from checks.results.retention import erase_deleted
 from checks.results.rollups import roll_up
 from checks.results.store import store_results
 from checks.spec import Verdict
@@ -48,7 +48,7 @@ def fill(*monitors: Monitor) -> None:
 
 @pytest.mark.django_db
 def test_all_that_is_left_of_a_monitor_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasure, "MONITORS_AT_ONCE", 2)
+    monkeypatch.setattr(retention, "MONITORS_AT_ONCE", 2)
     for series in SERIES:
         make(series, series.wanted(now=NOON))
     user = UserFactory()

@@ -107,7 +107,9 @@ def test_lookups_that_time_out(names: NameServer, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("checks.probes.resolver._TRIES", 3)  # else it takes 12 s
     resolver = Resolver([names.address])
     found = Asker(resolver).answer("silent.test")
-    assert (found.ours, "check that those of its zone are up" in str(found.error)) == (False, True)
+    assert found.failure is not None
+    assert found.failure.reason_code is ReasonCode.DNS_FAILURE
+    assert "check that those of its zone are up" in found.failure.detail
     names.dead = True
     found = Asker(resolver).answer("www.test")
     assert found.failure is not None
@@ -209,5 +211,7 @@ def test_a_half_of_an_answer_from_the_cache_proves_nothing(names: NameServer) ->
 
     until(is_asked, PATIENCE, "A is asked again")
     asker.answers.clear()
-    assert asker.answer("www.test").ours
+    failure = asker.answer("www.test").failure
+    assert failure is not None
+    assert failure.reason_code is ReasonCode.WORKER_LOST
     assert names.asked["www.test", "AAAA"] == 1

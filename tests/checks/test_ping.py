@@ -15,10 +15,10 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from checks.probes.engine import ProbeEngine
-from checks.probes.ping import MAX_PACKETS, PingSpec, parse_ping
 from checks.probes.ping.icmp import _NOBODY, Echo
 from checks.probes.ping.probe import PingProbe
 from checks.probes.ping.rights import may_ping
+from checks.probes.ping.spec import MAX_PACKETS, PingSpec, parse_ping
 from checks.probes.resolver import Resolver
 from checks.probes.target import BadAddressError
 from checks.results.models import CheckResult

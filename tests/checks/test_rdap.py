@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.domains import registrable_domain, top_level
-from checks.probes.http.target import parse_target
+from checks.probes.http.request import parse_target
 from checks.rdap import (
     DEFAULT_WAIT,
     LONGEST_WAIT,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks.probes.http.target import BadRequestError, Target, _parse, parse_target
+from checks.probes.http.request import BadRequestError, Target, _parse, parse_target
 from tests.helpers import examples
 
 

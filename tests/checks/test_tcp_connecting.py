@@ -95,7 +95,7 @@ def test_words_of_the_body_are_not_kept_as_evidence(engine: ProbeEngine, as_hex:
 def test_where_ipv6_is_switched_off_it_is_no_fault_of_ours() -> None:
     engine = ProbeEngine(
         EgressGuard(parse_networks("127.0.0.0/8, 2001:db8::/32")),
-        resolver=Names(**{"both.test": "127.0.0.1,[2001:db8::1]", "other.test": "[2001:db8::1],127.0.0.1"}),
+        resolver=Names(**{"both.test": "127.0.0.1,2001:db8::1", "other.test": "2001:db8::1,127.0.0.1"}),
     )
     specs: list[CheckSpec] = [
         TcpSpec(host="both.test", port=9),

@@ -14,7 +14,7 @@ from checks.evidence import Evidence
 from checks.probes.engine import PROTOCOLS, ProbeEngine
 from checks.probes.http.spec import HttpSpec
 from checks.probes.loop import BlockedTarget, Loop, Probe
-from checks.probes.resolver import Answer, Resolver
+from checks.probes.resolver import Resolver
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from checks.verdict import BLOCKED, Failure, timed_out
 from tests.checks.conftest import LOOPBACK
@@ -32,8 +32,6 @@ class EchoSpec(CheckSpec):
 
 
 class EchoProbe(Probe[EchoSpec]):
-    __slots__ = ("_address", "_received", "_socket", "_started_at")
-
     def __init__(self, spec: EchoSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
         self._socket: socket.socket | None = None
@@ -43,10 +41,7 @@ class EchoProbe(Probe[EchoSpec]):
     def start(self) -> None:
         if self.spec.line == "crash":
             raise LookupError(self.spec.line)
-        if self.spec.host[0].isdigit():
-            self._connect(self.spec.host)
-        else:
-            self.loop.resolve(self, self.spec.host, self._take_answer)
+        self.loop.find_addresses(self, self.spec.host, lambda addresses: self._connect(addresses[0]))
 
     def expire(self) -> None:
         self.fail(timed_out(self.spec, "the echo did not come"))
@@ -58,12 +53,6 @@ class EchoProbe(Probe[EchoSpec]):
         if self._socket is not None:
             self.loop.unwatch(self._socket)
             self._socket.close()
-
-    def _take_answer(self, answer: Answer) -> None:
-        if answer.error is not None:
-            self.fail(Failure(ReasonCode.DNS_FAILURE, answer.error))
-        else:
-            self._connect(answer.hosts()[0])
 
     def _connect(self, address: str) -> None:
         try:

@@ -6,7 +6,7 @@ import random
 import ssl
 from dataclasses import dataclass
 
-from checks.probes.tcp import STARTTLS_PROTOCOLS, TcpSpec
+from checks.probes.tcp.spec import STARTTLS_PROTOCOLS, TcpSpec
 from checks.spec import ContentRule, RuleType
 from tests.fuzz.verdicts import SECRET
 from tests.targets.catalogue.starttls import PROTOCOLS

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from checks.probes.engine import ProbeEngine
 from checks.probes.resolver import Answer, Resolver
-from checks.spec import CheckOutcome, CheckSpec
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode
+from checks.verdict import Failure
 from core.egress import Address, EgressGuard, parse_networks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,11 +48,12 @@ class KnownNames(Resolver):
 
     def recall(self, host: str) -> Answer | None:
         addresses = NAMES.get(host.lower().removesuffix("."), "")
-        return Answer(addresses) if addresses else None
+        return Answer(tuple(addresses.split(","))) if addresses else None
 
     def resolve(self, host: str, on_answer: Callable[[Answer], None]) -> None:
         if host.lower().removesuffix(".") not in NAMES:
-            on_answer(Answer(error="The name has no address; it is none of the test's."))
+            failure = Failure(ReasonCode.DNS_FAILURE, "The name has no address; it is none of the test's.")
+            on_answer(Answer(failure=failure))
 
 
 @dataclass

@@ -14,8 +14,8 @@ import pytest
 from django.db import connection, transaction
 
 from accounts.models import User
-from checks.results.erasure import erase_deleted
 from checks.results.models import CheckResult
+from checks.results.retention import erase_deleted
 from checks.spec import Verdict
 from core.errors import NotFound
 from monitors.cron import Schedule

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 import time_machine
 
-from checks.results.erasure import erase_deleted
 from checks.results.models import CheckResult
+from checks.results.retention import erase_deleted
 from checks.spec import Verdict
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record

@@ -16,7 +16,7 @@ import accounts.services
 from accounts.models import User
 from audit.actions import Action
 from audit.models import Entry
-from checks.results.erasure import erase_deleted
+from checks.results.retention import erase_deleted
 from core.clock import utc_now
 from core.errors import ProjectsShared
 from incidents.models import Incident, IncidentEvent

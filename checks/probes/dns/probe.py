@@ -16,6 +16,7 @@ from checks.probes.dns.message import Reply, describe, make_query, match_reply, 
 from checks.probes.dns.spec import DnsSpec
 from checks.probes.dns.verdict import find_failure
 from checks.probes.faults import explain_errno
+from checks.probes.liveness import Wait
 from checks.probes.loop import BlockedTarget, Loop, Probe
 from checks.probes.resolver import Server
 from checks.spec import ReasonCode
@@ -50,14 +51,13 @@ class DnsProbe(Probe[DnsSpec]):
     """One question. Each try has its own socket, so that its port is random, and keeps it: the answer may be late."""
 
     __slots__ = (
-        *("_answer", "_asked", "_datagrams", "_edns", "_ignored", "_incoming", "_server"),
-        *("_servers", "_started_at", "_stream", "_tries", "_wait"),
+        *("_answer", "_asked", "_datagrams", "_edns", "_ignored", "_incoming"),
+        *("_server", "_servers", "_stream", "_tries", "_wait"),
     )
 
     def __init__(self, spec: DnsSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
         self._asked = question(spec.name, spec.record_type)
-        self._started_at = time.monotonic()
         self._servers: list[Server] = []  # those that may still answer
         self._server: Server | None = None  # the last one that was asked
         self._tries = 0
@@ -73,8 +73,9 @@ class DnsProbe(Probe[DnsSpec]):
         if self.spec.server is not None:
             self._servers = [Server(self.spec.server, self.spec.port)]
         else:
-            self._servers = self.loop.network.resolver.servers()
-            self.waits = (self.loop.network.resolver.watch(),)
+            resolver = self.loop.network.resolver
+            self._servers = resolver.servers()
+            self.waits = (resolver.liveness.watch(Wait()),)
         if not self._servers:
             self.fail(own_fault("it has no name server"))
             return
@@ -120,7 +121,11 @@ class DnsProbe(Probe[DnsSpec]):
         return Evidence(address=address, facts=tuple(facts), body=body)
 
     def close(self) -> None:
-        self._close_sockets()
+        for opened in self._datagrams if self._stream is None else (*self._datagrams, self._stream):
+            self.loop.unwatch(opened)
+            opened.close()
+        self._datagrams.clear()
+        self._stream = None
 
     def _repeat(self) -> None:
         self._wait *= 2
@@ -173,23 +178,23 @@ class DnsProbe(Probe[DnsSpec]):
             self.expire()
             return
         if self.outcome.ttfb_ms is None:
-            self.outcome.ttfb_ms = self._elapsed_ms()
+            self.outcome.ttfb_ms = self.elapsed_ms()
         if reply.is_truncated and self._stream is None:
             self._ask_by_tcp(server)
         elif self._edns and reply.rcode in (FORMERR, NOTIMP):
             self._edns = False  # RFC 6891, 6.2.2: an old server
-            self._close_sockets()
+            self.close()
             self._ask(server)
         else:
             self._answer = _Answer(reply, server, "UDP" if self._stream is None else "TCP")
             if reply.rcode not in (NOERROR, NXDOMAIN) and len(self._servers) > 1:
                 self._leave(server)
                 return
-            self.outcome.latency_ms = self._elapsed_ms()
+            self.outcome.latency_ms = self.elapsed_ms()
             self.finish()
 
     def _ask_by_tcp(self, server: Server) -> None:
-        self._close_sockets()
+        self.close()
         self._server = server
         query = make_query(self._asked, edns=self._edns)
         try:
@@ -252,7 +257,7 @@ class DnsProbe(Probe[DnsSpec]):
         """Ask the deployment's other servers, and accept the last error if there are none."""
         if server in self._servers:
             self._servers.remove(server)
-        self._close_sockets()
+        self.close()
         if self._servers:
             self._ask_next()
         elif self._answer is not None:
@@ -262,13 +267,3 @@ class DnsProbe(Probe[DnsSpec]):
 
     def _connect(self, server: Server, kind: socket.SocketKind) -> socket.socket:
         return self.loop.connect(server.address, server.port, kind, guarded=self.spec.server is not None)
-
-    def _close_sockets(self) -> None:
-        for opened in self._datagrams if self._stream is None else (*self._datagrams, self._stream):
-            self.loop.unwatch(opened)
-            opened.close()
-        self._datagrams.clear()
-        self._stream = None
-
-    def _elapsed_ms(self) -> int:
-        return int((time.monotonic() - self._started_at) * 1000)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NoReturn
 from urllib.parse import parse_qsl, unquote
-
-import msgspec
 
 from checks.probes.target import KEPT_ADDRESSES, BadAddressError, literal_form, split_address, valid_host
 from checks.spec import CheckSpec, ContentRule
@@ -37,18 +34,12 @@ class DnsSpec(CheckSpec):
     records: tuple[str, ...] | None = None
 
 
-class DnsTarget(msgspec.Struct, frozen=True):
-    """What a URL of RFC 4501 asks. The fields are those of DnsSpec."""
-
-    name: str
-    record_type: str
-    server: str | None
-    port: int
-
-
 @lru_cache(maxsize=KEPT_ADDRESSES)
-def parse_dns(url: str) -> DnsTarget:
-    """Return the question of `dns:name?type=MX` or `dns://resolver[:port]/name?type=MX`. Raises BadAddressError."""
+def parse_dns(url: str) -> DnsSpec:
+    """Return the question of `dns:name?type=MX` or `dns://resolver[:port]/name?type=MX`, without other settings.
+
+    Raises BadAddressError.
+    """
     if not url[:4].lower() == "dns:":
         raise BadAddressError(f"must begin with dns:, {_EXAMPLE}.")
     parts = split_address(url, schemes=("dns",))
@@ -61,7 +52,8 @@ def parse_dns(url: str) -> DnsTarget:
         server, path = literal_form(str(literal)), path.removeprefix("/")
     if parts.fragment or "#" in url:
         raise BadAddressError(f"must hold no fragment, {_EXAMPLE}.")
-    return DnsTarget(_name(path), _record_type(parts.query), server, parts.port or DEFAULT_PORT)
+    name, record_type = _name(path), _record_type(parts.query)
+    return DnsSpec(name=name, record_type=record_type, server=server, port=parts.port or DEFAULT_PORT)
 
 
 def _name(path: str) -> str:
@@ -78,20 +70,16 @@ def _name(path: str) -> str:
 
 
 def _record_type(query: str) -> str:
-    asked: dict[str, str] = {}
-    for key, value in parse_qsl(query, separator=";", keep_blank_values=True):
-        if key.lower() in asked:
-            _refuse_query()
-        asked[key.lower()] = value.upper()
+    too_much = BadAddressError(f"must hold nothing but one type after the question mark, {_EXAMPLE}.")
+    pairs = parse_qsl(query, separator=";", keep_blank_values=True)
+    asked = {key.lower(): value.upper() for key, value in pairs}
+    if len(asked) < len(pairs):
+        raise too_much
     record_type = asked.pop("type", "A")
     if asked.pop("class", "IN") != "IN":
         raise BadAddressError("must ask for class IN, the only one that is checked; leave the class out.")
     if asked:
-        _refuse_query()
+        raise too_much
     if record_type not in RECORD_TYPES:
         raise BadAddressError(f"must ask for one of these types: {', '.join(RECORD_TYPES)}; {_EXAMPLE}.")
     return record_type
-
-
-def _refuse_query() -> NoReturn:
-    raise BadAddressError(f"must hold nothing but one type after the question mark, {_EXAMPLE}.")

@@ -1,1 +1,0 @@
-"""The http protocol. Its entry is `probe.HttpProbe`; `spec` and `target` are light and need no libcurl."""

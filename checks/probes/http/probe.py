@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import pycurl
@@ -11,15 +12,12 @@ from msgspec.structs import replace
 
 from checks.evidence import Mask, shown_body, shown_line, shown_url
 from checks.probes.http.evidence import HttpEvidence, shown_headers
-from checks.probes.http.failures import explain
-from checks.probes.http.request import Request, first_request, redirected
+from checks.probes.http.request import BadRequestError, Request, first_request, redirected
 from checks.probes.http.rules import decode_body
 from checks.probes.http.spec import HttpSpec
-from checks.probes.http.target import BadRequestError
 from checks.probes.http.transfer import HEAD_CAP, Response, Transfer
-from checks.probes.http.verdict import find_failure
+from checks.probes.http.verdict import explain, find_failure
 from checks.probes.loop import Loop, Probe
-from checks.probes.resolver import Answer
 from checks.spec import ReasonCode
 from checks.verdict import Failure, timed_out
 
@@ -82,31 +80,22 @@ class HttpProbe(Probe[HttpSpec]):
         self.close()
         self._request = request
         if request.target.host is None:
-            self._transmit(None)
+            self._transmit(())
         else:
             self._asked_at = time.monotonic()
-            self.loop.resolve(self, request.target.host, self._take_answer)
+            self.loop.resolve(self, request.target.host, self._take_addresses)
 
-    def _take_answer(self, answer: Answer) -> None:
+    def _take_addresses(self, addresses: Sequence[str]) -> None:
         self._elapsed_us += int((time.monotonic() - self._asked_at) * 1_000_000)
-        if answer.failure is not None:
-            self.fail(answer.failure)
-        else:
-            self._transmit(answer.addresses)
+        self._transmit(addresses)
 
-    def _transmit(self, addresses: str | None) -> None:
+    def _transmit(self, addresses: Sequence[str]) -> None:
         remaining_ms = round((self.deadline - time.monotonic()) * 1000)
         if remaining_ms <= 0:
             self.fail(timed_out(self.spec, "the time was used up before the request could be sent; raise the timeout"))
             return
         transfer = self._idle.pop() if self._idle else Transfer(self.loop.network)
-        transfer.start(
-            self._request,
-            timeout_ms=remaining_ms,
-            addresses=addresses,
-            keep_body=bool(self.spec.rules),
-            follow=self.spec.follow_redirects,
-        )
+        transfer.start(self._request, self.spec, timeout_ms=remaining_ms, addresses=addresses)
         self.loop.transfer(self, transfer.easy, self._take_response)
         self._transfer = transfer  # lost, not reused, if libcurl refuses it
         self.deadline += _GRACE_SECONDS

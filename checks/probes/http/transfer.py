@@ -1,14 +1,21 @@
-"""One http request at a time on a libcurl handle."""
+"""One http request at a time on a libcurl handle, whose sockets pass the egress guard."""
 
 from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from ssl import cert_time_to_seconds
 
 import msgspec
 import pycurl
 
-from checks.probes.curl import Handle
 from checks.probes.http.decoding import ACCEPTED, Decoder, NotInCodingError, TooMuchError, decoder_for
 from checks.probes.http.request import Request
-from checks.probes.loop import Network
+from checks.probes.http.spec import HttpSpec
+from checks.probes.loop import CIPHERS, Network
+from checks.probes.target import join_host_port
 from checks.spec import ReasonCode
 from checks.verdict import Failure
 from core.version import product_version
@@ -23,6 +30,7 @@ _VALUE_CAP = 1024  # of a Content-Type, and of all Content-Encodings together
 # libcurl reads ten of these before it returns, and a chunked body may make a callback of each 6 bytes.
 _BUFFER_BYTES = 4096
 
+_TLS_NOTE = b"SSL connection using "
 _NO_BYTES_TAKEN = 0  # what a write callback returns to end the transfer
 
 _NOT_IN_CODING = Failure(
@@ -63,14 +71,42 @@ class Response(msgspec.Struct):
     fault: Failure | None = None
 
 
-class Transfer(Handle):
-    """A handle for http requests: reads headers and bodies up to their caps."""
+class _HandedOver(socket.socket):
+    """pycurl duplicates the descriptor it is given and drops the socket, which would warn of being left open."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Transfer:
+    """A libcurl easy handle, used for one request after another, each on a connection of its own.
+
+    It reads headers and bodies up to their caps. libcurl calls back in the loop's thread. A callback must not raise:
+    pycurl would print it.
+    """
 
     def __init__(self, network: Network) -> None:
+        self.easy = pycurl.Curl()
+        self._permits = network.permits
         self._extra: dict[int, object] = {}  # options of the last request that a plain one does not set
         self._follow = False
-        super().__init__(network)
+        self.tls = False  # whether the request uses TLS
+        self.forget()
         setopt = self.easy.setopt
+        setopt(pycurl.NOSIGNAL, 1)  # we are one thread of many
+        setopt(pycurl.FRESH_CONNECT, 1)
+        setopt(pycurl.FORBID_REUSE, 1)
+        # Nothing from the environment.
+        setopt(pycurl.PROXY, "")
+        setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
+        setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
+        setopt(pycurl.SSL_CIPHER_LIST, CIPHERS)
+        setopt(pycurl.SSL_SESSIONID_CACHE, 0)
+        setopt(pycurl.OPT_CERTINFO, 1)
+        if network.ca_file is not None:
+            setopt(pycurl.CAINFO, network.ca_file)
+            # Without a folder beside it, the multi handle parses the file once and keeps it.
+            setopt(pycurl.CAPATH, None)
         setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         # HTTP/1.1: a connection serves one request, so HTTP/2 would add a negotiation and share nothing.
         setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
@@ -79,14 +115,21 @@ class Transfer(Handle):
         setopt(pycurl.USERAGENT, f"Pulsekeeper/{product_version()}")
         setopt(pycurl.ACCEPT_ENCODING, ACCEPTED)
         setopt(pycurl.HTTP_CONTENT_DECODING, 0)  # done by our decoder
+        setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        setopt(pycurl.DEBUGFUNCTION, self._take_note)
         setopt(pycurl.HEADERFUNCTION, self._take_header)
         setopt(pycurl.WRITEFUNCTION, self._take_body)
 
     def forget(self) -> None:
-        super().forget()
+        """Drop what is known of the last request."""
         for option in self._extra:
             self.easy.unsetopt(option)
         self._extra = {}
+        self.refused_address = False  # the guard refused at least one
+        self.opened_socket = False
+        self.socket_error: OSError | None = None
+        self.address: tuple[str, int] | None = None  # the last one that a socket was opened to
+        self.tls_version: str | None = None
         self.response = Response()
         self._received = 0
         self._on_wire = 0
@@ -94,13 +137,13 @@ class Transfer(Handle):
         self._content_encoding = b""
         self._decoder: Decoder | None = None
 
-    def start(self, request: Request, *, timeout_ms: int, addresses: str | None, keep_body: bool, follow: bool) -> None:
+    def start(self, request: Request, spec: HttpSpec, *, timeout_ms: int, addresses: Sequence[str]) -> None:
         """Prepare a handle that knows of no request. Raises pycurl.error if libcurl refuses it.
 
-        `addresses` are those of the target's host, None if the host is an address itself.
+        `addresses` are those of the target's host, none if the host is an address itself.
         """
-        self._follow = follow
-        if keep_body:
+        self._follow = spec.follow_redirects
+        if spec.rules:
             self.response.body = bytearray()
         method = request.method
         body = b"" if request.body is None and method in {"POST", "PUT", "PATCH"} else request.body
@@ -120,9 +163,9 @@ class Transfer(Handle):
                 self._extra[pycurl.CUSTOMREQUEST] = method
         if request.lines:
             self._extra[pycurl.HTTPHEADER] = request.lines
-        if addresses is not None:
+        if addresses:
             # The plus lets the entry age out of libcurl's own cache; ours replaces it with every request.
-            self._extra[pycurl.RESOLVE] = [f"+{request.target.host}:{request.target.port}:{addresses}"]
+            self._extra[pycurl.RESOLVE] = [f"+{request.target.host}:{request.target.port}:{','.join(addresses)}"]
         for option, value in self._extra.items():
             setopt(option, value)
 
@@ -145,6 +188,51 @@ class Transfer(Handle):
         if content_type is not None:
             response.content_type = content_type[:_VALUE_CAP].decode("latin-1")
         return response
+
+    def tls_established(self) -> bool:
+        return bool(self.easy.getinfo(pycurl.APPCONNECT_TIME_T))
+
+    def peer(self) -> str | None:
+        """The address that was connected to, or else the last one that was tried, with its port."""
+        host: str = self.easy.getinfo(pycurl.PRIMARY_IP)
+        peer = (host, int(self.easy.getinfo(pycurl.PRIMARY_PORT))) if host else self.address
+        return None if peer is None else join_host_port(*peer)
+
+    def certificate(self, field: bytes) -> str | None:
+        """A field of the server's certificate, as OpenSSL prints it; libcurl has those of a refused one too.
+
+        `Expire date` is its end, `Issuer` who signed it.
+        """
+        if not self.tls:
+            return None
+        chain: list[tuple[tuple[bytes, bytes], ...]] = self.easy.getinfo_raw(pycurl.INFO_CERTINFO)
+        for name, value in chain[0] if chain else ():
+            if name == field:
+                return value.decode("utf-8", "replace")
+        return None
+
+    def certificate_end(self) -> datetime | None:
+        text = self.certificate(b"Expire date")
+        return None if text is None else _parse_certificate_end(text)
+
+    def _open_socket(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.socket | int:
+        host = address.addr[0]
+        if not isinstance(host, str) or not self._permits(host):
+            self.refused_address = True
+            return pycurl.SOCKET_BAD
+        try:
+            opened = _HandedOver(address.family, address.socktype, address.protocol)
+        except OSError as error:  # out of descriptors, or no such address family on this machine
+            self.socket_error = error
+            return pycurl.SOCKET_BAD
+        self.opened_socket = True
+        self.address = (host, address.addr[1])
+        return opened
+
+    def _take_note(self, kind: int, text: bytes) -> None:
+        """Read libcurl's log: `SSL connection using TLSv1.3 / …`, once the handshake is through."""
+        if kind == pycurl.INFOTYPE_TEXT and text.startswith(_TLS_NOTE):
+            self.tls_version = text[len(_TLS_NOTE) :].split(b" ", 1)[0].decode("latin-1")
 
     def _take_body(self, chunk: bytes) -> int | None:
         if self.response.location is not None:
@@ -211,3 +299,12 @@ class Transfer(Handle):
     def _redirects(self) -> bool:
         fields = self.response.status_line.split(maxsplit=2)
         return len(fields) > 1 and fields[1] in {b"301", b"302", b"303", b"307", b"308"}
+
+
+@lru_cache(maxsize=4096)
+def _parse_certificate_end(text: str) -> datetime | None:
+    """`Jan  5 09:34:43 2018 GMT` to a time; None for what no certificate should say."""
+    try:
+        return datetime.fromtimestamp(cert_time_to_seconds(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

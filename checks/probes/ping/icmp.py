@@ -39,7 +39,7 @@ _DRAWN_BYTES = 64 * _WORDS.size  # of randomness, which costs as much as a packe
 _PACKET_BYTES = 128  # more than an IP header with all options and a reply
 _BUFFER_BYTES = 1 << 20  # the kernel gives as much of it as it allows
 _MOST_AT_ONCE = 256  # packets that are read before the loop goes on
-_RETRIES = 4
+_TRIES = (False, False, False, False, True)
 _SEQUENCES = 1 << 16
 
 # Ancillary data: level, kind and value.
@@ -133,25 +133,15 @@ class EchoSocket:
         header = self._new_header()
         packet = header + echo.payload
         echo.body = packet[_BODY_AT:]
-        echo.sent_at, echo.sent_ns = time.monotonic(), time.time_ns()
-        try:
-            self._socket.sendto(packet, (echo.address, 0))
-        except OSError:
-            self._send_again(packet, echo)
-        self._waiting[header[_BODY_AT:]] = pinger, echo
-
-    def _send_again(self, packet: bytes, echo: Echo) -> None:
-        """Try again after an error, which may be about another packet: the next call gets each of those, too."""
-        assert self._socket is not None
-        for left in reversed(range(_RETRIES)):
+        for is_last in _TRIES:
             echo.sent_at, echo.sent_ns = time.monotonic(), time.time_ns()
             try:
                 self._socket.sendto(packet, (echo.address, 0))
-            except OSError:
-                if not left:
+                break
+            except OSError:  # it may be about another packet: the next call gets each of those, too
+                if is_last:
                     raise
-            else:
-                return
+        self._waiting[header[_BODY_AT:]] = pinger, echo
 
     def forget(self, echo: Echo) -> None:
         """Ignore what comes for a request from now on."""

@@ -6,17 +6,17 @@ import errno
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from checks.evidence import Evidence
+from checks.probes.faults import CONNECT_FAULTS
 from checks.probes.loop import Loop
 from checks.probes.ping.icmp import Echo, EchoSocket, EchoSocketV4, EchoSocketV6, Pinger
 from checks.probes.ping.rights import HOW_TO_ALLOW, NoIcmpRightError
 from checks.probes.ping.spec import PingSpec
-from checks.probes.resolver import Answer
 from checks.probes.target import literal_form
 from checks.spec import ReasonCode
 from checks.verdict import BLOCKED, Failure, own_fault, timed_out
@@ -26,8 +26,7 @@ _GRID_SECONDS = 0.01  # packets that are due together are sent together: each wa
 _LEAST_SECONDS = 0.05  # for all packets, after a slow name server or another address
 _RETRY_SECONDS = 0.02  # after the socket was full
 
-_HOST = "the host cannot be reached; check that it runs, and the routes to it"
-_NETWORK = "its network cannot be reached; check the addresses in its DNS, and the routes to them"
+_HOST, _NETWORK = CONNECT_FAULTS[errno.EHOSTUNREACH], CONNECT_FAULTS[errno.ENETUNREACH]
 _REFUSED = "pings to it are refused; let the firewalls of it and before it pass ICMP echo requests"
 _TOO_FAR = "the packets were passed on without an end; check the routes to it for a loop"
 # By ICMP type and code (RFC 792, 1122, 1812, 4443). Those not named end no ping: they are not about reaching the host.
@@ -43,7 +42,6 @@ _ICMP6_FAULTS = {
     (1, 3): _HOST,
     (3, 0): _TOO_FAR,
 }
-_NOT_SUPPORTED = "its kind of address is not supported here; give its name an IPv4 address"
 # By the error of a system call; others are faults of ours.
 _SEND_FAULTS = {
     errno.EHOSTUNREACH: _HOST,
@@ -53,7 +51,7 @@ _SEND_FAULTS = {
     errno.EADDRNOTAVAIL: _NETWORK,
     errno.EINVAL: "no packet can be sent to this address; use the address of one host",
     errno.EACCES: "no packet can be sent to this address; use the address of one host",  # broadcast
-    errno.EAFNOSUPPORT: _NOT_SUPPORTED,
+    errno.EAFNOSUPPORT: CONNECT_FAULTS[errno.EAFNOSUPPORT],
 }
 _FULL = frozenset({errno.EAGAIN, errno.ENOBUFS})
 
@@ -62,17 +60,8 @@ class PingProbe(Pinger):
     """`_echoes` are the requests that were sent to `_address`, in order."""
 
     __slots__ = (
-        "_address",
-        "_addresses",
-        "_echoes",
-        "_fault",
-        "_grid",
-        "_interval",
-        "_payload",
-        "_refusal",
-        "_refused",
-        "_reporter",
-        "_socket",
+        *("_address", "_addresses", "_echoes", "_fault", "_grid", "_interval"),
+        *("_payload", "_refusal", "_refused", "_reporter", "_socket"),
     )
 
     spec: PingSpec
@@ -92,12 +81,7 @@ class PingProbe(Pinger):
         self._refusal: tuple[Failure, str, list[Echo], str | None] | None = None  # with address, requests and reporter
 
     def start(self) -> None:
-        literal = literal_form(self.spec.host)
-        if literal is None:
-            self.loop.resolve(self, self.spec.host, self._take_answer)
-        else:
-            self._addresses = [literal]
-            self._try_next()
+        self.loop.find_addresses(self, self.spec.host, self._take_addresses)
 
     def expire(self) -> None:
         if self._addresses is None:
@@ -151,15 +135,13 @@ class PingProbe(Pinger):
         elif not self.unsettled:
             self.conclude()
 
-    def _take_answer(self, answer: Answer) -> None:
-        if answer.failure is not None:
-            self.fail(answer.failure)
-        elif self.deadline - time.monotonic() < _LEAST_SECONDS:
+    def _take_addresses(self, addresses: Sequence[str]) -> None:
+        if self.deadline - time.monotonic() < _LEAST_SECONDS:
             self.fail(timed_out(self.spec, "the time was used up before a packet could be sent; raise the timeout"))
         else:
             # An IPv4 address may come a second time, mapped into IPv6.
-            hosts = dict.fromkeys(literal_form(address) or address for address in answer.hosts())
-            self._addresses = list(hosts)[::-1]
+            distinct = dict.fromkeys(filter(None, map(literal_form, addresses)))
+            self._addresses = list(distinct)[::-1]
             self._try_next()
 
     def _try_next(self) -> None:

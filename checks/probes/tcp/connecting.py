@@ -6,14 +6,14 @@ import errno
 import socket
 import time
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain, zip_longest
 from typing import Any
 
 from checks.probes.faults import OWN_ERRORS, errno_of, explain_errno
 from checks.probes.loop import BlockedTarget, Loop, Probe
-from checks.probes.resolver import Answer
-from checks.probes.target import literal_form
+from checks.probes.target import join_host_port
 from checks.probes.tcp.spec import TcpSpec
 from checks.verdict import BLOCKED
 
@@ -32,58 +32,36 @@ _CONNECTION = "the connection was not established; check that the host runs, and
 class ConnectingProbe(Probe[TcpSpec]):
     """Calls `connected` once `socket` is connected. `waits_for` is what a check that times out waited for."""
 
-    __slots__ = ("_address", "_addresses", "_attempts", "_errno", "_started_at", "_turn", "socket", "waits_for")
+    __slots__ = ("_address", "_addresses", "_attempts", "_errno", "_turn", "socket", "waits_for")
 
     def __init__(self, spec: TcpSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
-        self._started_at = self.deadline - spec.timeout_ms / 1000
         self._addresses: list[str] = []  # to be tried, the next one last
         self._attempts: dict[socket.socket, float] = {}  # and when each began
         self._turn = 0
         self._address: str | None = None  # connected, or else the last one tried
         self._errno = 0  # of an attempt
-        self.socket: socket.socket | None = None
-        self.waits_for = _CONNECTION
+        self.socket: socket.socket
+        self.waits_for = _NAME
 
     @abstractmethod
     def connected(self) -> None:
         """Go on with the check."""
 
     def start(self) -> None:
-        literal = literal_form(self.spec.host)
-        if literal is None:
-            self.waits_for = _NAME
-            self.loop.resolve(self, self.spec.host, self._take_addresses)
-        else:
-            self._addresses.append(literal)
-            self._try_next()
+        self.loop.find_addresses(self, self.spec.host, self._take_addresses)
 
     def close(self) -> None:
         for attempt in list(self._attempts):
             self._drop(attempt)
 
-    def elapsed_ms(self) -> int:
-        return int((time.monotonic() - self._started_at) * 1000)
-
     def peer(self) -> str | None:
         """Return the address that was connected to, or else the last one that was tried, with its port."""
-        address = self._address
-        if address is None:
-            return None
-        return f"[{address}]:{self.spec.port}" if ":" in address else f"{address}:{self.spec.port}"
+        return None if self._address is None else join_host_port(self._address, self.spec.port)
 
-    def _take_addresses(self, answer: Answer) -> None:
-        if answer.failure is not None:
-            self.fail(answer.failure)
-            return
+    def _take_addresses(self, addresses: Sequence[str]) -> None:
         self.waits_for = _CONNECTION
-        hosts = answer.hosts()
-        # Alternate between the families, because one of them may not work here.
-        first = ":" in hosts[0]
-        turns = zip_longest(
-            [host for host in hosts if (":" in host) is first], [host for host in hosts if (":" in host) is not first]
-        )
-        self._addresses = [host for host in chain.from_iterable(turns) if host is not None][::-1]
+        self._addresses = list(addresses) if len(addresses) == 1 else _alternate(addresses)[::-1]
         self._try_next()
 
     def _try_next(self) -> None:
@@ -113,7 +91,7 @@ class ConnectingProbe(Probe[TcpSpec]):
         self.loop.call_later(self, _STAGGER_SECONDS, partial(self._try_another, self._turn))
 
     def _try_another(self, turn: int) -> None:
-        if self.socket is not None or turn != self._turn:
+        if self.outcome.connect_ms is not None or turn != self._turn:
             return
         if len(self._attempts) == _MOST_AT_ONCE:
             oldest, since = next(iter(self._attempts.items()))
@@ -152,3 +130,10 @@ class ConnectingProbe(Probe[TcpSpec]):
         # A family that this worker cannot use explains less than what the other one met.
         if not self._errno or (self._errno not in OWN_ERRORS and error not in _NO_ROUTE):
             self._errno = error
+
+
+def _alternate(addresses: Sequence[str]) -> list[str]:
+    """Return the addresses with the families in turns, because one of them may not work here."""
+    first = ":" in addresses[0]
+    families = ([address for address in addresses if (":" in address) is v6] for v6 in (first, not first))
+    return [address for address in chain.from_iterable(zip_longest(*families)) if address is not None]

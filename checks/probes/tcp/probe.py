@@ -8,12 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from checks.evidence import Evidence, mask_of_body, shown_body, shown_hex, shown_line
-from checks.probes.faults import (
-    CERTIFICATE_WANTED,
-    explain_certificate,
-    explain_handshake,
-    insecure,
-)
+from checks.probes.faults import CERTIFICATE_WANTED, explain_certificate, explain_handshake, insecure
 from checks.probes.loop import Loop
 from checks.probes.tcp.connecting import ConnectingProbe
 from checks.probes.tcp.spec import TcpSpec
@@ -53,7 +48,9 @@ class TcpProbe(ConnectingProbe):
 
     def connected(self) -> None:
         if self.spec.starttls is not None:
-            self._begin_dialogue(self.spec.starttls)
+            self._dialogue = Dialogue(self.spec.starttls)
+            self.waits_for = _DIALOGUE
+            self._send(self._dialogue.opening, self._await_reply)
         elif self.spec.tls:
             self._begin_tls()
         else:
@@ -105,7 +102,6 @@ class TcpProbe(ConnectingProbe):
         self._send_on()
 
     def _send_on(self) -> None:
-        assert self.socket is not None
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -121,13 +117,11 @@ class TcpProbe(ConnectingProbe):
             self._then()
 
     def _read(self, waits_for: str, take: Callable[[bytes], None]) -> None:
-        assert self.socket is not None
         self.waits_for = waits_for
         self._take = take
         self.loop.watch(self, self.socket, self._receive)
 
     def _receive(self) -> None:
-        assert self.socket is not None
         try:
             chunk = self.socket.recv(_PIECE)
         except BlockingIOError:
@@ -148,36 +142,18 @@ class TcpProbe(ConnectingProbe):
             _TAKEN: "before the body was sent",
             _ANSWER: f"after {len(self._received)} bytes of an answer",
         }[self.waits_for]
-        self.fail(
-            Failure(
-                ReasonCode.CONNECTION_FAILURE,
-                f"The connection was {how} {when}; check the application, its log, and the firewalls before it.",
-            )
-        )
+        detail = f"The connection was {how} {when}; check the application, its log, and the firewalls before it."
+        self.fail(Failure(ReasonCode.CONNECTION_FAILURE, detail))
 
     # STARTTLS
-
-    def _begin_dialogue(self, protocol: str) -> None:
-        self._dialogue = Dialogue(protocol)
-        self.waits_for = _DIALOGUE
-        self._send(self._dialogue.opening, self._await_reply)
 
     def _await_reply(self) -> None:
         self._read(_DIALOGUE, self._take_reply)
 
     def _take_reply(self, chunk: bytes) -> None:
         assert self._dialogue is not None
-        assert self.socket is not None
-        if not chunk:
-            self.fail(
-                Failure(
-                    ReasonCode.CONNECTION_FAILURE,
-                    f"The server closed the connection before TLS; check that it speaks {self.spec.starttls}, "
-                    "and its log.",
-                )
-            )
-            return
-        self._note_first_byte()
+        if chunk:
+            self._note_first_byte()
         try:
             command = self._dialogue.feed(chunk)
         except StrangeServerError as error:
@@ -196,7 +172,6 @@ class TcpProbe(ConnectingProbe):
 
     def _has_more(self) -> bool:
         """Return whether bytes wait to be read. The end of the connection is left to the handshake."""
-        assert self.socket is not None
         try:
             return bool(self.socket.recv(1, socket.MSG_PEEK))
         except OSError:
@@ -313,10 +288,10 @@ class TcpProbe(ConnectingProbe):
 
     def _take_answer(self, chunk: bytes) -> None:
         """Take content. It is enough once all texts were found, or at the cap, or at the end of the connection."""
-        if not chunk and self._broken is not None:  # the failed `send` took the reset
-            self._break(self._broken)
-            return
         if not chunk:
+            if self._broken is not None:  # the failed `send` took the reset
+                self._break(self._broken)
+                return
             if not self._received:
                 self._where = "The server closed the connection without sending anything: its answer"
             self._conclude()

@@ -8,7 +8,7 @@ could be deceived by an attacker who injected them, so they fail the check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from checks.evidence import Mask, shown_line
 from core.text import quote
@@ -35,10 +35,10 @@ class Dialogue:
     """One dialogue. Send `opening`, then what `feed` returns. `said` is the server's last line."""
 
     def __init__(self, protocol: str) -> None:
-        steps, self._is_whole = _PROTOCOLS[protocol]
         self._protocol = protocol
+        self._has_numbered_replies = protocol in ("smtp", "ftp")
         self._may_interject = protocol == "imap"  # untagged lines, at any time before the go-ahead
-        self._steps = steps()
+        self._steps = _PROTOCOLS[protocol]()
         self._room = _MOST_BYTES
         self._partial = b""
         self._reply: list[bytes] = []
@@ -46,10 +46,14 @@ class Dialogue:
         self.opening = next(self._steps)
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Take what was received. Return what to send, None once TLS may begin.
+        """Take what was received; nothing is the end of the connection. Return what to send, None once TLS may begin.
 
         Raises StrangeServerError and NoTlsError.
         """
+        if not chunk:
+            raise StrangeServerError(
+                f"The server closed the connection before TLS; check that it speaks {self._protocol}, and its log."
+            )
         self._room -= len(chunk)
         if self._room < 0:
             raise StrangeServerError(
@@ -63,7 +67,7 @@ class Dialogue:
         for number, line in enumerate(lines, start=1):
             self.said = line
             self._reply.append(line.rstrip(b"\r"))
-            if not self._is_whole(self._reply):
+            if self._has_numbered_replies and not _is_whole(self._reply):
                 continue
             reply, self._reply = self._reply, []
             rest = [*lines[number:], *([self._partial] if self._partial else [])]
@@ -88,16 +92,12 @@ INJECTED = (
 )
 
 
-def _is_numbered_reply_whole(lines: list[bytes]) -> bool:
+def _is_whole(lines: list[bytes]) -> bool:
     """Return whether a reply of SMTP or FTP ends here: `250-` goes on until a line begins with `250 `."""
     first, last = lines[0], lines[-1]
     if not (first[:3].isdigit() and first[3:4] == b"-"):
         return True
     return last[:3] == first[:3] and last[3:4] in (b"", b" ")
-
-
-def _is_line_whole(_lines: list[bytes]) -> bool:
-    return True
 
 
 def _greeted(line: bytes, start: bytes, protocol: str) -> None:
@@ -160,10 +160,4 @@ def _postgres() -> Steps:
     _greeted(reply[0], b"S", "postgres")
 
 
-_PROTOCOLS: dict[str, tuple[Callable[[], Steps], Callable[[list[bytes]], bool]]] = {
-    "smtp": (_smtp, _is_numbered_reply_whole),
-    "imap": (_imap, _is_line_whole),
-    "pop3": (_pop3, _is_line_whole),
-    "ftp": (_ftp, _is_numbered_reply_whole),
-    "postgres": (_postgres, _is_line_whole),
-}
+_PROTOCOLS = {"smtp": _smtp, "imap": _imap, "pop3": _pop3, "ftp": _ftp, "postgres": _postgres}

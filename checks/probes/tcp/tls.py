@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from checks.probes.ciphers import CIPHERS
+from checks.probes.loop import CIPHERS
 
 _PIECE = 16 * 1024  # the largest TLS record
 # Of one connection, handshake included. What is read of the content is limited elsewhere, but records may be empty.
@@ -52,8 +52,6 @@ def trusting(ca_file: str | None) -> ssl.SSLContext:
 
 class TlsSession:
     """One connection's TLS, as its client. Its methods raise ssl.SSLError for what the server does wrong."""
-
-    __slots__ = ("_incoming", "_object", "_outgoing", "_room", "ended")
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         """Raises ValueError if the host cannot be a server's name."""
