@@ -270,8 +270,8 @@ def test_a_deadline_that_is_held_back_is_shown_as_unknown() -> None:
     group = PageGroup.objects.create(page=page)
     for monitor in (one, two):
         PageMonitor.objects.create(page=page, group=group, monitor=monitor, name=monitor.name)
-    shown = content_of(page, now=now).monitors
-    assert [entry.status for entry in shown] == ["unknown", "up"]
+    (shown,) = content_of(page, now=now).groups
+    assert [entry["status"] for entry in shown["monitors"]] == ["unknown", "up"]
 
 
 def test_a_deadline_whose_hold_ends_while_we_are_stopped_moves() -> None:
