@@ -182,10 +182,6 @@ class MonitorState(models.Model):
     A scheduler's slot fires at most once: `started_slot` is committed before the request is sent. A heartbeat is due
     at its deadline, or at `armed_at` if that is later; it is never down before `armed_at`. `runs` are the open runs of
     its job (`monitors.heartbeats.runs`), and `run_started_at` is the start of the one that must end first.
-
-    While `fresh`, the next outcome sets the status at once, as the first one does. `failures` are consecutive, while
-    not down; `passes` are consecutive, while down. `failing_since` is the first failed check of the outage or, before
-    an outage, of the consecutive failures. A muted failure sets it too, but the first counted failure replaces it.
     """
 
     monitor = models.OneToOneField(

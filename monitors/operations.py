@@ -18,11 +18,11 @@ from accounts.models import Plan, User
 from core.bulk import BulkResult
 from core.errors import ValidationFailed
 from monitors import types
+from monitors.edits import SWITCHED, arm_after_change, end_staleness, mute, switch, watch
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, StatusChange
 from monitors.services import delete_locked
 from monitors.stale import stale, stale_since
-from monitors.state import SWITCHED, arm_after_change, end_staleness, mute, switch, watch
 
 
 def pause(ids: Collection[int], *, now: datetime, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:

@@ -22,12 +22,12 @@ from core.ids import random_text
 from core.outbound import guard
 from monitors import configuration, locking, types
 from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
+from monitors.edits import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.expiry.registrations import lock_registrations
 from monitors.heartbeats.log import hide_earlier
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
 from monitors.selectors import get_monitor, list_monitors
 from monitors.slots import refill_slots
-from monitors.state import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.types.settings import MonitorConfig
 from projects import access, log, placement
 from projects.access import Caller

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from checks.results.store import NewResult, store_results
-from checks.spec import CheckOutcome
+from checks.spec import CheckOutcome, Verdict
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording.answers import note_answers
 from monitors.slots import refill_slots
 from monitors.stale import stale_since, unobserved
-from monitors.state import advance
+from monitors.state import Policy, Status, advance
 
 _WRITTEN = (
     *("claim", "claimed_at", "next_due_at", "applied_claim", "armed_at", "fault", "fault_since"),
@@ -61,9 +61,32 @@ class StateBatch:
         if (since := stale_since(monitor, now=outcome.checked_at)) is not None:
             self._changes += unobserved(monitor, since=since, until=outcome.checked_at)
         state.fault = state.fault_since = None
-        if (change := advance(monitor, outcome)) is not None:
-            change.claim = record.claim
-            self._changes.append(change)
+        # A missed deadline is down at once, because its grace period has already passed.
+        threshold = 1 if monitor.kind.waits else monitor.fail_threshold
+        before = Status(
+            None if state.status is None else Verdict(state.status),
+            state.status_since,
+            state.fresh,
+            state.failures,
+            state.passes,
+            state.failing_since,
+        )
+        after, change = advance(before, outcome, Policy(threshold, monitor.recover_threshold, monitor.muted_until))
+        state.status, state.status_since, state.failing_since = after.status, after.since, after.failing_since
+        state.fresh, state.failures, state.passes = after.fresh, after.failures, after.passes
+        if change is not None:
+            self._changes.append(
+                StatusChange(
+                    monitor_id=record.monitor_id,
+                    at=change.at,
+                    before=change.before,
+                    after=change.after,
+                    claim=record.claim,
+                    failing_since=change.failing_since,
+                    reason_code=outcome.reason_code,
+                    detail=outcome.detail,
+                )
+            )
         state.applied_claim = record.claim
         state.last_checked_at = outcome.checked_at
         state.last_latency_ms = outcome.latency_ms

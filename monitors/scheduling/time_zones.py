@@ -10,10 +10,10 @@ from django.db import transaction
 
 from core.db import chunks
 from monitors.cron import TZDATA_VERSION
+from monitors.edits import arm_after_change, watch
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, ScheduleSlots
 from monitors.slots import refill_slots
-from monitors.state import arm_after_change, watch
 
 logger = logging.getLogger(__name__)
 

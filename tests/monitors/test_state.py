@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
-
 import pytest
 
 from checks.spec import Verdict
-from monitors.models import Monitor, MonitorState
-from monitors.state import advance
+from monitors.state import Policy, Status, advance
 from tests.helpers import NOON, minutes, outcome
 
 LETTERS = {"u": Verdict.UP, "s": Verdict.SLOW, "d": Verdict.DOWN}
-SHOWN: dict[str | None, str] = {None: "-", Verdict.UP: "u", Verdict.SLOW: "s", Verdict.DOWN: "d"}
-DOWN: dict[str, Any] = {"status": "down", "status_since": NOON, "fresh": False}
+SHOWN = {None: "-", Verdict.UP: "u", Verdict.SLOW: "s", Verdict.DOWN: "d"}
 
 
-def policy(fail_threshold: int = 3, recover_threshold: int = 1, muted_until: datetime | None = None) -> Monitor:
-    return Monitor(
-        type="http", fail_threshold=fail_threshold, recover_threshold=recover_threshold, muted_until=muted_until
-    )
-
-
-def run(outcomes: str, monitor: Monitor, **start: Any) -> tuple[str, list[str], MonitorState]:
+def run(outcomes: str, policy: Policy, start: Status | None = None) -> tuple[str, list[str], Status]:
     """The status after each outcome, one a minute, and the changes as 'before>after@minute'."""
-    state, shown, changes = MonitorState(monitor=monitor, **start), "", []
+    status, shown, changes = start or Status(), "", []
     for minute, letter in enumerate(outcomes):
-        change = advance(monitor, outcome(LETTERS[letter], at=NOON + minutes(minute)))
-        shown += SHOWN[state.status]
+        status, change = advance(status, outcome(LETTERS[letter], at=NOON + minutes(minute)), policy)
+        shown += SHOWN[status.status]
         if change is not None:
             changes.append(f"{SHOWN[change.before]}>{SHOWN[change.after]}@{(change.at - NOON).seconds // 60}")
-    return shown, changes, state
+    return shown, changes, status
 
 
 @pytest.mark.parametrize(
@@ -55,7 +44,7 @@ def run(outcomes: str, monitor: Monitor, **start: Any) -> tuple[str, list[str], 
     ],
 )
 def test_run_of_outcomes(outcomes: str, fail: int, recover: int, statuses: str, changes: list[str]) -> None:
-    shown, seen, _ = run(outcomes, policy(fail_threshold=fail, recover_threshold=recover))
+    shown, seen, _ = run(outcomes, Policy(fail_threshold=fail, recover_threshold=recover))
     assert (shown, seen) == (statuses, changes)
 
 
@@ -68,38 +57,43 @@ def test_run_of_outcomes(outcomes: str, fail: int, recover: int, statuses: str, 
     ],
 )
 def test_mute(outcomes: str, muted_minutes: int, statuses: str) -> None:
-    assert run(outcomes, policy(fail_threshold=3, muted_until=NOON + minutes(muted_minutes)))[0] == statuses
+    policy = Policy(fail_threshold=3, muted_until=NOON + minutes(muted_minutes))
+    assert run(outcomes, policy)[0] == statuses
 
 
 def test_muted_monitor_recovers() -> None:
-    assert run("u", policy(muted_until=NOON + minutes(99)), **DOWN)[0] == "u"
+    down = Status(status=Verdict.DOWN, since=NOON, fresh=False)
+    assert run("u", Policy(muted_until=NOON + minutes(99)), down)[0] == "u"
 
 
 def test_muted_failure_breaks_a_run_of_passes() -> None:
-    muted = policy(recover_threshold=2, muted_until=NOON + minutes(99))
-    assert run("uduu", muted, **DOWN)[0] == "dddu"
+    down = Status(status=Verdict.DOWN, since=NOON, fresh=False)
+    policy = Policy(recover_threshold=2, muted_until=NOON + minutes(99))
+    assert run("uduu", policy, down)[0] == "dddu"
 
 
 def test_after_resuming_the_next_outcome_sets_the_status() -> None:
-    assert run("d", policy(fail_threshold=5), status="up", status_since=NOON)[:2] == ("d", ["u>d@0"])
-    assert run("u", policy(recover_threshold=5), status="down", status_since=NOON)[:2] == ("u", ["d>u@0"])
+    resumed = Status(status=Verdict.UP, since=NOON, fresh=True)
+    assert run("d", Policy(fail_threshold=5), resumed)[:2] == ("d", ["u>d@0"])
+    resumed = Status(status=Verdict.DOWN, since=NOON, fresh=True)
+    assert run("u", Policy(recover_threshold=5), resumed)[:2] == ("u", ["d>u@0"])
 
 
 def test_still_down_after_resuming_is_told_of_again() -> None:
     """The pause has closed the incident. `since` stays: the status has not changed."""
-    since = NOON - minutes(9)
-    statuses, changes, state = run("ddd", policy(fail_threshold=2), status="down", status_since=since)
-    assert (statuses, changes, state.status_since) == ("ddd", ["d>d@0"], NOON - minutes(9))
+    resumed = Status(status=Verdict.DOWN, since=NOON - minutes(9), fresh=True)
+    statuses, changes, status = run("ddd", Policy(fail_threshold=2), resumed)
+    assert (statuses, changes, status.since) == ("ddd", ["d>d@0"], NOON - minutes(9))
 
 
 def test_down_names_the_first_failure_of_the_run() -> None:
-    _, _, state = run("udd", policy(fail_threshold=3))
-    assert state.failing_since == NOON + minutes(1)
-    change = advance(state.monitor, outcome(Verdict.DOWN, at=NOON + minutes(3)))
+    _, _, status = run("udd", Policy(fail_threshold=3))
+    assert status.failing_since == NOON + minutes(1)
+    _, change = advance(status, outcome(Verdict.DOWN, at=NOON + minutes(3)), Policy(fail_threshold=3))
     assert change is not None
     assert (change.at, change.failing_since) == (NOON + minutes(3), NOON + minutes(1))
 
 
 def test_status_since_stays_while_the_status_does() -> None:
-    _, _, state = run("uuu", policy())
-    assert state.status_since == NOON
+    _, _, status = run("uuu", Policy())
+    assert status.since == NOON

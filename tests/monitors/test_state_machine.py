@@ -7,11 +7,9 @@ and count back through them at each step, where the code keeps counters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise, takewhile
-from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +21,7 @@ from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
 from monitors.services import update_monitor
-from monitors.state import advance
+from monitors.state import Change, Policy, Status, advance
 from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
@@ -81,17 +79,6 @@ EVENTS = st.one_of(
 )
 
 
-class Change(NamedTuple):
-    before: str | None
-    after: str | None
-    at: datetime
-    failing_since: datetime | None
-
-
-def change_of(row: StatusChange) -> Change:
-    return Change(row.before, row.after, row.at, row.failing_since)
-
-
 @dataclass
 class Reference:
     """Decisions 30 to 32, read aloud. `seen` is every result since the beginning or the last resumption."""
@@ -144,68 +131,66 @@ class Reference:
 
 
 def check_invariants(
-    before: MonitorState, after: MonitorState, change: StatusChange | None, *, verdict: Verdict, at: datetime
+    before: Status, after: Status, change: Change | None, *, verdict: Verdict, at: datetime, policy: Policy
 ) -> None:
     """What holds of every single step, whatever the reference says."""
-    monitor = after.monitor
-    again = before.fresh and not after.fresh and before.status == after.status == DOWN
-    differs = before.status != after.status
+    again = before.fresh and not after.fresh and before.status is after.status is Verdict.DOWN
+    differs = before.status is not after.status
     assert (change is not None) == (differs or again), "a change if it differs, or is down after a pause as before"
     if not differs:
-        assert after.status_since == before.status_since
+        assert after.since == before.since
     else:
         assert change is not None
-        assert (change.before, change.after, change.at) == (before.status, after.status, after.status_since)
-        assert after.status_since == at
-        assert before.status_since is None or after.status_since > before.status_since
-    muted = monitor.muted_until is not None and at < monitor.muted_until
+        assert (change.before, change.after, change.at) == (before.status, after.status, after.since)
+        assert after.since == at
+        assert before.since is None or after.since > before.since
+    muted = policy.muted_until is not None and at < policy.muted_until
     if verdict is DOWN:
         assert after.status in (before.status, DOWN), "a failure leads to down or nowhere"
         if muted:
             assert (after.status, after.fresh) == (before.status, before.fresh)
             assert after.failures <= before.failures, "muted failures do not count"
         elif before.fresh:
-            assert after.status == DOWN, "a first result sets the status at once"
+            assert after.status is DOWN, "a first result sets the status at once"
     else:
         assert after.status in (before.status, verdict)
-        if before.status != DOWN or before.fresh:
-            assert after.status == verdict, "a pass shows at once unless it has to recover first"
+        if before.status is not DOWN or before.fresh:
+            assert after.status is verdict, "a pass shows at once unless it has to recover first"
         if before.status is None:
-            assert after.status == verdict
-    if after.status != DOWN:
-        assert after.failures < monitor.fail_threshold or after.failures <= before.failures
+            assert after.status is verdict
+    if after.status is not DOWN:
+        assert after.failures < policy.fail_threshold or after.failures <= before.failures
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(EVENTS, THRESHOLDS, THRESHOLDS)
 def test_advance_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
-    reference, now = Reference(fail, recover), NOON
-    monitor = Monitor(type="http", fail_threshold=fail, recover_threshold=recover)
-    state = MonitorState(monitor=monitor)
+    reference, policy, status, now = Reference(fail, recover), Policy(fail, recover), Status(), NOON
     changes: list[Change] = []
     for event in events:
         match event:
             case Result(verdict, after):
                 now += minutes(after)
-                before = copy(state)
-                change = advance(monitor, outcome(verdict, at=now))
-                check_invariants(before, state, change, verdict=verdict, at=now)
-                changes += [change_of(change)] if change else []
+                before = status
+                status, change = advance(status, outcome(verdict, at=now), policy)
+                check_invariants(before, status, change, verdict=verdict, at=now, policy=policy)
+                changes += [change] if change else []
                 reference.result(verdict, now)
-                assert (state.status, state.status_since) == (reference.status, reference.since)
-                if state.status != DOWN:
-                    assert state.failing_since == reference.failing_since
+                assert (status.status, status.since) == (reference.status, reference.since)
+                if status.status is not DOWN:
+                    assert status.failing_since == reference.failing_since
             case Mute(length):
-                monitor.muted_until = reference.muted_until = now + minutes(length) if length else None
+                policy = replace(policy, muted_until=now + minutes(length) if length else None)
+                reference.muted_until = policy.muted_until
             case Edit(new_fail, new_recover):
-                monitor.fail_threshold, monitor.recover_threshold = new_fail, new_recover
+                policy = replace(policy, fail_threshold=new_fail, recover_threshold=new_recover)
                 reference.fail_threshold, reference.recover_threshold = new_fail, new_recover
             case PauseAndResume(length):
                 now += minutes(length)
-                state.fresh, state.failures, state.passes, state.failing_since = True, 0, 0, None
+                status = replace(status, fresh=True, failures=0, passes=0, failing_since=None)
                 reference.resume()
     assert changes == reference.changes
-    assert all(one.after == two.before for one, two in pairwise(changes))
+    assert all(one.after is two.before for one, two in pairwise(changes))
 
 
 @pytest.mark.django_db
@@ -244,7 +229,9 @@ def test_the_whole_write_path_against_the_reference(events: list[Event], fail: i
     state = MonitorState.objects.get(pk=monitor.pk)
     assert (state.status, state.status_since) == (reference.status, reference.since)
     stored = StatusChange.objects.filter(monitor=monitor, kind="status").order_by("pk")
-    assert [change_of(row) for row in stored] == reference.changes
+    assert [(c.before, c.after, c.at, c.failing_since) for c in stored] == [
+        (c.before, c.after, c.at, c.failing_since) for c in reference.changes
+    ]
 
 
 # --- the share of time -----------------------------------------------------------------------------------
