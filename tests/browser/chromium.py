@@ -17,6 +17,8 @@ ARGUMENTS = (
     # No process that draws in place of a graphics card.
     "--disable-gpu",
     "--disable-software-rasterizer",
+    # No page lives long enough to earn back what optimising its code costs.
+    "--js-flags=--no-opt",
 )
 
 
