@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _session = ExitStack()
 
 # Data that nobody keeps need not survive a power cut. Autovacuum would note that tables are empty between two tests,
-# and the plans for what the second one stores would take a hundred times as long.
+# and the plans for what the second one stores would take many times as long.
 POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 VALKEY_DATABASES = 64
 

@@ -107,6 +107,7 @@ WRONG = [
     ({"starts_at": NOW - 2 * HOUR, "ends_at": NOW}, "ends_at: is in the past."),
     ({"starts_at": NOW + 4000 * DAY, "ends_at": NOW + 4001 * DAY}, "starts_at: is more than 10 years ahead."),
     ({"time_zone": "Mars/Olympus"}, "time_zone: is no name of the IANA time zone database."),
+    ({"time_zone": "localtime"}, "time_zone: is no name of the IANA time zone database."),
     ({"time_zone": None}, "time_zone"),
     ({"rrule": ""}, "rrule"),
     ({"rrule": "FREQ=DAILY" * 60}, "rrule"),

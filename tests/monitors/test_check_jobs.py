@@ -46,9 +46,12 @@ def test_a_stored_monitor_is_checked_as_its_draft_would_be(given: dict[str, Any]
 
 
 @pytest.mark.django_db
-def test_a_stored_config_that_is_not_valid_any_more_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("stored", [{"url": "tcp://db.example"}, {"config": {"content_rules": 5}}], ids=str)
+def test_a_stored_config_that_is_not_valid_any_more_stops_no_other(
+    stored: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     bad, good = (MonitorFactory(type="port", url="tcp://db.example:1") for _ in range(2))
-    Monitor.objects.filter(pk=bad.pk).update(url="tcp://db.example")
+    Monitor.objects.filter(pk=bad.pk).update(**stored)
     claims = claim_due(NOON + minutes(30), limit=2)
     assert [job.monitor_id for job in load_jobs([claim.key for claim in claims])] == [good.pk]
     (logged,) = caplog.records
