@@ -11,11 +11,12 @@ import gzip
 import hashlib
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from django.core.cache import cache
-from django.core.cache.backends.locmem import LocMemCache
 from django.db import transaction
 from django.utils.crypto import salted_hmac
 
@@ -29,10 +30,37 @@ RENDER_LEASE_SEC = 15
 """How long a reader may render before another one tries."""
 PAGE_SEC = 10
 
-_local_pages = LocMemCache("addresses of status pages", {"timeout": LOCAL_SEC, "max_entries": 1_024})
-_local = LocMemCache("status pages", {"timeout": LOCAL_SEC, "max_entries": 64})
-_fallback = LocMemCache("status pages, cache server down", {"timeout": FRESH_SEC, "max_entries": 64})
-_rendering = threading.Lock()  # concurrent readers of an uncached page wait for one rendering
+T = TypeVar("T")
+
+
+class LocalCache(Generic[T]):
+    """A thread-safe cache of this process with a time limit. Evicts the least recently used above `size` entries.
+
+    Django's LocMemCache pickles each entry on each read: half as much again for a reader of a large page.
+    """
+
+    def __init__(self, size: int, *, seconds: float = LOCAL_SEC) -> None:
+        self._size, self._seconds = size, seconds
+        self._kept: OrderedDict[str, tuple[float, T]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str, load: Callable[[], T]) -> T:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and time.monotonic() < kept[0]:
+                self._kept.move_to_end(key)
+                return kept[1]
+        found = load()
+        with self._lock:
+            self._kept[key] = (time.monotonic() + self._seconds, found)
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+        return found
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +83,7 @@ class PublishedPage:
 
 def find_page(address: str) -> PublishedPage | None:
     """Return the published page of a slug or domain, or None. Domains contain a dot."""
-    found: PublishedPage | None = _local_pages.get_or_set(address, lambda: _find_page(address))
-    return found
+    return _local_pages.get(address, lambda: _find_page(address))
 
 
 def _find_page(address: str) -> PublishedPage | None:
@@ -97,19 +124,22 @@ class Rendered:
     made_at: float
 
 
+_local_pages: LocalCache[PublishedPage | None] = LocalCache(1_024)
+_local: LocalCache[Rendered] = LocalCache(64)
+_fallback: LocalCache[Rendered] = LocalCache(64, seconds=FRESH_SEC)
+_rendering = threading.Lock()  # concurrent readers of an uncached page wait for one rendering
+
+
 def fetch(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
     """Return the entry of `key`, rendered by `make` if absent or stale. Exceptions of `make` are not cached."""
-    found: Rendered | None = _local.get(key)
-    if found is None:
-        found = _shared(key, content_type, make)
-        _local.set(key, found)  # replaces a stale copy that another reader stored
-    return found
+    return _local.get(key, lambda: _shared(key, content_type, make))
 
 
 def clear_local_caches() -> None:
     """Clear the caches of this process, for tests."""
-    for local in (_local_pages, _local, _fallback):
-        local.clear()
+    _local_pages.clear()
+    _local.clear()
+    _fallback.clear()
 
 
 def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
@@ -124,11 +154,8 @@ def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
         finally:
             cache.delete(f"{key}:rendering")
     with _rendering:
-        found = load(key, Rendered, seconds=KEPT_SEC) or _fallback.get(key)
-        if found is None:
-            found = _make(key, content_type, make)
-            _fallback.set(key, found)  # in case the cache server is down
-        return found
+        # Keep a local copy, in case the cache server is down.
+        return load(key, Rendered, seconds=KEPT_SEC) or _fallback.get(key, lambda: _make(key, content_type, make))
 
 
 def _make(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
