@@ -26,6 +26,7 @@ from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, CheckSpec
 from config.celery import app
 from core.clock import utc_now
+from core.waiting import MAX_ACTIVE
 from monitors import configuration, types
 from monitors.models import MonitorState
 from monitors.probing.prober import drain, probe_engine
@@ -41,7 +42,7 @@ from tests.targets.certificates import Certificates
 from tests.targets.document import DOCUMENT, with_catalogue
 from tests.targets.stage import Stage
 
-CALLERS = 10  # their CPU time is what this way takes, and more of them would starve targets and name server
+CALLERS = MAX_ACTIVE  # one more would be refused while stalling targets hold the others up
 OVERRUN = timedelta(milliseconds=250)
 HELD_UP = timedelta(milliseconds=20)  # on a quiet machine it is less than 15
 ROUNDS = 4

@@ -152,13 +152,14 @@ async def start_name_server(zone: Zone, host: str = "127.0.0.1") -> tuple[NameSe
 
 
 def bound_pair(host: str) -> tuple[socket.socket, socket.socket]:
-    """Return a TCP and a UDP socket on one port."""
+    """Return a TCP and a UDP socket on one port, which nobody else gets. Neither listens yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     while True:
-        stream, datagram = socket.create_server((host, 0), family=family), socket.socket(family, socket.SOCK_DGRAM)
+        stream, datagram = socket.socket(family), socket.socket(family, socket.SOCK_DGRAM)
         try:
             # The catalogue's names are all asked at once, and the default size holds fewer than 300 questions.
             datagram.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+            stream.bind((host, 0))
             datagram.bind(stream.getsockname())
         except OSError as error:
             stream.close()

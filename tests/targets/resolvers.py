@@ -129,16 +129,13 @@ class ResolverServer:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    async def start(self) -> asyncio.Server | None:
-        """Return the server that the caller has to close, or None without `tcp`."""
+    async def start(self) -> asyncio.Server:
+        """Return the server that the caller has to close. Without `tcp` it keeps the port and refuses connections."""
         stream, datagram = bound_pair(self.host)
         self.port = stream.getsockname()[1]
         datagram.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Datagrams(self), sock=datagram)
-        if self.script.tcp is None:
-            stream.close()
-            return None
-        return await asyncio.start_server(self._serve_stream, sock=stream)
+        return await asyncio.start_server(self._serve_stream, sock=stream, start_serving=self.script.tcp is not None)
 
     def take(self, wire: bytes, *, by_tcp: bool) -> Asked:
         asked = Asked(wire, sum(earlier.by_tcp is by_tcp for earlier in self.asked), by_tcp)

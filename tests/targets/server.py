@@ -187,9 +187,7 @@ class TargetServer(ServerLoop):
 
         async def start() -> ResolverServer:
             server = ResolverServer(script, host)
-            streams = await server.start()
-            if streams is not None:
-                self.servers.append(streams)
+            self.servers.append(await server.start())
             return server
 
         return self.run(start())
