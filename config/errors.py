@@ -45,8 +45,9 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 def unavailable(path: str) -> HttpResponse:
     """Return the answer while PostgreSQL is away."""
+    error = Unavailable()
     if is_api(path):
-        return json_error(Unavailable())
+        return json_error(error)
     context = {"title": "Temporarily unavailable", "reason": "The database does not answer. Try again in a moment."}
     page = render_to_string("problem.html", context)
-    return HttpResponse(page, status=503, headers={"Retry-After": str(Unavailable.wait)})
+    return HttpResponse(page, status=error.status, headers=error.headers)

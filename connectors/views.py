@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from django.conf import settings
@@ -128,7 +127,7 @@ def _refusal(request: HttpRequest, error: Exception) -> HttpResponse:
     problem = "Too many requests came from your address; wait a minute." if status == 429 else str(error)
     page = _page(request, "Not linked", {"problem": problem, "again": True}, status=status)
     if isinstance(error, TooManyRequests):
-        page["Retry-After"] = str(max(1, math.ceil(error.wait or 1)))
+        page["Retry-After"] = error.headers["Retry-After"]
     return page
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,13 @@ class ApiError(Exception):
         self.reason = reason or self.reason
         self.limit = limit
         super().__init__(self.reason)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The response's headers, those of a page as well."""
+        if self.wait is not None:
+            return {"Retry-After": str(max(1, math.ceil(self.wait)))}
+        return {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
 
 
 class ValidationFailed(ApiError, status=422, code="validation_error"):
@@ -115,7 +123,7 @@ class TooManyRequests(ApiError, status=429, code="rate_limited"):
     reason = "Too many requests; wait before the next."
 
     def __init__(self, *, wait: float | None = None) -> None:
-        self.wait = wait
+        self.wait = wait or 1
         super().__init__()
 
 

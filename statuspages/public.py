@@ -59,8 +59,8 @@ def answer(request: HttpRequest) -> HttpResponse | None:
     except NotFound:
         return _message("Page not found", "It may have been moved or deleted.", status=404)
     except TooManyRequests as error:
-        response = _message("Too many attempts", "Wait before you try again.", status=429)
-        response["Retry-After"] = str(max(1, round(error.wait or 0)))
+        response = _message("Too many attempts", "Wait before you try again.", status=error.status)
+        response["Retry-After"] = error.headers["Retry-After"]
         return response
 
 

@@ -50,5 +50,5 @@ def _too_many(request: HttpRequest, wait: float) -> HttpResponse:
     when = "in a minute" if minutes == 1 else f"in {minutes} minutes"
     context = {"title": "Too many attempts", "reason": f"Try again {when}."}
     answer = render(request, "problem.html", context, status=TooManyRequests.status)
-    answer["Retry-After"] = str(max(1, math.ceil(wait)))
+    answer["Retry-After"] = TooManyRequests(wait=wait).headers["Retry-After"]
     return answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -48,12 +47,12 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     if known is None:
         logger.error("unhandled error in %s", type(context.get("view")).__name__, exc_info=error)
         known = errors.ApiError()
-    return Response(error_body(known), status=known.status, headers=_headers(known))
+    return Response(error_body(known), status=known.status, headers=known.headers)
 
 
 def json_error(error: errors.ApiError) -> JsonResponse:
     """Return the same response from a view that is not DRF's."""
-    return JsonResponse(error_body(error), status=error.status, headers=_headers(error))
+    return JsonResponse(error_body(error), status=error.status, headers=error.headers)
 
 
 def _as_api_error(error: Exception) -> errors.ApiError | None:
@@ -79,9 +78,3 @@ def _as_api_error(error: Exception) -> errors.ApiError | None:
         case PermissionDenied() | exceptions.PermissionDenied():
             return errors.Forbidden()
     return None
-
-
-def _headers(error: errors.ApiError) -> dict[str, str]:
-    if error.wait is not None or isinstance(error, errors.TooManyRequests):
-        return {"Retry-After": str(max(1, math.ceil(error.wait or 1)))}
-    return {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
