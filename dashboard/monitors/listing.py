@@ -39,8 +39,9 @@ STANDINGS = {
 MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
 STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
+# `is_stale`, although it has a standing of its own: a stale monitor that is down keeps the other.
 _SHOWN = (
-    "pk", "standing", "name", "url", "project", "muted_until", "state__last_checked_at", "state__last_latency_ms",
+    "pk", "name", "url", "project", "muted_until", "state__last_checked_at", "state__last_latency_ms",
     "is_stale", "state__fault",
 )  # fmt: skip
 
@@ -112,20 +113,23 @@ def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     `order` changes with the monitors in the list and their positions, `content` with everything that a row shows.
     """
     monitors = _narrowed(caller, listing, now=now)
-    # A stale monitor that is down keeps its standing.
-    found = monitors.annotate(is_stale=stale(now)).aggregate(
-        total=Count("pk"),
-        **{standing: Count("pk", filter=Q(standing=standing)) for standing in STANDINGS},
-        order=_digest("pk", "standing"),
-        content=_digest(*_SHOWN),
+    groups = list(
+        monitors.annotate(is_stale=stale(now))
+        .order_by("standing")
+        .values("standing")
+        .annotate(number=Count("pk"), order=_digest("pk"), content=_digest(*_SHOWN))
     )
     marked = {
         mark: list(monitors.filter(matches).order_by("pk").values_list("pk", flat=True))
         for mark, matches in _marks(now).items()
     }
-    counts = {standing: found[standing] for standing in STANDINGS} | {mark: len(ids) for mark, ids in marked.items()}
-    marks = version_of(marked)
-    return Tally(counts, found["total"], f"{found['order']}{marks}", f"{found['content']}{marks}")
+    counts = dict.fromkeys(STANDINGS, 0) | {group["standing"]: group["number"] for group in groups}
+    return Tally(
+        counts | {mark: len(ids) for mark, ids in marked.items()},
+        total=sum(counts.values()),
+        order=version_of(marked, [(group["standing"], group["order"]) for group in groups]),
+        content=version_of(marked, groups),
+    )
 
 
 def counts_by_project(
