@@ -199,12 +199,17 @@ class DeliveryOutbox(Outbox[Delivery]):
 
     def attempt(self, claimed: Sequence[Delivery]) -> Iterator[tuple[Delivery, SendResult]]:
         for delivery in claimed:
-            channel, items = load(delivery)
-            release_connection()
-            if channel is None:
-                result = SendResult(delivered=False, detail="The channel is switched off.", retry=False)
+            try:
+                channel, items = load(delivery)
+            except msgspec.ValidationError:
+                logger.exception("the stored alert %s cannot be read", delivery.public_id)
+                result = SendResult(delivered=False, detail="The stored alert cannot be read.", retry=True)
             else:
-                result = _send(channel, items, delivery.public_id)
+                release_connection()
+                if channel is None:
+                    result = SendResult(delivered=False, detail="The channel is switched off.", retry=False)
+                else:
+                    result = _send(channel, items, delivery.public_id)
             yield delivery, result
 
     def lock_receiver(self, message: Delivery) -> bool:

@@ -17,7 +17,7 @@ from audit.actions import Action
 from audit.models import MAX_NAME, MAX_USER_AGENT, Entry
 from core.addresses import client_of
 from core.clock import utc_now
-from core.text import printable
+from core.text import one_line
 
 FAILURES_KEPT = 20  # of one account, within FAILURE_WINDOW
 STRANGERS_KEPT = 200  # of all failures without a known account, within FAILURE_WINDOW
@@ -68,7 +68,7 @@ def draft(
         action=action,
         actor_type=actor_type,
         target_id=target_id,
-        target_name=printable(target_name or "")[:MAX_NAME],
+        target_name=one_line(target_name or "", limit=MAX_NAME),
         details=dict(details or {}),
     )
     if actor is not None:
@@ -79,7 +79,7 @@ def draft(
         entry.project_id, entry.project_public_id = project.pk, project.public_id
     if request is not None:
         entry.address = client_of(request.META).address
-        entry.user_agent = printable(request.headers.get("User-Agent", ""))[:MAX_USER_AGENT]
+        entry.user_agent = one_line(request.headers.get("User-Agent", ""), limit=MAX_USER_AGENT)
     return entry
 
 

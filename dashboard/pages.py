@@ -14,12 +14,13 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts.models import User
+from core import throttles
 from core.clock import utc_now
-from core.errors import ApiError, NotFound, TooManyRequests
-from core.throttles import seconds_to_wait
+from core.errors import ApiError, NotFound
 from incidents.selectors import list_incidents
 from projects.access import Caller
 
@@ -50,7 +51,7 @@ def page(view: PageView[P]) -> View[P]:
         try:
             response = view(request, *args, **kwargs)
         except ApiError as error:
-            return problem(request, error)
+            response = problem(request, error)
         # Private data: keep it out of caches and of the back button after signing out.
         response.headers.setdefault("Cache-Control", "private, no-store")
         return response
@@ -71,9 +72,10 @@ def read_only(view: PageView[P]) -> View[P]:
 def problem(request: PageRequest, error: ApiError) -> HttpResponse:
     """Render an error as a page, or as text for scripts."""
     if request.htmx:
-        return HttpResponse(str(error), status=error.status, content_type="text/plain")
+        return HttpResponse(str(error), "text/plain", error.status, headers=error.headers)
     context = {"title": error.code.replace("_", " ").capitalize(), "reason": error.reason}
-    return render(request, "problem.html", context, status=error.status)
+    page = render_to_string("problem.html", context, request)
+    return HttpResponse(page, status=error.status, headers=error.headers)
 
 
 def render_page(request: PageRequest, template: str, *, status: int = 200, **context: Any) -> HttpResponse:
@@ -124,8 +126,7 @@ def errors_as_messages(request: PageRequest) -> Iterator[None]:
 
 def count_request(request: PageRequest, scope: str) -> None:
     """Count a request in a scope of `settings.THROTTLES`, which the API shares. Raises TooManyRequests."""
-    if seconds_to_wait(scope, request.caller.account) is not None:
-        raise TooManyRequests
+    throttles.count_request(scope, request.caller.account)
 
 
 def home(request: HttpRequest) -> HttpResponse:

@@ -13,7 +13,6 @@ from celery import shared_task
 from celery.signals import worker_shutdown
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from kombu.exceptions import OperationalError as BrokerError
 
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import replies
@@ -91,19 +90,20 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
         triggers=sum(claim.lost for claim in claims),
     )
     heartbeats = [claim.monitor_id for claim in claims if types.get(claim.type).waits]
-    if heartbeats:
-        signals.sweep(heartbeats, now=now)
-    if lost := [_lost(claim, now) for claim in claims if claim.lost]:
-        record(lost, now=now)
     probed = [claim.key for claim in claims if not types.get(claim.type).waits and not claim.lost]
-    for start in range(0, len(probed), BATCH):
-        # A batch that starts later than this could outlast its leases and be checked twice.
-        try:
+    start = 0
+    try:
+        if heartbeats:
+            signals.sweep(heartbeats, now=now)
+        if lost := [_lost(claim, now) for claim in claims if claim.lost]:
+            record(lost, now=now)
+        for start in range(0, len(probed), BATCH):
+            # A batch that starts later than this could outlast its leases and be checked twice.
             probe_batch.apply_async((probed[start : start + BATCH],), expires=now + LEASE_MARGIN)
-        except BrokerError:
-            # Otherwise all would wait for their leases to expire, although the broker may recover in a second.
-            scheduling.return_claims(probed[start:], now=now)
-            raise
+    except Exception:
+        # Otherwise all would wait for their leases to expire, although what failed may recover in a second.
+        scheduling.return_claims(probed[start:], now=now)
+        raise
     return len(claims)
 
 

@@ -171,7 +171,7 @@ def _unlock(request: HttpRequest, page: PublishedPage) -> HttpResponse:
         _cookie(page),
         page.lock,
         max_age=UNLOCKED_SEC,
-        path=page.page,
+        path=f"{page.page.rpartition('/')[0]}/",  # which the paths of the feeds begin with as well
         secure=settings.BASE_URL.startswith("https://"),
         httponly=True,
         samesite="Strict",

@@ -32,7 +32,7 @@ def read(text: str) -> list[MappedMonitor]:
 
     try:
         found = YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError, RecursionError):
+    except (YAMLError, ValueError, LookupError, RecursionError):
         raise UnreadableFileError("the file is not YAML") from None
     if not isinstance(found, Mapping) or not {"endpoints", "external-endpoints", "suites"} & set(found):
         raise UnreadableFileError("the file has no endpoints")

@@ -72,7 +72,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             # Our own fault, not the target's: record no verdict, and continue with the rest of the batch.
             logger.exception("no key of ENCRYPTION_KEYS decrypts the headers of %s", public_id)
             faults[monitor_id, claim] = own_fault(_UNREADABLE_HEADERS).detail
-        except ValueError:  # stored before it was refused; our own fault too
+        except (ValueError, KeyError):  # stored before it was refused, or by a newer version; our own fault too
             logger.exception("the stored config of %s is not valid any more", public_id)
             faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
         else:

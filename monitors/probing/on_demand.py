@@ -23,6 +23,7 @@ from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
 from monitors import scheduling
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState
 from monitors.probing import interactive
+from monitors.recording import fast_path
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +49,10 @@ def start(monitor: Monitor, *, now: datetime) -> int:
     A running check is not started again. Raises ValidationFailed, MonitorPaused or NotFound.
     """
     with transaction.atomic():
-        # Locked, so that of two concurrent requests one starts a check and the other finds it.
-        states = MonitorState.objects.select_for_update(of=["self"])
-        under_way = states.filter(monitor=monitor, monitor__enabled=True, claimed_at__isnull=False).first()
+        # Of two concurrent requests one starts a check and the other finds it.
+        fast_path.lock_states([monitor.pk])
+        states = MonitorState.objects.filter(monitor=monitor, monitor__enabled=True)
+        under_way = states.exclude(claimed_at=None).first()
         if under_way is not None and monitor.kind.polls:
             return under_way.claim
         claims = _claim_one(monitor, now=now)
@@ -90,6 +92,7 @@ def begin(ids: Collection[int], *, now: datetime) -> BulkResult[Monitor]:
     wanted: list[Monitor] = []
     left: Counter[str] = Counter()
     with transaction.atomic():
+        fast_path.lock_states(list(ids))
         for monitor in Monitor.objects.filter(pk__in=ids).select_related("state").order_by("pk"):
             if not monitor.kind.polls:
                 left[f"a {monitor.type}, which is not checked on demand"] += 1

@@ -136,7 +136,8 @@ def test_a_signal_to_the_group_spares_the_output(wrapper: Wrapper, reports: Repo
     status, out, _ = outcome(running)
     assert (status, out.splitlines()[-1:]) == (7, [b"end"])
     assert reports.all[-1].signal == "7"
-    assert reports.all[-1].body.endswith(b"end\n")
+    # Not the last line where the script does not keep the order: shells report that their `sleep` was killed.
+    assert b"end" in reports.all[-1].body.splitlines()
 
 
 def test_a_signal_to_the_group_may_end_the_command(wrapper: Wrapper, reports: Reports) -> None:
