@@ -11,7 +11,7 @@ from django.db import transaction
 from accounts.models import User
 from alerts import notify
 from alerts.events import EventType, Payload
-from alerts.models import AlertChannel, Delivery
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import MAX_PER_OWNER, OUTBOX, QUIET, OutboxItem, load, put
 from checks.spec import Verdict
 from incidents import consuming
@@ -90,6 +90,16 @@ def test_what_cannot_help_is_not_tried_again(owner: User) -> None:
     assert tried(claimed(at(0)), at(1), retry=False) == "dead"
     delivery.refresh_from_db()
     assert (delivery.state, delivery.attempts) == ("dead", 1)
+
+
+def test_a_message_that_cannot_be_read_counts_as_a_failed_try(owner: User) -> None:
+    channel = make_channel(owner)
+    waiting(channel)
+    DeliveryItem.objects.filter(channel=channel).update(
+        payload={"event_type": "of a newer version", "monitor_id": None}
+    )
+    [(_, result)] = OUTBOX.attempt([claimed(at(0))])
+    assert (result.delivered, result.retry, result.detail) == (False, True, "The stored alert cannot be read.")
 
 
 def test_a_sender_that_dies_leaves_a_lease(owner: User) -> None:

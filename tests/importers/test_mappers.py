@@ -599,6 +599,12 @@ def test_no_file_takes_long_to_map(reader: Callable[[str], list[MappedMonitor]],
     assert time.thread_time() - before < 1  # of CPU, most of it in reading the YAML
 
 
+@pytest.mark.parametrize("value", ["!!bool x", "!!int ''", "!!float ''"])
+def test_a_tag_that_does_not_fit_its_value_is_no_yaml(value: str) -> None:
+    with pytest.raises(UnreadableFileError):
+        gatus.read(f"endpoints: {value}")
+
+
 @pytest.mark.parametrize("reader", [uptime_kuma.read, healthchecks.read, uptimerobot.read, gatus.read])
 @pytest.mark.parametrize("text", ["", "x", "[1]", '{"a": 1}', "null", "{" * 400, "[" * 400, "\x00", '"\\ud800"'])
 def test_a_file_that_is_none(reader: Callable[[str], list[MappedMonitor]], text: str) -> None:

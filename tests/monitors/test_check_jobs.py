@@ -46,7 +46,9 @@ def test_a_stored_monitor_is_checked_as_its_draft_would_be(given: dict[str, Any]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("stored", [{"url": "tcp://db.example"}, {"config": {"content_rules": 5}}], ids=str)
+@pytest.mark.parametrize(
+    "stored", [{"url": "tcp://db.example"}, {"config": {"content_rules": 5}}, {"type": "newer"}], ids=str
+)
 def test_a_stored_config_that_is_not_valid_any_more_stops_no_other(
     stored: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 import redis
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, connections, transaction
 from kombu.exceptions import OperationalError
 from pytest_django.fixtures import Settings
 from redis.exceptions import RedisError
@@ -88,6 +89,21 @@ def test_a_claim_that_cannot_be_sent_is_given_back(due: Monitor, monkeypatch: py
     state = state_of(due)
     assert (state.claimed_at, state.next_due_at, state.claim) == (None, slot, 2)
     assert [claim.monitor_id for claim in claim_due(utc_now(), limit=9)] == [due.pk]
+
+
+def test_checks_are_given_back_if_missed_pings_cannot_be_recorded(due: Monitor) -> None:
+    late = MonitorFactory(owner=UserFactory(), url="", type="heartbeat", interval_sec=60, grace_sec=10)
+    assert record_ping(late.public_id, now=utc_now() - timedelta(minutes=5))
+    slot = state_of(due).next_due_at
+    dispatcher = ThreadPoolExecutor(1)
+    with dispatcher, transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE monitors_statuschange IN EXCLUSIVE MODE")
+        tried = dispatcher.submit(tasks.dispatch_due)
+        wait_until(lambda: end_whoever_waits(by="pg_cancel_backend"))
+        assert isinstance(tried.exception(20), DatabaseError)
+        dispatcher.submit(connections.close_all)
+    assert (state_of(due).claimed_at, state_of(due).next_due_at) == (None, slot)
 
 
 def test_a_batch_waits_for_a_database_that_went_away(due: Monitor) -> None:

@@ -135,10 +135,10 @@ def test_results_wait_for_a_database_that_went_away(prober: Prober, targets: Tar
     assert site.connections == 1, "what was found is recorded, not checked again"
 
 
-def end_whoever_waits() -> bool:
+def end_whoever_waits(*, by: str = "pg_terminate_backend") -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            f"SELECT {by}(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"
         )
         return bool(cursor.fetchall())

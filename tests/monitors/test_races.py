@@ -23,6 +23,7 @@ from monitors.heartbeats.signals import sweep
 from monitors.locking import lock_monitors
 from monitors.models import Monitor, MonitorState, SchedulerTick, ScheduleSlots, StatusChange
 from monitors.operations import mute_for
+from monitors.probing import on_demand
 from monitors.recording import record
 from monitors.scheduling import claim_due, start_runs, tick
 from monitors.scheduling.time_zones import recompute
@@ -30,7 +31,7 @@ from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from tests.api.client import Api
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
-from tests.helpers import NOON, check_record, minutes, record_ping, run_concurrently, state_of
+from tests.helpers import NOON, check_record, flush_broker, minutes, record_ping, run_concurrently, state_of
 from tests.processes.waiting import until
 from tokens.models import ProjectToken
 from tokens.services import revoke_token
@@ -318,3 +319,18 @@ def _somebody_waits_for_a_lock() -> bool:
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
         return bool(cursor.fetchone()[0])
+
+
+def test_of_two_checks_on_demand_at_once_one_is_started_and_the_other_finds_it(user: User) -> None:
+    for _ in range(ROUNDS):
+        monitor = MonitorFactory(owner=user, up=True)
+        before = state_of(monitor).claim
+        assert run_concurrently(*[partial(on_demand.start, monitor, now=NOON)] * 2) == [before + 1] * 2
+    flush_broker()
+
+
+def test_of_two_bulk_checks_at_once_one_starts_each_check(user: User) -> None:
+    ids = [MonitorFactory(owner=user, up=True).pk for _ in range(ROUNDS)]
+    found = run_concurrently(*[partial(on_demand.begin, ids, now=NOON)] * 2)
+    assert sorted(len(each.done) for each in found) == [0, ROUNDS]  # type: ignore[attr-defined]
+    flush_broker()
