@@ -40,9 +40,9 @@ MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
 STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
 # `is_stale`, although it has a standing of its own: a stale monitor that is down keeps the other.
+_PLACED = ("pk", "name", "project", "project__name")
 _SHOWN = (
-    "pk", "name", "url", "project", "muted_until", "state__last_checked_at", "state__last_latency_ms",
-    "is_stale", "state__fault",
+    *_PLACED, "url", "muted_until", "state__last_checked_at", "state__last_latency_ms", "is_stale", "state__fault",
 )  # fmt: skip
 
 
@@ -110,14 +110,15 @@ def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Mon
 def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     """Count all states in one query and each mark in another: conditions of marks would slow down the row digests.
 
-    `order` changes with the monitors in the list and their positions, `content` with everything that a row shows.
+    `order` changes with the monitors in the list and their positions, except in a list by latency or uptime, and
+    `content` with everything that a row shows.
     """
     monitors = _narrowed(caller, listing, now=now)
     groups = list(
         monitors.annotate(is_stale=stale(now))
         .order_by("standing")
         .values("standing")
-        .annotate(number=Count("pk"), order=_digest("pk"), content=_digest(*_SHOWN))
+        .annotate(number=Count("pk"), order=_digest(*_PLACED), content=_digest(*_SHOWN))
     )
     marked = {
         mark: list(monitors.filter(matches).order_by("pk").values_list("pk", flat=True))

@@ -20,6 +20,7 @@ from checks.results.rollups import roll_up
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
+from dashboard.monitors.listing import Listing, tally
 from incidents.windows import create_window
 from monitors.configuration import build, config_columns
 from monitors.models import Monitor, MonitorState, StatusChange
@@ -29,8 +30,9 @@ from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_now
 from monitors.services import update_monitor
 from projects.access import Caller
+from projects.models import Project
 from tests.factories import ChannelFactory, CheckResultFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
-from tests.helpers import check_record, keep_checked, outcome, record_ping, state_of
+from tests.helpers import NOON, check_record, keep_checked, outcome, record_ping, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
 MOST_QUERIES = 20
@@ -523,3 +525,17 @@ def polled(answer: Any) -> str:
     found = re.search(r'data-poll="([^"]+)"', text)
     assert found is not None
     return unescape(found[1])
+
+
+@pytest.mark.parametrize("change", ["name of the project", "project", "name"])
+def test_the_list_is_another_one_when_a_monitor_goes_elsewhere_in_it(user: User, change: str) -> None:
+    first, second = ProjectFactory(owner=user, name="A"), ProjectFactory(owner=user, name="C")
+    monitor = MonitorFactory(owner=user, project=first)
+    before = tally(Caller(user), Listing(), now=NOON)
+    if change == "name of the project":
+        Project.objects.filter(pk=first.pk).update(name="B")
+    else:
+        Monitor.objects.filter(pk=monitor.pk).update(**{change: second if change == "project" else "Other"})
+    after = tally(Caller(user), Listing(), now=NOON)
+    assert after.order != before.order
+    assert after.content != before.content
