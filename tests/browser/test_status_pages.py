@@ -86,3 +86,5 @@ def test_a_page_with_a_password(page: Page, app: Application, browse: Browse) ->
     page.get_by_label("Password").fill("open sesame")
     page.get_by_role("button", name="Open").click()
     expect(page.get_by_text("For staff").first).to_be_visible()
+    for feed in ("json", "atom"):
+        assert page.evaluate("path => fetch(path).then(answer => answer.status)", f"/status/{slug}.{feed}") == 200
