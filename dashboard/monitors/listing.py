@@ -39,8 +39,8 @@ STANDINGS = {
 MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
 STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
-# `is_stale`, although it has a standing of its own: a stale monitor that is down keeps the other.
 _PLACED = ("pk", "name", "project", "project__name")
+# `is_stale`, because a stale monitor that is down keeps that standing.
 _SHOWN = (
     *_PLACED, "url", "muted_until", "state__last_checked_at", "state__last_latency_ms", "is_stale", "state__fault",
 )  # fmt: skip
