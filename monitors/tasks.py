@@ -89,8 +89,9 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
         again=sum(claim.again and not claim.lost for claim in claims),
         triggers=sum(claim.lost for claim in claims),
     )
-    heartbeats = [claim.monitor_id for claim in claims if types.get(claim.type).waits]
-    probed = [claim.key for claim in claims if not types.get(claim.type).waits and not claim.lost]
+    waiting = types.waiting()  # not `types.get`, which fails for a type of a newer version
+    heartbeats = [claim.monitor_id for claim in claims if claim.type in waiting]
+    probed = [claim.key for claim in claims if claim.type not in waiting and not claim.lost]
     start = 0
     try:
         if heartbeats:

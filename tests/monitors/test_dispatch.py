@@ -106,6 +106,15 @@ def test_checks_are_given_back_if_missed_pings_cannot_be_recorded(due: Monitor) 
     assert (state_of(due).claimed_at, state_of(due).next_due_at) == (None, slot)
 
 
+def test_a_type_of_a_newer_version_holds_up_no_other(due: Monitor) -> None:
+    newer = MonitorFactory(owner=due.owner, created_at=utc_now() - timedelta(minutes=10), up=True)
+    Monitor.objects.filter(pk=newer.pk).update(type="newer")
+    tasks.dispatch_due()
+    tasks.probe_batch([(monitor.pk, state_of(monitor).claim) for monitor in (newer, due)])
+    wait_until(lambda: CheckResult.objects.filter(monitor_id=due.pk).exists())
+    assert "its stored settings are not valid any more" in (state_of(newer).fault or "")
+
+
 def test_a_batch_waits_for_a_database_that_went_away(due: Monitor) -> None:
     (claim,) = claim_due(utc_now(), limit=9)
     worker = threading.Thread(target=tasks.probe_batch, args=([(claim.monitor_id, claim.number)],))
