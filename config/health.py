@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Generic, TypeVar
@@ -21,6 +21,7 @@ from django.http import HttpRequest, JsonResponse
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
 from core.clock import utc_now
 from core.db import separate_connection
+from core.metrics import LATE, Labels, read_levels
 from monitors.scheduling import STOPPED_AFTER
 from monitors.stale import StaleGroup, count_stale
 
@@ -29,7 +30,7 @@ FRESH_SEC = 1.0
 MOST_STALE = 10_000  # counting stops here
 
 OK = "ok"
-DEGRADING = {"monitors"}
+DEGRADING = {"monitors", "lateness"}
 SILENT = "does not answer"
 
 T = TypeVar("T")
@@ -54,8 +55,8 @@ class Cached(Generic[T]):
 def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if requests are served, the scheduler runs and alerts are sent, else 503 with the reasons.
 
-    Stale monitors make it `degraded`, with 200: otherwise a load balancer would take out the web processes that pings
-    and readers of status pages have to reach.
+    Stale monitors, and what was late or refused in the last minute, make it `degraded`, with 200: otherwise a load
+    balancer would take out the web processes that pings and readers of status pages have to reach.
     """
     checks = _cached_checks()
     failed = {name for name, result in checks.items() if result != OK}
@@ -73,11 +74,12 @@ def run_checks() -> dict[str, str]:
     try:
         with broker_client() as broker:
             queued = int(broker.llen("alerts"))
+        lateness = _check_lateness(LATE.read(read_levels()))
     except redis.RedisError:
-        return checks | {"broker": SILENT}
+        return checks | {"broker": SILENT, "lateness": "not looked at"}
     if checks["alerts"] == OK and queued > MAX_QUEUED:
         checks["alerts"] = f"{queued} messages wait in queue alerts: does interactive run?"
-    return checks | {"broker": OK}
+    return checks | {"broker": OK, "lateness": lateness}
 
 
 _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
@@ -125,6 +127,11 @@ def _check_alert(since: datetime | None, now: datetime) -> str:
     if since is None or now - since < MAX_LAG:
         return OK
     return f"the oldest that could be sent has waited for {(now - since).total_seconds():.0f} s"
+
+
+def _check_lateness(late: Mapping[Labels, float]) -> str:
+    found = [f"{count:.0f} {what}" for (what,), count in late.items() if count]
+    return f"late or refused in the last minute: {', '.join(found)}" if found else OK
 
 
 @cache

@@ -28,7 +28,7 @@ from core.addresses import address_of, is_forwarded_by_unknown_proxy
 from core.api.exposition import expose
 from core.clock import utc_now
 from core.db import separate_connection
-from core.metrics import Counter, Histogram, Labels, Level, ProcessReports
+from core.metrics import LATE, Counter, Histogram, Labels, Level, ProcessReports, Recent
 from monitors import metrics as instruments
 from monitors.scheduling.backlog import backlog, queued
 from monitors.stale import LABELS, count_stale
@@ -76,7 +76,8 @@ ALERT_LAG = Gauge(
 UNREACHABLE = Gauge(
     "pulsekeeper_unreachable", "1 if /metrics could not query this source and omits its values.", ("source",)
 )
-GAUGES = (
+GAUGES: tuple[Gauge | Recent, ...] = (
+    LATE,
     LAG,
     DUE,
     TICK_AGE,
@@ -113,7 +114,7 @@ def _collect() -> Iterator[Metric]:
     yield _gauge(UNREACHABLE, unreachable)
 
 
-def _gauge(gauge: Gauge, values: Mapping[Labels, float]) -> Metric:
+def _gauge(gauge: Gauge | Recent, values: Mapping[Labels, float]) -> Metric:
     family = GaugeMetricFamily(gauge.name, gauge.help, labels=gauge.labels)
     for labels, value in values.items():
         family.add_metric(labels, value)
@@ -130,6 +131,7 @@ def _broker_metrics() -> list[Metric]:
         _gauge(PROCESS_LAST_REPORT, {(kind,): found.last_at for kind, found in reports.items()}),
         _gauge(QUEUE_LENGTH, {(queue,): queued(queue) for queue in QUEUES}),
         *(GaugeMetricFamily(each.name, each.help, value=levels.get(each.name, 0)) for each in LEVELS),
+        _gauge(LATE, LATE.read(levels)),
         *(_counter(each, sums) for each in COUNTERS),
         *(_histogram(each, sums) for each in HISTOGRAMS),
     ]

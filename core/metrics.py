@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from bisect import bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -38,6 +38,7 @@ LEVELS_KEY = "metrics:levels"  # a hash: `name|process` and `value|epoch seconds
 EVERY_SEC = 1.0
 PROCESSES_KEY = "metrics:processes"  # a hash: `kind|process` and epoch seconds
 LEVEL_KEPT_SEC = 10.0  # a process that has not reported for this long has exited
+RECENT_SEC = 60
 _PATIENCE_SEC = 0.5
 
 Labels = tuple[str, ...]
@@ -90,6 +91,39 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Recent:
+    """A gauge: the events of the last RECENT_SEC in all processes. Those of a process that exits are lost."""
+
+    name: str
+    help: str
+    labels: Labels
+    known: Collection[Labels]
+
+    def add(self, amount: int, *values: str) -> None:
+        """Count events that happen now, with these label values."""
+        if amount:
+            _sums.note(self._field(values), amount)
+
+    def read(self, levels: Mapping[str, float]) -> Mapping[Labels, float]:
+        """Return the events by label values, out of what `read_levels` has returned."""
+        return {values: levels.get(self._field(values), 0.0) for values in self.known}
+
+    def _field(self, values: Labels) -> str:
+        return f"{self.name},{','.join(values)}"
+
+
+LATE = Recent(
+    "pulsekeeper_recently_late",
+    "Events of the last minute that were refused for lack of room, or late: `checks` by over 5 s, `pings` and `pages` "
+    "by over 1 s, `alerts` by over 10 s. Delays by targets and receivers do not count.",
+    ("what",),
+    [("checks",), ("pings",), ("pages",), ("alerts",)],
+)
+CHECK_SEC, REQUEST_SEC, ALERT_SEC = 5.0, 1.0, 10.0
+"""The limits of LATE."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessReports:
     """The processes of one kind: how many are alive, and when one last reported (epoch seconds; 0 for never)."""
 
@@ -108,6 +142,7 @@ class _Sums:
     def __init__(self) -> None:
         self._waiting: dict[str, float] = defaultdict(float)
         self._levels: dict[str, Callable[[], float]] = {}
+        self._recent: dict[str, deque[tuple[int, int]]] = {}  # (second, events in it), at most RECENT_SEC of each
         self._alive: dict[str, float] = {}
         self._lock = threading.Lock()
         self._reporting = threading.Lock()
@@ -124,6 +159,16 @@ class _Sums:
     def follow(self, name: str, read: Callable[[], float]) -> None:
         with self._lock:
             self._levels[name] = read
+            self._start()
+
+    def note(self, field: str, amount: int) -> None:
+        second = int(time.monotonic())
+        with self._lock:
+            events = self._recent.setdefault(field, deque(maxlen=RECENT_SEC))
+            if events and events[-1][0] == second:
+                amount += events.pop()[1]
+            events.append((second, amount))
+            self._levels[field] = lambda: sum(n for at, n in events if at > time.monotonic() - RECENT_SEC)
             self._start()
 
     def mark_alive(self, kinds: Iterable[str]) -> None:

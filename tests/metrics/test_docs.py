@@ -17,7 +17,7 @@ from monitors.exposition import metrics_of
 ROOT = Path(__file__).parents[2]
 DOCS, PROMETHEUS = ROOT / "docs", ROOT / "deploy" / "prometheus"
 DASHBOARD: dict[str, Any] = json.loads((DOCS / "grafana-dashboard.json").read_text())
-KINDS = {"Counter": "counter", "Histogram": "histogram", "Level": "gauge", "Gauge": "gauge"}
+KINDS = {"Counter": "counter", "Histogram": "histogram", "Level": "gauge", "Gauge": "gauge", "Recent": "gauge"}
 
 
 def row(metric: Any) -> str:

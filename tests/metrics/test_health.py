@@ -16,7 +16,9 @@ from pytest_django.fixtures import Settings
 from alerts.outbox import MAX_QUEUED
 from config import health
 from config.celery import app
+from core import metrics
 from core.clock import utc_now
+from core.metrics import LATE
 from monitors.models import MonitorState, SchedulerTick
 from monitors.scheduling import tick
 from tests.alerts.drivers import claim, finish
@@ -26,7 +28,7 @@ from tests.processes.up import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-GOOD = dict.fromkeys(("database", "migrations", "scheduler", "monitors", "alerts", "broker"), "ok")
+GOOD = dict.fromkeys(("database", "migrations", "scheduler", "monitors", "alerts", "broker", "lateness"), "ok")
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +40,8 @@ def _ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 def ready() -> tuple[int, dict[str, str]]:
     answer = Client().get("/readyz")
     body = answer.json()
-    assert body["status"] == ("ready" if answer.status_code == 200 else "not_ready")
+    degraded = body["checks"]["lateness"] != "ok"
+    assert body["status"] == (("degraded" if degraded else "ready") if answer.status_code == 200 else "not_ready")
     return answer.status_code, body["checks"]
 
 
@@ -54,7 +57,7 @@ def test_without_the_broker(settings: Settings, listening: bool, monkeypatch: py
         if not listening:
             silent.close()
         start = time.monotonic()
-        assert ready() == (503, GOOD | {"broker": "does not answer"})
+        assert ready() == (503, GOOD | {"broker": "does not answer", "lateness": "not looked at"})
         assert time.monotonic() - start < 5
 
 
@@ -62,7 +65,7 @@ def test_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": str(free_port()), "PASSWORD": "secret"}
     monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     away = "the database does not answer"
-    assert ready() == (503, dict.fromkeys(GOOD, away) | {"broker": "ok"})
+    assert ready() == (503, dict.fromkeys(GOOD, away) | {"broker": "ok", "lateness": "ok"})
     assert "secret" not in Client().get("/readyz").content.decode()
 
 
@@ -96,6 +99,16 @@ def test_stale_monitors_degrade_it_and_web_processes_stay_in_the_load_balancer()
     assert answer.json()["checks"] == GOOD | {"monitors": f"1 not checked: {fault.rstrip('.')}"}
     monitor.delete()
     assert Client().get("/readyz").json()["status"] == "ready"
+
+
+def test_what_was_late_in_the_last_minute_degrades_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for amount, what in ((2, "pings"), (3, "pings"), (1, "alerts")):
+        LATE.add(amount, what)
+    metrics.report()
+    assert ready() == (200, GOOD | {"lateness": "late or refused in the last minute: 5 pings, 1 alerts"})
+    monkeypatch.setattr(metrics, "RECENT_SEC", 0)
+    metrics.report()
+    assert ready() == (200, GOOD)
 
 
 def test_an_answer_is_good_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:

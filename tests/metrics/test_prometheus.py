@@ -164,6 +164,7 @@ def test_each_alert_is_fired_by_its_cause(
     DeliveryFactory(channel=ChannelFactory(), created_at=now - timedelta(hours=1))
     for _ in range(MAX_QUEUED + 1):
         app.send_task("alerts.tasks.tick")
+    metrics.LATE.add(1, "pings")
     instruments.DISPATCH_HELD_BACK.add()
     instruments.CLAIMS_LOST.add(1, "again")
     instruments.CHECKS_DROPPED.add(1, "not_made")
