@@ -42,13 +42,14 @@ _LOAD = f"""
 
 @dataclass(frozen=True, slots=True)
 class CheckJob:
-    """A check to make: the spec, and the numbers under which its result is recorded."""
+    """A check to make: the spec, and the numbers under which its result is recorded. It was due at `slot_at`."""
 
     monitor_id: int
     claim: int
     kind: MonitorType
     config_version: int
     spec: CheckSpec
+    slot_at: datetime | None = None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -76,7 +77,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             logger.exception("the stored config of %s is not valid any more", public_id)
             faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
         else:
-            jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec))
+            jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec, slot_at))
     note_faults(faults)
     return jobs
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cache
 
 from django.conf import settings
@@ -28,6 +29,7 @@ from checks.probes.resolver import Resolver
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode
 from core.clock import utc_now
 from core.db import release_connection
+from core.metrics import CHECK_SEC, LATE
 from core.outbound import guard, trust_store
 from monitors import metrics
 from monitors.probing.jobs import CheckJob
@@ -52,11 +54,15 @@ _Key = tuple[int, int]  # (monitor, claim)
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A running check, of an unsaved configuration if `job` is None. `started_at` is by the monotonic clock."""
+    """A running check, of an unsaved configuration if `job` is None. `started_at` is by the monotonic clock.
+
+    `due_at` is the slot of a scheduled check.
+    """
 
     job: CheckJob | None
     then: Then | None
     started_at: float
+    due_at: datetime | None = None
 
     def __str__(self) -> str:
         return "a draft" if self.job is None else f"monitor {self.job.monitor_id} claim {self.job.claim}"
@@ -96,7 +102,7 @@ class Prober:
         """
         for job in jobs:
             self._room.acquire()
-            self._start(job, then)
+            self._start(job, then, due_at=job.slot_at if then is None else None)
 
     def offer(self, jobs: Iterable[CheckJob]) -> list[CheckJob]:
         """Check as many as fit into half of the loop, without waiting. Return the others.
@@ -111,10 +117,10 @@ class Prober:
                 left.append(job)
         return left
 
-    def _start(self, job: CheckJob, then: Then | None) -> None:
+    def _start(self, job: CheckJob, then: Then | None, *, due_at: datetime | None = None) -> None:
         with self._lock:
             self._open.add(job.key)
-        self._service.submit(_Running(job, then, time.monotonic()), job.spec)
+        self._service.submit(_Running(job, then, time.monotonic(), due_at), job.spec)
 
     def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
         """Check an unsaved configuration. `then` is called with the outcome in some thread."""
@@ -145,6 +151,8 @@ class Prober:
             self._room.release()
             self._answer(check.then, outcome)
         else:
+            if check.due_at is not None and _is_late(outcome, check.due_at, check.job.spec):
+                LATE.add(1, "checks")
             self._done.put((check.job, check.then, outcome, time.monotonic() - check.started_at))
 
     def _record(self) -> None:
@@ -268,6 +276,14 @@ def _naming(job: CheckJob, outcome: CheckOutcome) -> dict[str, object]:
         "reason": outcome.reason_code and outcome.reason_code.value,
         "latency_ms": outcome.latency_ms,
     }
+
+
+def _is_late(outcome: CheckOutcome, due_at: datetime, spec: CheckSpec) -> bool:
+    """Return whether the check began too late. Only that of a connection is known to have taken just its latency."""
+    took_ms = outcome.latency_ms if outcome.connect_ms is not None else None
+    took_ms = spec.timeout_ms if took_ms is None else took_ms
+    late = outcome.checked_at - due_at > timedelta(seconds=CHECK_SEC, milliseconds=took_ms)
+    return late and outcome.reason_code is not ReasonCode.WORKER_LOST
 
 
 def _lasting(work: Callable[[], None], name: str) -> threading.Thread:

@@ -15,7 +15,9 @@ from checks.probes.engine import ProbeEngine
 from checks.probes.resolver import Resolver
 from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
+from core import metrics
 from core.clock import utc_now
+from core.metrics import LATE
 from core.outbound import guard, trust_store
 from monitors.models import Monitor, MonitorState
 from monitors.probing.jobs import CheckJob, load_jobs
@@ -74,6 +76,27 @@ def test_a_target_that_hangs_delays_nobody(prober: Prober, targets: TargetServer
     prober.submit(assign(good.url("/later")))
     wait_until(lambda: results() == 2 and prober.in_flight == 1)
     assert state_of_url(hanging.url()).claimed_at is not None
+
+
+def test_late_checks_are_counted_but_not_those_on_demand(prober: Prober, targets: TargetServer) -> None:
+    url = targets.serve([answer()]).url()
+
+    def late() -> float:
+        metrics.report()
+        return LATE.read(metrics.read_levels())["checks",]
+
+    before = late()
+    jobs = assign(url)  # due minutes ago
+    prober.submit(jobs)
+    wait_until(lambda: results() == 1)
+    assert late() == before + 1
+    MonitorState.objects.update(next_due_at=utc_now())
+    prober.submit(load_jobs([claim.key for claim in claim_due(utc_now(), limit=1)]))
+    wait_until(lambda: results() == 2)
+    MonitorState.objects.update(slot_at=utc_now() - timedelta(minutes=4))
+    prober.offer(load_jobs([*claim_now([jobs[0].monitor_id], now=utc_now()).items()]))
+    wait_until(lambda: results() == 3)
+    assert late() == before + 1
 
 
 def state_of_url(url: str) -> MonitorState:
