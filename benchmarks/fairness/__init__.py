@@ -1,0 +1,10 @@
+"""Parts of `benchmarks/neighbours.py`.
+
+client      an HTTP client for many source addresses, without any dependency
+targets     the quiet tenant's targets, which switch at known times, and hostile ones
+tenants     creates the accounts, monitors and channels, and clears what a row left behind
+watching    pings, pages, /readyz, alerts and memory, as they are seen from outside
+audit       compares what is stored with the timetable
+rows        the attacks, one for each shared resource
+attacker    the process that plays an attack
+"""
