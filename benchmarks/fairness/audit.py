@@ -87,9 +87,9 @@ def compare(quiet: Quiet, switches: Sequence[Switch], alerts: Sequence[Alert], *
         stored = by_monitor.get(each.monitor_id, [])
         switch = expected.get(each.number)
         true = next((one for one in stored if switch and one[1] is switch[1] and one[0] >= switch[0] - BLUR_SEC), None)
-        for at, up in stored:
-            if (at, up) != true:
-                found.false.append(f"{each} went {'up' if up else 'down'} at {at:.1f}, its target not")
+        for one in stored:
+            if one != true:
+                found.false.append(f"{each} went {'up' if one[1] else 'down'} at {one[0]:.1f}, its target not")
         if switch is not None and true is None:
             found.missed.append(f"{each}: its target went {'up' if switch[1] else 'down'} at {switch[0]:.1f}")
         elif true is not None:

@@ -11,7 +11,7 @@ import json
 import random
 import string
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any, Literal
@@ -251,7 +251,7 @@ async def mails(attacker: Attacker) -> None:
 @row("schedules", "accounts")
 async def schedules(attacker: Attacker) -> None:
     """Libraries that are called with a tenant's input: schedules that are slow to compute."""
-    hostile = cycle(
+    hostile: Iterator[dict[str, Any]] = cycle(
         [
             {"schedule": "45 */2 * * *", "timezone": "America/St_Johns", "from": 1289025060000},
             {"schedule": "0 0 30 2 *"},

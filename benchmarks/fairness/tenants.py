@@ -211,6 +211,7 @@ def _may_switch(index: int, kinds: Sequence[str]) -> bool:
 def _quiet_monitor(kind: str, number: int, ports: dict[str, int]) -> dict[str, Any]:
     host = address_of(number)
     shared = {"interval_sec": INTERVAL_SEC, "timeout_ms": TIMEOUT_MS, "slow_ms": 10 * TIMEOUT_MS, "fail_threshold": 1}
+    own: dict[str, Any]
     says = {"content_rules": [{"type": "text_contains", "value": READY.decode()}]}
     if kind == "ping" and not may_ping():
         kind = "tcp"

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -40,7 +41,11 @@ class Alert(NamedTuple):
 
 @dataclass
 class Seen:
-    """What was seen since the last `take`. `ready` are the words of /readyz, `other` if it did not answer."""
+    """What was seen of requests that were due, and of alerts that came, since a time.
+
+    `ready` are the words of /readyz, `other` if it did not answer. Requests without an answer yet are `pings` and
+    `pages` too.
+    """
 
     pings: list[Sample] = field(default_factory=list)
     pages: list[Sample] = field(default_factory=list)
@@ -57,8 +62,9 @@ class Watch:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="watch", daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._silent: dict[int, float] = {}
-        self.seen = Seen()
+        self._silent: set[int] = set()
+        self._all = Seen()
+        self._open: dict[str, list[float]] = {"pings": [], "pages": []}
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -86,21 +92,25 @@ class Watch:
         for each in quiet.monitors:
             if not each.polled:
                 every = MINUTE_SEC if each.interval_sec == MINUTE_SEC else each.interval_sec / PINGS_PER_INTERVAL
-                ask.append((every, lambda due, each=each: self._ping(due, each)))
+                ask.append((every, partial(self._ping, each)))
         pages: Sequence[tuple[str, dict[str, str]]] = (
             ("/monitors", {"Cookie": quiet.cookie}),
             (f"/status/{SLUG}", {}),
             ("/v1/monitors", {"Authorization": f"Bearer {quiet.token}"}),
         )
         for path, headers in pages:
-            ask.append((PAGES_SEC, lambda due, path=path, headers=headers: self._page(due, path, headers)))
+            ask.append((PAGES_SEC, partial(self._page, path, headers)))
         for number, (every, act) in enumerate(ask):
             asyncio.run_coroutine_threadsafe(self._repeat(every, act, number / len(ask)), self._loop)
 
-    def take(self) -> Seen:
-        """Return what was seen, and start anew."""
-        seen, self.seen = self.seen, Seen()
-        return seen
+    def seen(self, since: float) -> Seen:
+        now, found = time.time(), self._all
+        pings, pages = (
+            [*(sample for sample in done if sample.at >= since), *(Sample(at, now - at) for at in due if at >= since)]
+            for done, due in ((found.pings[:], self._open["pings"][:]), (found.pages[:], self._open["pages"][:]))
+        )
+        ready = [one for one in found.ready[:] if one[0] >= since]
+        return Seen(pings, pages, ready, [alert for alert in found.alerts[:] if alert.at >= since])
 
     def switch(self, switches: Sequence[tuple[float, int, bool]]) -> None:
         """Let the jobs of heartbeats fall silent, or come back, at these times."""
@@ -112,10 +122,7 @@ class Watch:
         self._loop.call_soon_threadsafe(add)
 
     def _set_silent(self, number: int, up: bool) -> None:  # noqa: FBT001
-        if up:
-            self._silent.pop(number, None)
-        else:
-            self._silent[number] = time.time()
+        (self._silent.discard if up else self._silent.add)(number)
 
     async def _repeat(self, every: float, act: Callable[[float], Coroutine[Any, Any, None]], phase: float) -> None:
         due = time.time() + min(every, 1.0) * phase
@@ -126,15 +133,19 @@ class Watch:
             task.add_done_callback(self._tasks.discard)
             due += every
 
-    async def _ping(self, due: float, each: Watched) -> None:
+    async def _ping(self, each: Watched, due: float) -> None:
         if each.number not in self._silent:
-            path = f"/v1/heartbeats/{each.public_id}/ping"
-            status, _ = await self._front.ask(ADDRESS, "POST", path)
-            self.seen.pings.append(_sample(due, ok=status == 200))
+            await self._ask("pings", due, "POST", f"/v1/heartbeats/{each.public_id}/ping", {})
 
-    async def _page(self, due: float, path: str, headers: dict[str, str]) -> None:
-        status, _ = await self._front.ask(ADDRESS, "GET", path, headers=headers)
-        self.seen.pages.append(_sample(due, ok=status == 200))
+    async def _page(self, path: str, headers: dict[str, str], due: float) -> None:
+        await self._ask("pages", due, "GET", path, headers)
+
+    async def _ask(self, kind: str, due: float, method: str, path: str, headers: dict[str, str]) -> None:
+        self._open[kind].append(due)
+        status, _ = await self._front.ask(ADDRESS, method, path, headers=headers)
+        taken = time.time() - due
+        getattr(self._all, kind).append(Sample(due, taken if status == 200 else max(taken, PATIENCE_SEC)))
+        self._open[kind].remove(due)
 
     async def _readyz(self, due: float) -> None:
         status, body = await self._direct.ask(ADDRESS, "GET", "/readyz")
@@ -142,7 +153,7 @@ class Watch:
             word = json.loads(body)["status"] if status else "other"
         except (ValueError, KeyError):
             word = "other"
-        self.seen.ready.append((due, word))
+        self._all.ready.append((due, word))
 
     async def _receive(self) -> str:
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -153,7 +164,7 @@ class Watch:
                 length = next(int(value) for name, _, value in lines if name == b"content-length")
                 told = json.loads(await reader.readexactly(length))
                 for item in told.get("items", [told]):
-                    self.seen.alerts.append(Alert(at, number, item["event"] in ("recovered", "settled")))
+                    self._all.alerts.append(Alert(at, number, item["event"] in ("recovered", "settled")))
                 writer.write(response(200, b""))
             except (OSError, ValueError, asyncio.IncompleteReadError):
                 pass
@@ -162,8 +173,3 @@ class Watch:
 
         server = await asyncio.start_server(take, "127.0.0.1", 0, backlog=256)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-def _sample(due: float, *, ok: bool) -> Sample:
-    taken = time.time() - due
-    return Sample(due, taken if ok else max(taken, PATIENCE_SEC))
