@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 from django.db import connection
 
+from benchmarks.fairness.figures import Sample
 from benchmarks.fairness.tenants import INTERVAL_SEC, Quiet, Watched
-from benchmarks.fairness.watching import Alert, Sample
+from benchmarks.fairness.watching import Alert
 from monitors.models import StatusChange
 
 BLUR_SEC = 0.5
@@ -72,6 +73,10 @@ class Changes:
     missed: list[str] = field(default_factory=list)
     alerts: list[Sample] = field(default_factory=list)
     waiting: int = 0  # messages that have not arrived
+
+    @property
+    def are_complete(self) -> bool:
+        return not self.missed and not self.waiting
 
 
 def compare(quiet: Quiet, switches: Sequence[Switch], alerts: Sequence[Alert], *, after: int, now: float) -> Changes:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from benchmarks.fairness.client import PATIENCE_SEC, Front
+from benchmarks.fairness.figures import Sample
 from benchmarks.fairness.targets import response
 from benchmarks.fairness.tenants import MINUTE_SEC, SLUG, Quiet, Watched
 
@@ -24,13 +25,6 @@ ADDRESS = "127.0.9.1"
 """The quiet tenant's own, as a proxy is 127.0.0.1."""
 PINGS_PER_INTERVAL = 6
 READY_SEC, PAGES_SEC = 0.5, 0.5
-
-
-class Sample(NamedTuple):
-    """`at` is when it was due; `taken` is in seconds. A failed one took at least PATIENCE_SEC."""
-
-    at: float
-    taken: float
 
 
 class Alert(NamedTuple):
