@@ -1,0 +1,243 @@
+"""A running Pulsekeeper with its tenants, and how a row is played on it. Import it after Django is set up."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+import trustme
+
+from accounts.services import create_account
+from benchmarks.fairness import audit, tenants
+from benchmarks.fairness.client import Front
+from benchmarks.fairness.figures import LIMITS, Figures, Observed
+from benchmarks.fairness.rows import Row, monitor_of
+from benchmarks.fairness.tenants import Hostile, Process
+from benchmarks.fairness.watching import Watch
+from benchmarks.load.usage import memory_mib
+from devserver import readiness
+from tests.processes.tree import Tree
+from tests.processes.up import free_port
+from tests.proxies import NAME, PATH, nginx
+
+CALM_SEC, RESTART_SEC = 20.0, 60.0
+SILENCE_SEC = 2.0
+"""After this time in row `silence`, the deadlines of hostile heartbeats pass."""
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Stage:
+    """`patience` is how long /readyz may say `ready` after a limit was broken."""
+
+    def __init__(
+        self, stack: ExitStack, folder: Path, *, proxy: str | None, accounts: int, addresses: int, patience: float
+    ) -> None:
+        self._dice, self._patience, self._restarts = random.Random(26), patience, 0
+        direct = Front(int(os.environ["PORT"]))
+        self._front = stack.enter_context(proxied(proxy, folder, direct.port)) if proxy else direct
+        count = sum(tenants.MIX.values())
+        targets = Process("benchmarks.fairness.targets", "quiet", str(folder), str(count))
+        self._targets = stack.enter_context(targets)
+        self._ports = self._targets.read()
+        self._watch = stack.enter_context(Watch(self._front, direct))
+        self._quiet = tenants.make_quiet(self._ports, self._watch.url)
+        self._grave = create_account(email="grave@example.com", password=None)
+        self._accounts = tenants.make_hostile(accounts)
+        tenants.add_page(self._accounts[0])
+        self._addresses = [Hostile(f"127.0.0.{number}") for number in range(2, addresses + 2)]
+        self._up = {each.number: True for each in self._quiet.monitors}
+        self._tree = stack.enter_context(Tree(os.environ, folder, counts={}))
+        tenants.wait_for(lambda: readiness.web_answers(f"http://127.0.0.1:{direct.port}"), RESTART_SEC)
+        self._watch.begin(self._quiet)
+        if why := self._calm(RESTART_SEC):
+            raise SystemExit(f"not within {RESTART_SEC:g} s: {why}")
+
+    def play(self, rows: Sequence[Row], level: int, *, seconds: float) -> Figures:
+        """Play rows together for so many seconds, each with its part of `level` attackers. Return the figures."""
+        self._restarts = 0
+        with ExitStack() as stack:
+            hostile = stack.enter_context(Process("benchmarks.fairness.targets", "hostile", nice=True))
+            facts = self._facts(hostile.read())
+            played: list[tuple[Row, list[Hostile], Process]] = []
+            for row in rows:
+                alike = [each for each in rows if each.by == row.by]
+                everyone = (self._accounts if row.by == "accounts" else self._addresses)[:level]
+                attackers = everyone[alike.index(row) :: len(alike)] or everyone[:1]
+                played.append((row, attackers, stack.enter_context(Process("benchmarks.fairness.attacker", nice=True))))
+            for row, attackers, _ in played:
+                self._equip(row, attackers, facts)
+            for row, attackers, process in played:
+                given = [{"address": each.address, "own": each.own} for each in attackers]
+                front = {"port": self._front.port, "name": self._front.name}
+                process.write({"row": row.name, "front": front, "attackers": given, "facts": facts})
+            figures = self._measure(seconds)
+            figures["answers"] = _answers([process for *_, process in played])
+        self._recover()
+        return figures | {"restarts": self._restarts}
+
+    def _facts(self, ports: dict[str, int]) -> dict[str, Any]:
+        """Return what all attackers know."""
+        owner = Hostile("", self._accounts[0].user)
+        tenants.add_monitors([owner], [{"type": "heartbeat"}])
+        return {
+            "ports": ports,
+            "quiet": self._ports,
+            "shared": {each.kind: each.number for each in self._quiet.monitors if each.kind in ("udp", "dns")},
+            "slug": tenants.SLUG,
+            "locked": tenants.LOCKED_SLUG,
+            "heartbeat": owner.own["monitors"][0],
+        }
+
+    def _equip(self, row: Row, attackers: Sequence[Hostile], facts: dict[str, Any]) -> None:
+        """Create what the row's accounts own."""
+        if channels := row.own.get("channels"):
+            kind, count = channels
+            tenants.add_channels(attackers, f"http://127.0.0.1:{facts['ports'][kind]}/hook", count)
+        monitors = [*row.own.get("monitors", ()), *[("heartbeat", "")] * row.own.get("silent", 0)]
+        if monitors:
+            given = [monitor_of(kind, target, number, facts) for number, (kind, target) in enumerate(monitors)]
+            tenants.add_monitors(attackers, given)
+        if history := row.own.get("history"):
+            tenants.add_history(attackers, history)
+        if row.own.get("silent"):
+            tenants.fall_silent(attackers, seconds=SILENCE_SEC)
+
+    def _measure(self, seconds: float) -> Figures:
+        planned, after = audit.slots(self._quiet), audit.last_change()
+        start = time.time()
+        switches = self._switch(start, seconds)
+        peak = self._wait(start + seconds)
+
+        def changes() -> audit.Changes:
+            alerts = self._watch.seen(start).alerts
+            return audit.compare(self._quiet, switches, alerts, after=after, now=time.time())
+
+        # A switch is stored within an interval, or after a deadline, and announced; or it is too late.
+        last = max(at for at, *_ in switches)
+        latest = last + tenants.INTERVAL_SEC + tenants.HEARTBEAT_SEC + tenants.GRACE_SEC + sum(LIMITS.values())
+        while not (found := changes()).are_complete and time.time() < latest:
+            peak = max(peak, self._wait(time.time() + 0.5))
+        seen, checks = self._watch.seen(start), audit.lateness(planned, start, start + seconds)
+        samples = {"check": checks, "ping": seen.pings, "page": seen.pages, "alert": found.alerts}
+        observed = Observed(samples, found.false, found.missed)
+        broken = list(observed.broken())
+        silent = broken
+        while silent := [at for at in silent if not self._said(start, at)]:
+            if time.time() > min(broken) + self._patience:
+                break
+            peak = max(peak, self._wait(time.time() + 0.5))
+        for line in [*observed.false, *observed.missed][:10]:
+            say(f"    {line}")
+        return observed.figures() | {"web_peak_mib": round(peak, 1), "silent": len(silent)}
+
+    def _said(self, start: float, broken: float) -> bool:
+        """Return whether /readyz said anything but `ready` before it had to, after a limit was broken."""
+        return any(word != "ready" for at, word in self._watch.seen(start).ready if at <= broken + self._patience)
+
+    def _switch(self, start: float, seconds: float) -> list[audit.Switch]:
+        """Switch targets and the jobs of heartbeats at random times of the first half."""
+        switches = []
+        for each in self._quiet.monitors:
+            if each.switches:
+                self._up[each.number] = not self._up[each.number]
+                at = start + self._dice.uniform(0.5, max(1.0, seconds / 2))
+                switches.append((at, each.number, self._up[each.number]))
+        self._targets.write(switches)
+        self._watch.switch(switches)
+        return switches
+
+    def _wait(self, until: float) -> float:
+        """Wait, and return the peak of the memory of web. Start processes again that ended."""
+        peak = 0.0
+        while True:
+            if ended := self._tree.ended():
+                say(f"    {', '.join(ended)} ended: {self._tree.log(ended[0]).read_text()[-300:].strip()}")
+                self._restarts += 1
+                self._tree.start()
+            pids = [member.pid for member in self._tree.members.values() if member.kind == "web" and member.pid]
+            with suppress(psutil.NoSuchProcess):
+                peak = max(peak, memory_mib({"web": pids}, shared=True)["web"])
+            if (left := until - time.time()) <= 0:
+                return peak
+            time.sleep(min(0.2, left))
+
+    def _recover(self) -> None:
+        """Clear what the row left, and wait until all is as before. If it takes too long, start all processes again."""
+        tenants.clear(self._quiet, self._grave, self._accounts)
+        if not (why := self._calm(CALM_SEC)):
+            return
+        say(f"    started again: {why}")
+        self._restarts += 1
+        for name in self._tree.members:
+            self._tree.kill(name)
+        with redis.Redis.from_url(os.environ["REDIS_URL"]) as broker:
+            broker.flushall()
+        tenants.clear(self._quiet, self._grave, self._accounts)
+        tenants.spread(self._quiet.monitors)
+        self._tree.start()
+        if why := self._calm(RESTART_SEC):
+            say(f"    still not as before: {why}")
+
+    def _calm(self, seconds: float) -> str:
+        """Wait until everything is served, on time and as the timetable has it. Return what is not."""
+        reasons: list[str] = []
+
+        def is_calm() -> bool:
+            self._tree.ended()
+            self._tree.start()
+            reasons[:] = [*self._slow(), *tenants.unsettled(self._quiet, self._up)]
+            return not reasons
+
+        return "" if tenants.wait_for(is_calm, seconds) else ", ".join(reasons)
+
+    def _slow(self) -> Iterator[str]:
+        seen = self._watch.seen(time.time() - 3)
+        if not seen.ready or seen.ready[-1][1] != "ready":
+            yield "/readyz is not ready"
+        for kind, samples in (("ping", seen.pings), ("page", seen.pages)):
+            if not samples or max(sample.taken for sample in samples) > LIMITS[kind]:
+                yield f"{kind}s are slow"
+
+
+def _answers(processes: Sequence[Process]) -> dict[str, int]:
+    """End the attacks. Return how many answers they got, by status. Raise SystemExit if one failed by itself."""
+    counts: dict[str, int] = {}
+    for process in processes:
+        process.end_input()
+    for process in processes:
+        played = process.read() or {"counts": {}, "broken": []}
+        if played["broken"]:
+            raise SystemExit(f"an attack failed: {played['broken']}")
+        for status, count in played["counts"].items():
+            counts[status] = counts.get(status, 0) + count
+    return counts
+
+
+@contextmanager
+def proxied(name: str, folder: Path, port: int) -> Iterator[Front]:
+    """Run a sample of deploy/ in front of web."""
+    from tests.test_reverse_proxies import caddy
+
+    program = shutil.which(name, path=PATH)
+    if program is None:
+        raise SystemExit(f"{name} is not installed")
+    place = folder / name
+    place.mkdir()
+    certificate = trustme.CA().issue_cert(NAME)
+    certificate.private_key_pem.write_to_path(str(place / "key.pem"))
+    certificate.cert_chain_pems[0].write_to_path(str(place / "certificate.pem"))
+    secure, start = free_port(), {"nginx": nginx, "caddy": caddy}[name]
+    with start(program, place, upstreams=(port, port), plain=free_port(), secure=secure):
+        yield Front(secure, NAME)

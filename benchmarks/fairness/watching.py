@@ -1,0 +1,169 @@
+"""What a neighbour sees from outside: pings, pages, /readyz and alerts, each with the time when it was due.
+
+All run in one thread with an event loop. Each request has a connection and a timeout of its own, so a slow one delays
+no other, and its time counts from when it was due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from benchmarks.fairness.client import PATIENCE_SEC, Front
+from benchmarks.fairness.figures import Sample
+from benchmarks.fairness.targets import response
+from benchmarks.fairness.tenants import MINUTE_SEC, SLUG, Quiet, Watched
+
+ADDRESS = "127.0.9.1"
+"""The quiet tenant's own, as a proxy is 127.0.0.1."""
+PINGS_PER_INTERVAL = 6
+READY_SEC, PAGES_SEC = 0.5, 0.5
+
+
+class Alert(NamedTuple):
+    at: float
+    number: int
+    up: bool
+
+
+@dataclass
+class Seen:
+    """What was seen of requests that were due, and of alerts that came, since a time.
+
+    `ready` are the words of /readyz, `other` if it did not answer. Requests without an answer yet are `pings` and
+    `pages` too.
+    """
+
+    pings: list[Sample] = field(default_factory=list)
+    pages: list[Sample] = field(default_factory=list)
+    ready: list[tuple[float, str]] = field(default_factory=list)
+    alerts: list[Alert] = field(default_factory=list)
+
+
+class Watch:
+    """Watch Pulsekeeper until the block ends. `url` is that of the receiver of alerts."""
+
+    def __init__(self, front: Front, direct: Front) -> None:
+        """`direct` reaches web without a proxy, for /readyz."""
+        self._front, self._direct = front, direct
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="watch", daemon=True)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: set[int] = set()
+        self._all = Seen()
+        self._open: dict[str, list[float]] = {"pings": [], "pages": []}
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.url = asyncio.run_coroutine_threadsafe(self._receive(), self._loop).result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def begin(self, quiet: Quiet) -> None:
+        """Ping the heartbeats, and read the pages."""
+        ask: list[tuple[float, Callable[[float], Coroutine[Any, Any, None]]]] = [(READY_SEC, self._readyz)]
+        for each in quiet.monitors:
+            if not each.polled:
+                every = MINUTE_SEC if each.interval_sec == MINUTE_SEC else each.interval_sec / PINGS_PER_INTERVAL
+                ask.append((every, partial(self._ping, each)))
+        pages: Sequence[tuple[str, dict[str, str]]] = (
+            ("/monitors", {"Cookie": quiet.cookie}),
+            (f"/status/{SLUG}", {}),
+            ("/v1/monitors", {"Authorization": f"Bearer {quiet.token}"}),
+        )
+        for path, headers in pages:
+            ask.append((PAGES_SEC, partial(self._page, path, headers)))
+        for number, (every, act) in enumerate(ask):
+            asyncio.run_coroutine_threadsafe(self._repeat(every, act, number / len(ask)), self._loop)
+
+    def seen(self, since: float) -> Seen:
+        now, found = time.time(), self._all
+        pings, pages = (
+            [*(sample for sample in done if sample.at >= since), *(Sample(at, now - at) for at in due if at >= since)]
+            for done, due in ((found.pings[:], self._open["pings"][:]), (found.pages[:], self._open["pages"][:]))
+        )
+        ready = [one for one in found.ready[:] if one[0] >= since]
+        return Seen(pings, pages, ready, [alert for alert in found.alerts[:] if alert.at >= since])
+
+    def switch(self, switches: Sequence[tuple[float, int, bool]]) -> None:
+        """Let the jobs of heartbeats fall silent, or come back, at these times."""
+
+        def add() -> None:
+            for at, number, up in switches:
+                self._loop.call_later(max(0.0, at - time.time()), self._set_silent, number, up)
+
+        self._loop.call_soon_threadsafe(add)
+
+    def _set_silent(self, number: int, up: bool) -> None:  # noqa: FBT001
+        (self._silent.discard if up else self._silent.add)(number)
+
+    async def _repeat(self, every: float, act: Callable[[float], Coroutine[Any, Any, None]], phase: float) -> None:
+        due = time.time() + min(every, 1.0) * phase
+        while True:
+            await asyncio.sleep(max(0.0, due - time.time()))
+            task = self._loop.create_task(act(due))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            due += every
+
+    async def _ping(self, each: Watched, due: float) -> None:
+        if each.number not in self._silent:
+            await self._ask("pings", due, "POST", f"/v1/heartbeats/{each.public_id}/ping", {})
+
+    async def _page(self, path: str, headers: dict[str, str], due: float) -> None:
+        await self._ask("pages", due, "GET", path, headers)
+
+    async def _ask(self, kind: str, due: float, method: str, path: str, headers: dict[str, str]) -> None:
+        self._open[kind].append(due)
+        status, _ = await self._front.ask(ADDRESS, method, path, headers=headers)
+        taken = time.time() - due
+        getattr(self._all, kind).append(Sample(due, taken if status == 200 else max(taken, PATIENCE_SEC)))
+        self._open[kind].remove(due)
+
+    async def _readyz(self, due: float) -> None:
+        status, body = await self._direct.ask(ADDRESS, "GET", "/readyz")
+        try:
+            word = json.loads(body)["status"] if status else "other"
+        except (ValueError, KeyError):
+            word = "other"
+        self._all.ready.append((due, word))
+
+    async def _receive(self) -> str:
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+                at, number = time.time(), int(head.split(b" ", 2)[1].strip(b"/"))
+                lines = (line.partition(b":") for line in head.lower().splitlines())
+                length = next(int(value) for name, _, value in lines if name == b"content-length")
+                told = json.loads(await reader.readexactly(length))
+                for item in told.get("items", [told]):
+                    self._all.alerts.append(Alert(at, number, item["event"] in ("recovered", "settled")))
+                writer.write(response(200, b""))
+            except (OSError, ValueError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(take, "127.0.0.1", 0, backlog=256)
+        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

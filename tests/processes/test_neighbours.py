@@ -1,0 +1,46 @@
+"""benchmarks/neighbours.py in its quick mode: what it prints, and counts that a busy machine cannot change."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.fairness.tenants import SWITCHING
+from tests.processes.up import ROOT
+
+LONGEST = 400  # on a busy machine
+FIGURES = {
+    *("worst_check_late_s", "worst_ping_ms", "worst_page_ms", "worst_alert_s", "false_changes", "missed_changes"),
+    *("web_peak_mib", "silent", "restarts"),
+}
+
+
+def test_quick(clean_environment: dict[str, str], migrated_cluster: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/neighbours.py", "--quick", "--seconds", "3"],
+        cwd=ROOT,
+        env=clean_environment | {"CLUSTER": str(migrated_cluster)},
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr  # 1: this machine has better things to do
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found.keys() == FIGURES | {"proxy", "seconds", "rows"}
+    assert {name: set(row["levels"]) for name, row in found["rows"].items()} == {
+        "quiet": {"0"},
+        "openapi": {"1"},
+        "check-now": {"1"},
+    }
+    for name, row in found["rows"].items():
+        assert row.keys() == FIGURES | {"levels"}
+        for figures in row["levels"].values():
+            # Each change is announced or missed, and each check is made or waited for.
+            assert figures["alerts"] + figures["missed_changes"] == SWITCHING, done.stderr
+            assert figures["checks"] > 0
+            assert figures["pings"] > 0
+            assert figures["pages"] > 0
+            assert bool(sum(figures["answers"].values())) is (name != "quiet")
