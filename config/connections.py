@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 import resource
 import socket
@@ -17,14 +16,13 @@ import struct
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core.addresses import client_of, is_from_trusted_proxy
 from core.metrics import Counter
-
-logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 2_048
 """More open connections than this make the guard end some. Each costs up to 20 KiB before its request is complete."""
@@ -58,13 +56,8 @@ class Info(NamedTuple):
     acknowledged: int
 
 
-class Connection(NamedTuple):
-    """A connection of a client. `name` is granian's text for the client: `192.0.2.1:1234` or `[2001:db8::1]:1234`."""
-
-    descriptor: int
-    name: str
-    address: str
-    info: Info
+Peer = tuple[Any, ...]
+"""The address of a client as `getpeername` returns it."""
 
 
 def raise_descriptor_limit() -> int:
@@ -93,7 +86,7 @@ def abort(connection: socket.socket) -> None:
 
 
 class Connections:
-    """The connections of this process's listening sockets. Used only from the event loop.
+    """The connections of this process's listening sockets. A thread looks at them, the event loop calls the methods.
 
     `active` are the clients whose request the gateway works on; their connections are left alone.
     """
@@ -101,98 +94,134 @@ class Connections:
     def __init__(self) -> None:
         self.active: set[str] = set()
         self._most = min(MAX_CONNECTIONS, max(_SPARE, (raise_descriptor_limit() - _SPARE) // 2))
-        # A descriptor of our own, to which a socket of granian is duplicated while it is looked at: granian may close
-        # its own at any moment, and the number may then be that of another file.
-        self._view, self._nothing = socket.socket(), socket.socket()
-        self._unread: dict[str, int] = {}
-        self._swept_at = time.monotonic()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="connections")
+        self._guarding: Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        # Used only in the thread. A socket of granian is duplicated to the view while it is looked at: granian may
+        # close its own at any moment, and the number may then be that of another file.
+        self._view, self._nothing = socket.socket(), socket.socket()
+        self._unread: dict[Peer, int] = {}
+        self._swept_at = time.monotonic()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if sys.platform != "linux":
             return
         self._timer = loop.call_later(EVERY_SEC, self.begin, loop)
-        if len(_descriptors()) > self._most:
-            self._make_room()
-        if time.monotonic() - self._swept_at > READING_SEC:
-            self._swept_at = time.monotonic()
-            self._end_unread()
+        is_crowded = len(_descriptors()) > self._most
+        is_sweep = time.monotonic() - self._swept_at > READING_SEC
+        if (is_crowded or is_sweep) and (self._guarding is None or self._guarding.done()):
+            self._guarding = self._thread.submit(self._guard, frozenset(self.active))
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._thread.shutdown()
         self._view.close()
         self._nothing.close()
 
-    def open(self, name: str) -> socket.socket:
-        """Return a duplicate of the client's socket. Raises ConnectionError if the client has gone."""
-        for found in self._all():
-            if found.name == name and self._look_at(found.descriptor) == found.name:
-                try:
+    async def open(self, name: str) -> socket.socket:
+        """Return a duplicate of the socket of a client, by granian's name. Raises ConnectionError if it has gone."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open, name)
+
+    def _open(self, name: str) -> socket.socket:
+        try:
+            for peer, descriptor in self._peers():
+                if _name(peer) != name:
+                    continue
+                ports = self._ports()
+                if self._look_at(descriptor) == peer and self._is_inbound(ports):
                     return self._view.dup()
-                finally:
-                    self._look_away()
+        finally:
+            self._look_away()
         raise ConnectionResetError
 
-    def _make_room(self) -> None:
-        """End idle connections of the clients with the most, so that each client has about the same number."""
-        found = list(self._all())
-        excess = len(found) - int(self._most * KEPT_SHARE)
-        clients: dict[str, list[Connection]] = defaultdict(list)
-        for connection in found:
-            clients[client_of({"REMOTE_ADDR": connection.address}).network].append(connection)
-        ranked: list[tuple[bool, int, int, Connection]] = []
-        for connections in clients.values():
-            is_proxy = is_from_trusted_proxy({"REMOTE_ADDR": connections[0].address})
-            # The first places are for active connections, then for those that were used last.
-            connections.sort(key=lambda one: (one.name not in self.active, one.info.idle_ms))
-            ranked += [
-                (not is_proxy, 0 if is_proxy else place, one.info.idle_ms, one)
-                for place, one in enumerate(connections)
-                if one.name not in self.active and not (is_proxy and one.info.is_unread)
-            ]
-        ranked.sort(reverse=True)
-        self._end((one for *_, one in ranked[: max(0, excess)]), "crowded")
+    def _guard(self, active: frozenset[str]) -> None:
+        try:
+            self._make_room(active)
+            if time.monotonic() - self._swept_at > READING_SEC:
+                self._swept_at = time.monotonic()
+                self._end_unread(active)
+        finally:
+            self._look_away()
 
-    def _end_unread(self) -> None:
+    def _make_room(self, active: frozenset[str]) -> None:
+        """End idle connections of the clients with the most, so that each client has about the same number."""
+        found = self._peers()
+        excess = len(found) - int(self._most * KEPT_SHARE)
+        if len(found) <= self._most:
+            return
+        clients: dict[str, list[tuple[Peer, int]]] = defaultdict(list)
+        for peer, descriptor in found:
+            clients[_network(peer[0])].append((peer, descriptor))
+        ranked: list[tuple[bool, int, int, Peer, int]] = []
+        for connections in clients.values():
+            is_proxy = is_from_trusted_proxy({"REMOTE_ADDR": connections[0][0][0]})
+            seen = [
+                (_name(peer) not in active, info.idle_ms, info.is_unread, peer, descriptor)
+                for peer, descriptor in connections
+                if (info := self._info(descriptor)) is not None
+            ]
+            # The first places are for active connections, then for those that were used last.
+            seen.sort()
+            ranked += [
+                (not is_proxy, 0 if is_proxy else place, idle_ms, peer, descriptor)
+                for place, (is_idle, idle_ms, is_unread, peer, descriptor) in enumerate(seen)
+                if is_idle and not (is_proxy and is_unread)
+            ]
+        ranked.sort(key=lambda one: one[:3], reverse=True)
+        self._end([(peer, descriptor) for *_, peer, descriptor in ranked[:excess]], "crowded")
+
+    def _end_unread(self, active: frozenset[str]) -> None:
         """End connections whose clients have not read enough of their answer since the last call."""
-        unread = {one.name: one for one in self._all() if one.info.is_unread and one.name not in self.active}
-        before, self._unread = self._unread, {name: one.info.acknowledged for name, one in unread.items()}
-        stalled = (
-            one
-            for name, one in unread.items()
-            if name in before and one.info.acknowledged - before[name] < READING_BYTES
-        )
+        before, self._unread = self._unread, {}
+        stalled = []
+        for peer, descriptor in self._peers():
+            info = self._info(descriptor)
+            if info is None or not info.is_unread or _name(peer) in active:
+                continue
+            self._unread[peer] = info.acknowledged
+            if peer in before and info.acknowledged - before[peer] < READING_BYTES:
+                stalled.append((peer, descriptor))
         self._end(stalled, "unread")
 
-    def _end(self, connections: Iterable[Connection], why: str) -> None:
-        ended = 0
-        for connection in connections:
-            if self._look_at(connection.descriptor) == connection.name:
+    def _end(self, connections: Iterable[tuple[Peer, int]], why: str) -> None:
+        ports, ended = self._ports(), 0
+        for peer, descriptor in connections:
+            if self._look_at(descriptor) == peer and self._is_inbound(ports):
                 abort(self._view)
                 ended += 1
-        self._look_away()
         CLOSED.add(ended, why)
 
-    def _all(self) -> Iterator[Connection]:
-        """Yield the connections to the listening sockets of this process."""
-        ports: set[int] = set()
-        found: list[tuple[int, Connection]] = []
-        for descriptor in _descriptors():
-            name = self._look_at(descriptor)
-            try:
-                if name is not None:
-                    info = info_of(self._view)
-                    found.append((self._view.getsockname()[1], Connection(descriptor, name, _address(name), info)))
-                elif self._view.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                    ports.add(self._view.getsockname()[1])
-            except (OSError, IndexError, TypeError):  # another kind of file, or of socket
-                continue
-        self._look_away()
-        return (connection for port, connection in found if port in ports)
+    def _peers(self) -> list[tuple[Peer, int]]:
+        """Return all connections, also those that this process opened, and their descriptors."""
+        found = ((self._look_at(descriptor), descriptor) for descriptor in _descriptors())
+        return [(peer, descriptor) for peer, descriptor in found if peer is not None]
 
-    def _look_at(self, descriptor: int) -> str | None:
-        """Duplicate the descriptor to the view. Return the name of its client, or None if it is no connection."""
+    def _ports(self) -> set[int]:
+        """Return the ports at which this process listens."""
+        ports = set()
+        for descriptor in _descriptors():
+            with suppress(OSError, IndexError, TypeError):  # another kind of file, or of socket
+                is_connection = self._look_at(descriptor) is not None or descriptor == self._view.fileno()
+                if not is_connection and self._view.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    ports.add(self._view.getsockname()[1])
+        return ports
+
+    def _is_inbound(self, ports: set[int]) -> bool:
+        try:
+            return self._view.getsockname()[1] in ports
+        except OSError:
+            return False
+
+    def _info(self, descriptor: int) -> Info | None:
+        try:
+            os.dup2(descriptor, self._view.fileno(), inheritable=False)
+            return info_of(self._view)
+        except OSError:
+            return None
+
+    def _look_at(self, descriptor: int) -> Peer | None:
+        """Duplicate the descriptor to the view. Return its peer, or None if it is no TCP connection."""
         if descriptor == self._view.fileno():
             return None
         try:
@@ -200,20 +229,23 @@ class Connections:
             peer = self._view.getpeername()
         except OSError:
             return None
-        if not isinstance(peer, tuple):
-            return None
-        if len(peer) == 2:
-            return f"{peer[0]}:{peer[1]}"
-        address, scope = peer[0].partition("%")[0], peer[3]
-        return f"[{address}%{scope}]:{peer[1]}" if scope else f"[{address}]:{peer[1]}"
+        return peer if isinstance(peer, tuple) else None
 
     def _look_away(self) -> None:
         """Release the socket that was looked at: a duplicate would keep it open."""
         os.dup2(self._nothing.fileno(), self._view.fileno(), inheritable=False)
 
 
-def _address(name: str) -> str:
-    return name.rpartition(":")[0].strip("[]")
+def _name(peer: Peer) -> str:
+    """Return granian's text for a client: `192.0.2.1:1234` or `[2001:db8::1]:1234`."""
+    if len(peer) == 2:
+        return f"{peer[0]}:{peer[1]}"
+    address, scope = peer[0].partition("%")[0], peer[3]
+    return f"[{address}%{scope}]:{peer[1]}" if scope else f"[{address}]:{peer[1]}"
+
+
+def _network(address: str) -> str:
+    return client_of({"REMOTE_ADDR": address}).network
 
 
 def _descriptors() -> list[int]:

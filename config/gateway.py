@@ -203,12 +203,15 @@ class Gateway:
             if reply.parts is not None:
                 stack.push_async_callback(self._streams.run, client, reply.parts.close)
             stack.enter_context(self._answers.taken(client, STREAM_BYTES if reply.parts else len(reply.body)))
+            connection = await self._connections.open(name) if sys.platform == "linux" else None
+            if connection is not None:
+                stack.enter_context(connection)
             if not turn.take():
                 return
             transport = turn.exchange.response_stream(reply.status, reply.headers)
             if is_head:
                 return
-            receiver = stack.enter_context(closing(Receiver(transport, self._connections, name)))
+            receiver = Receiver(transport, connection)
             try:
                 if reply.parts is None:
                     await receiver.send(reply.body)

@@ -7,10 +7,10 @@ and asks the kernel how much of that the client has acknowledged (`config.connec
 from __future__ import annotations
 
 import asyncio
-import sys
+import socket
 from typing import TYPE_CHECKING
 
-from config.connections import Connections, abort, info_of
+from config.connections import abort, info_of
 
 if TYPE_CHECKING:
     from granian._granian import RSGIHTTPStreamTransport
@@ -27,17 +27,13 @@ _FIRST_LOOK_SEC, _LAST_LOOK_SEC = 0.001, 0.1
 class Receiver:
     """The client of one answer. Used only from the event loop."""
 
-    def __init__(self, transport: RSGIHTTPStreamTransport, connections: Connections, name: str) -> None:
-        """Raises ConnectionError if the client has gone."""
+    def __init__(self, transport: RSGIHTTPStreamTransport, connection: socket.socket | None) -> None:
+        """`connection` is the client's socket, or None if the system cannot tell what it has received."""
         self._transport = transport
-        self._connection = connections.open(name) if sys.platform == "linux" else None
+        self._connection = connection
         self._sent = 0
         self._before = 0
         self._before = self._received()
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
 
     def abort(self) -> None:
         """Disconnect the client, which otherwise takes the answer for complete."""
