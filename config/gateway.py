@@ -7,25 +7,27 @@ pages do not wait for it. See docs/adr/0029.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
-from asyncio import get_running_loop
-from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, closing
+from contextvars import copy_context
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from django.conf import settings
-
+from config.bodies import Bodies, Body, has_body
+from config.connections import Connections
 from config.errors import unavailable
 from config.outages import OutageWatch, Turn
 from config.pings import ATTEMPT, SimplePings
+from config.sending import PIECE_BYTES, Receiver
+from config.shares import LATE, LATE_SEC, Memory, ThreadLane
 from core.addresses import client_of
 from core.api.errors import json_error
-from core.errors import ApiError, BodyTooLarge, Overloaded, RequestTimeout, TooManyRequests
+from core.db import release_outside_transaction
+from core.errors import ApiError, HeadersTooLarge, HttpVersionNotSupported
 from core.metrics import EVERY_SEC, mark_alive
-from monitors.heartbeats.incoming import MAX_BODY_BYTES, Target, target_of
+from monitors.heartbeats.incoming import Target, target_of
 from monitors.heartbeats.pings import OK
 from statuspages.public import is_public
 
@@ -33,20 +35,15 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication, WSGIEnvironment
 
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
-    from granian._granian import RSGIHTTPStreamTransport
     from granian.rsgi import Scope
 
 REQUEST_THREADS = 96
-BODY_SEC = 20.0
-"""Timeout of reading a body."""
-BODIES_OF_CLIENT = 32
-"""Limit on bodies of one client that are read at the same time."""
-BUFFERED_BYTES = 256 * 1024 * 1024
-"""Limit on the size of all bodies that are being read."""
-PART_SEC = 30.0
-"""Timeout of sending each part of a streamed answer."""
+MAX_HEADERS = 100
+"""Granian's own limit too; it also limits their bytes (`--http1-buffer-size` in the Procfile)."""
+STREAM_BYTES = 1024 * 1024
+"""Memory of a streamed answer: the window of its client, and what its producer has read."""
 MAX_JOINED_BYTES = 1024 * 1024
-"""Streamed answers with a known length up to this are sent in one piece."""
+"""Streamed answers with a known length up to this are read at once."""
 _PLAIN = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 _DIAGNOSTIC = frozenset({"/readyz", "/metrics"})
 """Paths that report outages themselves."""
@@ -54,37 +51,33 @@ _HEALTHY = [("Content-Type", "text/plain"), ("Cache-Control", "no-store"), ("X-C
 _CLOSE = (("Connection", "close"),)
 """Sent with answers to requests whose body was not read."""
 
-Result = TypeVar("Result")
 Headers = list[tuple[str, str]]
 
 
-class ThreadLane:
-    """A thread pool with a bounded queue for one kind of request. Used only from the event loop."""
+class Parts:
+    """The body of a streamed response. Each part may be read by another thread."""
 
-    def __init__(self, name: str, *, threads: int, queue: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._free = threads + queue
+    def __init__(self, response: Any) -> None:
+        self._response, self._parts, self._context = response, iter(response), copy_context()
 
-    async def run(self, work: Callable[..., Result], *args: Any) -> Result:
-        """Run `work` in a thread. Raises Overloaded if no thread is free and the queue is full."""
-        if self._free <= 0:
-            raise Overloaded
-        self._free -= 1
+    def next(self) -> bytes:
+        """Return the next part, or b"" at the end."""
         try:
-            return await get_running_loop().run_in_executor(self._threads, work, *args)
+            return self._context.run(lambda: next(filter(None, self._parts), b""))
         finally:
-            self._free += 1
+            release_outside_transaction()
 
     def close(self) -> None:
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._context.run(self._response.close)
 
 
 class Reply(NamedTuple):
-    """A response. `body` is None if it was streamed."""
+    """A response. `parts` are the body of a streamed one."""
 
     status: int
     headers: Headers
-    body: bytes | None
+    body: bytes
+    parts: Parts | None = None
 
 
 class Gateway:
@@ -97,53 +90,72 @@ class Gateway:
         self._public = ThreadLane("public", threads=8, queue=512)
         # `core.waiting` limits how many of these threads may wait for a worker.
         self._rest = ThreadLane("requests", threads=REQUEST_THREADS, queue=512)
+        # Each answer waits for its client between the parts, without a thread.
+        self._streams = ThreadLane("streams", threads=4, queue=4_096)
         self._simple_pings = SimplePings()
         self._outages = OutageWatch(_refuse_turn)
-        self._bodies: Counter[str] = Counter()
-        self._buffered = 0
+        self._bodies = Bodies()
+        self._answers = Memory("answers", size=64 * 1024 * 1024, part=0.5)
+        self._connections = Connections()
+        self._alive_at = -math.inf
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._mark_alive(loop)
         self._outages.begin(loop)
+        self._connections.begin(loop)
 
     def _mark_alive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Mark the web process as alive from its event loop."""
         mark_alive(("web",))
+        if loop.time() - self._alive_at > EVERY_SEC + LATE_SEC:
+            LATE.add(self._alive_at > 0, "loop")
+        self._alive_at = loop.time()
         loop.call_later(EVERY_SEC, self._mark_alive, loop)
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
-        for lane in (self._readiness, self._pings, self._public, self._rest):
+        for lane in (self._readiness, self._pings, self._public, self._rest, self._streams):
             lane.close()
         self._simple_pings.close()
         self._outages.close()
+        self._connections.close()
 
     async def __rsgi__(self, scope: Scope, exchange: HTTPProtocol) -> None:
         if scope.path == "/healthz":
             # The process runs. Neither its threads nor the servers count: a restart would not repair them.
             exchange.response_bytes(200, _HEALTHY, b"ok\n")
             return
-        environ = environ_of(scope)
+        name = scope.client
+        self._connections.active.add(name)
+        body = Body(self._bodies)
         turn = None
         try:
+            environ = environ_of(scope)
             target = target_of(scope.method, environ["PATH_INFO"])
-            body = await (self._body if target is None else self._beginning)(scope, environ, exchange)
-            environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
+            if has_body(environ):
+                await (body.read if target is None else body.read_beginning)(environ, exchange)
+            environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body.content), str(len(body.content))
             turn = Turn(exchange, environ["PATH_INFO"])
             if turn.path not in _DIAGNOSTIC:
                 self._outages.add(turn)
-            reply = await (self._django(environ, turn) if target is None else self._ping(environ, target, body, turn))
+            if target is None:
+                reply = await self._django(environ, turn)
+            else:
+                reply = await self._ping(environ, target, body.content, turn)
+            self._outages.remove(turn)
+            await self._send(environ, reply, turn, name)
         except ApiError as error:
-            reply = _refusal(error)
+            if turn is None or turn.take():
+                _refuse(error, exchange)
         except ConnectionError:  # the client disconnected
             return
         finally:
             if turn is not None:
                 self._outages.remove(turn)
-        if reply.body is not None and (turn is None or turn.take()):
-            exchange.response_bytes(reply.status, reply.headers, reply.body)
+            body.release()
+            self._connections.active.discard(name)
 
     async def _django(self, environ: WSGIEnvironment, turn: Turn) -> Reply:
-        return await self._lane(environ).run(self._call, environ, turn, get_running_loop())
+        return await self._lane(environ).run(client_of(environ).network, self._call, environ)
 
     async def _ping(self, environ: WSGIEnvironment, target: Target, body: bytes, turn: Turn) -> Reply:
         headers = self._simple_pings.headers(environ)
@@ -152,7 +164,7 @@ class Gateway:
             if attempt.kept:
                 return Reply(200, headers, OK)
             environ[ATTEMPT] = attempt
-        reply = await self._pings.run(self._call, environ, turn, get_running_loop())
+        reply = await self._pings.run(client_of(environ).network, self._call, environ)
         if reply.status == 200:
             self._simple_pings.learn(environ, reply.headers)
         return reply
@@ -163,53 +175,7 @@ class Gateway:
             return self._readiness
         return self._public if is_public(path, environ.get("HTTP_HOST", "")) else self._rest
 
-    async def _body(self, scope: Scope, environ: WSGIEnvironment, exchange: HTTPProtocol) -> bytes:
-        """Read the whole body. Raises BodyTooLarge, RequestTimeout, TooManyRequests, Overloaded or ConnectionError."""
-        if not _has_body(scope, environ):
-            return b""
-        length, limit = environ.get("CONTENT_LENGTH"), settings.MAX_BODY_BYTES
-        if length is not None and int(length) > limit:
-            raise BodyTooLarge(limit=limit)
-        body = bytearray()
-        await self._receive(body, environ, exchange, limit=limit)
-        if len(body) > limit:
-            raise BodyTooLarge(limit=limit)
-        if length is not None and len(body) < int(length):
-            raise ConnectionError
-        return bytes(body)
-
-    async def _beginning(self, scope: Scope, environ: WSGIEnvironment, exchange: HTTPProtocol) -> bytes:
-        """Read the beginning of a signal's body, or less if it does not come or there is no room: the signal counts."""
-        body = bytearray()
-        if _has_body(scope, environ) and environ["REQUEST_METHOD"] == "POST":
-            with suppress(RequestTimeout, TooManyRequests, Overloaded):
-                await self._receive(body, environ, exchange, limit=MAX_BODY_BYTES - 1)
-        return bytes(body[:MAX_BODY_BYTES])
-
-    async def _receive(self, body: bytearray, environ: WSGIEnvironment, exchange: HTTPProtocol, *, limit: int) -> None:
-        """Read the body until it ends or exceeds the limit. Raises RequestTimeout, TooManyRequests or Overloaded."""
-        client = client_of(environ).network
-        if self._bodies[client] >= BODIES_OF_CLIENT:
-            raise TooManyRequests(wait=BODY_SEC)
-        self._bodies[client] += 1
-        try:
-            async with asyncio.timeout(BODY_SEC):
-                async for part in exchange:
-                    body += part
-                    self._buffered += len(part)
-                    if len(body) > limit:
-                        return
-                    if self._buffered > BUFFERED_BYTES:
-                        raise Overloaded
-        except TimeoutError:
-            raise RequestTimeout from None
-        finally:
-            self._buffered -= len(body)
-            self._bodies[client] -= 1
-            if not self._bodies[client]:
-                del self._bodies[client]
-
-    def _call(self, environ: WSGIEnvironment, turn: Turn, loop: asyncio.AbstractEventLoop) -> Reply:
+    def _call(self, environ: WSGIEnvironment) -> Reply:
         """Run Django, in a thread."""
         status, headers = 500, Headers()
 
@@ -219,20 +185,55 @@ class Gateway:
             return _refuse_write
 
         response: Any = self._application(environ, start_response)
+        if getattr(response, "streaming", False) and not _is_short(headers):
+            release_outside_transaction()
+            return Reply(status, headers, b"", Parts(response))
         with closing(response):
-            if getattr(response, "streaming", False) and not _is_short(headers):
-                if turn.take():
-                    _stream(response, turn.exchange.response_stream(status, headers), loop)
-                return Reply(status, headers, None)
             return Reply(status, headers, b"".join(response))
+
+    async def _send(self, environ: WSGIEnvironment, reply: Reply, turn: Turn, name: str) -> None:
+        """Send the response. Raises ConnectionError, or an ApiError if there is no memory for a large one."""
+        is_head = environ["REQUEST_METHOD"] == "HEAD"
+        if reply.parts is None and (len(reply.body) <= PIECE_BYTES or is_head):
+            if turn.take():
+                turn.exchange.response_bytes(reply.status, reply.headers, reply.body)
+            return
+        client = client_of(environ).network
+        async with AsyncExitStack() as stack:
+            if reply.parts is not None:
+                stack.push_async_callback(self._streams.run, client, reply.parts.close)
+            stack.enter_context(self._answers.taken(client, STREAM_BYTES if reply.parts else len(reply.body)))
+            connection = await self._connections.open(name) if sys.platform == "linux" else None
+            if connection is not None:
+                stack.enter_context(connection)
+            if not turn.take():
+                return
+            transport = turn.exchange.response_stream(reply.status, reply.headers)
+            if is_head:
+                return
+            receiver = Receiver(transport, connection)
+            try:
+                if reply.parts is None:
+                    await receiver.send(reply.body)
+                    return
+                while part := await self._streams.run(client, reply.parts.next):
+                    await receiver.send(part)
+            except BaseException:
+                receiver.abort()
+                raise
 
 
 def environ_of(scope: Scope) -> WSGIEnvironment:
-    """Return the WSGI environ of a request, without its body.
+    """Return the WSGI environ of a request, without its body. Raises HeadersTooLarge or HttpVersionNotSupported.
 
     Header names with an underscore are dropped: `X_Forwarded_For` from a client would get the same key as
     `X-Forwarded-For` from a proxy.
     """
+    if not scope.http_version.startswith("1"):
+        raise HttpVersionNotSupported
+    headers = scope.headers.items()
+    if len(headers) > MAX_HEADERS:
+        raise HeadersTooLarge(limit=MAX_HEADERS)
     client, _, _ = scope.client.rpartition(":")
     server, _, port = scope.server.rpartition(":")
     environ: WSGIEnvironment = {
@@ -253,24 +254,21 @@ def environ_of(scope: Scope) -> WSGIEnvironment:
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
     }
-    for name, value in scope.headers.items():
+    repeated: dict[str, list[str]] = {}
+    for name, value in headers:
         if "_" in name:
             continue
         key = name.upper().replace("-", "_")
         if key not in _PLAIN:
             key = f"HTTP_{key}"
         if key in environ:
-            value = environ[key] + ("; " if key == "HTTP_COOKIE" else ",") + value
-        environ[key] = value
-    if scope.authority is not None:  # HTTP/2 has no Host header
-        environ.setdefault("HTTP_HOST", scope.authority)
+            repeated.setdefault(key, [environ[key]]).append(value)
+        else:
+            environ[key] = value
+    for key, values in repeated.items():
+        if key not in _PLAIN:
+            environ[key] = ("; " if key == "HTTP_COOKIE" else ",").join(values)
     return environ
-
-
-def _has_body(scope: Scope, environ: WSGIEnvironment) -> bool:
-    length = environ.get("CONTENT_LENGTH")
-    is_chunked = environ.pop("HTTP_TRANSFER_ENCODING", None) is not None
-    return length != "0" and (length is not None or is_chunked or not scope.http_version.startswith("1"))
 
 
 def _is_short(headers: Headers) -> bool:
@@ -278,19 +276,9 @@ def _is_short(headers: Headers) -> bool:
     return length.isdecimal() and int(length) <= MAX_JOINED_BYTES
 
 
-def _stream(parts: Iterable[bytes], transport: RSGIHTTPStreamTransport, loop: asyncio.AbstractEventLoop) -> None:
-    """Send the parts from a thread, each after the client has received the previous one. Raises TimeoutError."""
-    for part in parts:
-        asyncio.run_coroutine_threadsafe(_send(transport, part), loop).result(PART_SEC)
-
-
-async def _send(transport: RSGIHTTPStreamTransport, part: bytes) -> None:
-    await transport.send_bytes(part)
-
-
-def _refusal(error: ApiError) -> Reply:
+def _refuse(error: ApiError, exchange: HTTPProtocol) -> None:
     response = json_error(error)
-    return Reply(response.status_code, [*response.items(), *_CLOSE], response.content)
+    exchange.response_bytes(response.status_code, [*response.items(), *_CLOSE], response.content)
 
 
 def _refuse_turn(turn: Turn) -> None:

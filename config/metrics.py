@@ -21,6 +21,7 @@ from django.http import HttpRequest, HttpResponse
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from alerts import outbox
+from config import connections, shares
 from config.health import PATIENCE_SEC, Cached
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
@@ -92,7 +93,7 @@ GAUGES: tuple[Gauge | Recent, ...] = (
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (instruments, outbox, subscriptions)
+    for module in (connections, shares, instruments, outbox, subscriptions)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )

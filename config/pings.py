@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from django.db import connection
 
 from config.access import is_forwarded_https
+from config.shares import FairQueue, count_refusal
+from core.addresses import client_of
 from core.errors import Overloaded
 from monitors.heartbeats.incoming import Target
 from monitors.heartbeats.pings import Attempt, Request, attempt_all, complete_all
@@ -26,7 +28,7 @@ ATTEMPT = "pulsekeeper.ping"
 """The key in the environ and in request.META for the result of the event loop's attempt."""
 
 MAX_WAITING = 4_096
-"""Limit on waiting items: with the largest bodies they use about 40 MB."""
+"""Limit on waiting items. `config.bodies` limits the memory of their bodies."""
 _MAX_HOSTS = 128
 _MAX_BATCH = 100
 
@@ -44,24 +46,28 @@ class GroupCommit(Generic[Item, Result]):
     def __init__(self, name: str, work: Callable[[Sequence[Item]], Sequence[Result]]) -> None:
         self._work = work
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._waiting: list[tuple[Item, Future[Result]]] = []
+        self._waiting = FairQueue[tuple[Item, Future[Result]]](MAX_WAITING)
         self._busy = False
 
     def close(self) -> None:
         self._thread.shutdown()
 
-    async def run(self, item: Item) -> Result:
-        """Return the result of the item. Raises Overloaded if too many items wait, as while the database hangs."""
-        if len(self._waiting) >= MAX_WAITING:
-            raise Overloaded
+    async def run(self, client: str, item: Item) -> Result:
+        """Return the result of the item. Clients take turns.
+
+        If too many items wait, as while the database hangs, the newest one of the client with the most raises Overloaded.
+        """
         future: Future[Result] = get_running_loop().create_future()
-        self._waiting.append((item, future))
+        if removed := self._waiting.put(client, (item, future)):
+            (_, refused), is_own = removed
+            count_refusal("signals", is_own=is_own)
+            refused.set_exception(Overloaded())
         if not self._busy:
             self._start_batch()
         return await future
 
     def _start_batch(self) -> None:
-        batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
+        batch = [self._waiting.pop() for _ in range(min(len(self._waiting), _MAX_BATCH))]
         self._busy = True
         done = get_running_loop().run_in_executor(self._thread, self._run, [item for item, _ in batch])
         done.add_done_callback(lambda done: self._finish_batch(batch, done))
@@ -104,8 +110,9 @@ class SimplePings:
         self._full.close()
 
     async def attempt(self, environ: WSGIEnvironment, target: Target, body: bytes) -> Attempt:
-        attempt = await self._quick.run(Request(environ, target, body))
-        return await self._full.run(attempt) if attempt.is_pending else attempt
+        client = client_of(environ).network
+        attempt = await self._quick.run(client, Request(environ, target, body))
+        return await self._full.run(client, attempt) if attempt.is_pending else attempt
 
     def headers(self, environ: WSGIEnvironment) -> Headers | None:
         """Return the headers of Django's answers to pings with this host and scheme, or None if not known yet."""

@@ -65,6 +65,15 @@ class RequestTimeout(ApiError, status=408, code="request_timeout"):
     reason = "The body did not arrive in time."
 
 
+class HeadersTooLarge(ApiError, status=431, code="headers_too_large"):
+    reason = "The request has too many headers."
+    limit = 100
+
+
+class HttpVersionNotSupported(ApiError, status=505, code="http_version_not_supported"):
+    reason = "Send the request with HTTP/1.1."
+
+
 class Overloaded(ApiError, status=503, code="overloaded"):
     reason = "The server has too many requests to answer; try again in a moment."
     wait = 1

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from tests.processes.waiting import until
@@ -31,7 +32,17 @@ def serving(application: Any) -> Iterator[int]:
 @contextmanager
 def _serving(application: Any, port: int) -> Iterator[int]:
     loop = asyncio.new_event_loop()
-    server = Server(application, port=port, interface=Interfaces.RSGI, websockets=False, log_enabled=False)
+    # As in the Procfile.
+    server = Server(
+        application,
+        port=port,
+        interface=Interfaces.RSGI,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(header_read_timeout=10_000, max_buffer_size=16_384),
+        backpressure=65_536,
+        websockets=False,
+        log_enabled=False,
+    )
 
     async def serve() -> None:
         server.main_loop_interrupt = asyncio.Event()  # type: ignore[assignment]  # of this loop

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import requests
 from django.core.handlers.wsgi import WSGIHandler
 from pytest_django.fixtures import Settings
 
-from config import gateway
+from config import bodies, gateway
 from config.gateway import Gateway
 from tests.processes.waiting import until
 from tests.serving import serving
@@ -82,6 +83,9 @@ def answer_on(client: socket.socket) -> tuple[int, bytes]:
     return int(head.split()[1]), body
 
 
+BEARER = f"Bearer svc_{'a' * 68}"
+CREDENTIALS = [{}, {"Authorization": BEARER}, {"Cookie": "a=b; sessionid=abc"}]
+
 HALF = """
     POST {path} HTTP/1.1
     Host: 127.0.0.1
@@ -91,7 +95,7 @@ HALF = """
 
 
 def test_half_sent_bodies_hold_no_thread(echo: Echo, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "BODIES_OF_CLIENT", 1_000)
+    monkeypatch.setattr(bodies, "BODIES_OF_CLIENT", 1_000)
     with ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(sent(port, HALF.format(path="/v1/sessions"), b'{"email": '))
@@ -101,7 +105,7 @@ def test_half_sent_bodies_hold_no_thread(echo: Echo, port: int, monkeypatch: pyt
 
 
 def test_a_body_that_does_not_arrive_in_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "BODY_SEC", 0.2)
+    monkeypatch.setattr(bodies, "BODY_SEC", 0.2)
     with sent(port, HALF.format(path="/v1/sessions"), b'{"email": ') as client:
         status, body = answer_on(client)
     assert (status, json.loads(body)["error"]) == (408, "request_timeout")
@@ -116,7 +120,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body(echo: Echo, port: int) -
 
 def test_one_client_has_few_bodies_at_a_time(port: int) -> None:
     with ExitStack() as stack:
-        for _ in range(gateway.BODIES_OF_CLIENT):
+        for _ in range(bodies.BODIES_OF_CLIENT):
             stack.enter_context(sent(port, HALF.format(path="/v1/sessions"), b"{"))
 
         def is_refused() -> bool:
@@ -141,14 +145,18 @@ class _From(requests.adapters.HTTPAdapter):
         super().init_poolmanager(*args, source_address=(self._address, 0), **kwargs)
 
 
+@pytest.mark.parametrize("credential", CREDENTIALS)
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
-def test_a_body_that_is_too_large(echo: Echo, port: int, settings: Settings, declared: bool) -> None:
-    most = settings.MAX_BODY_BYTES
+def test_a_body_that_is_too_large(
+    echo: Echo, port: int, settings: Settings, declared: bool, credential: dict[str, str]
+) -> None:
+    most = settings.MAX_BODY_BYTES if credential else bodies.ANONYMOUS_BYTES
+    head = HALF.format(path="/account/login") + "".join(f"{name}: {value}\n" for name, value in credential.items())
     if declared:
-        head = HALF.format(path="/account/login").replace("100", str(100 * most))
+        head = head.replace("100", str(100 * most))
         chunk = b""
     else:
-        head = HALF.format(path="/account/login").replace("Content-Length: 100", "Transfer-Encoding: chunked")
+        head = head.replace("Content-Length: 100", "Transfer-Encoding: chunked")
         chunk = b"%x\r\n%b\r\n" % (most + 1, b"x" * (most + 1))
     with sent(port, head, chunk) as client:
         status, body = answer_on(client)
@@ -159,13 +167,89 @@ def test_a_body_that_is_too_large(echo: Echo, port: int, settings: Settings, dec
     assert not echo.environs
 
 
+@pytest.mark.parametrize("credential", CREDENTIALS)
 @pytest.mark.parametrize("chunked", [True, False])
-def test_a_body_arrives_whole(echo: Echo, port: int, settings: Settings, chunked: bool) -> None:
-    body = bytes(range(256)) * (settings.MAX_BODY_BYTES // 256)
+def test_a_body_arrives_whole(
+    echo: Echo, port: int, settings: Settings, chunked: bool, credential: dict[str, str]
+) -> None:
+    most = settings.MAX_BODY_BYTES if credential else bodies.ANONYMOUS_BYTES
+    body = bytes(range(256)) * (most // 256)
     data: Any = iter([body[:1000], body[1000:]]) if chunked else body
-    found = requests.post(f"http://127.0.0.1:{port}/", data=data, timeout=PATIENCE_SEC)
+    found = requests.post(f"http://127.0.0.1:{port}/", data=data, headers=credential, timeout=PATIENCE_SEC)
     assert (found.status_code, found.content) == (200, body)
     assert echo.environs[0]["CONTENT_LENGTH"] == str(len(body))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer svc_short"},
+        {"Authorization": f"Basic {'a' * 72}"},
+        {"Cookie": "theme=dark"},
+        {"Cookie": "csrftoken=sessionid"},
+    ],
+)
+def test_what_cannot_be_a_credential(port: int, headers: dict[str, str]) -> None:
+    body = b"x" * (bodies.ANONYMOUS_BYTES + 1)
+    assert requests.post(f"http://127.0.0.1:{port}/", body, headers=headers, timeout=PATIENCE_SEC).status_code == 413
+
+
+def test_bodies_use_little_memory_until_their_requests_are_answered(echo: Echo, port: int, settings: Settings) -> None:
+    """Also those that wait for a thread. Each client gets a part of what is free, so the next one gets some."""
+    echo.go.clear()
+    size = settings.MAX_BODY_BYTES
+    head = HALF.format(path="/v1/monitors").replace("100", str(size)) + f"Authorization: {BEARER}\nConnection: close\n"
+    with ExitStack() as stack:
+        stack.callback(echo.go.set)
+        refused = 0
+        for address in range(2, 22):
+            for _ in range(4):
+                client = stack.enter_context(socket.socket())
+                client.settimeout(PATIENCE_SEC)
+                client.bind((f"127.0.0.{address}", 0))
+                client.connect(("127.0.0.1", port))
+                client.sendall("\r\n".join(line.strip() for line in head.strip().splitlines()).encode() + b"\r\n\r\n")
+                before = len(echo.environs)
+                with suppress(ConnectionError):
+                    client.sendall(b"x" * size)
+                    until(
+                        lambda: len(echo.environs) > before or _is_readable(client),  # noqa: B023
+                        PATIENCE_SEC,
+                        "it is read or refused",
+                    )
+                refused += len(echo.environs) == before
+        assert refused > 60
+        assert len(echo.environs) * size * bodies.WEIGHT <= bodies.MEMORY_BYTES
+        echo.go.set()
+        other = requests.Session()
+        other.mount("http://", _From("127.0.0.99"))
+        small = {"data": b"x" * 10_000, "headers": {"Authorization": BEARER}, "timeout": PATIENCE_SEC}
+        assert other.post(f"http://127.0.0.1:{port}/", **small).status_code == 200
+
+
+def _is_readable(client: socket.socket) -> bool:
+    return bool(select.select([client], [], [], 0)[0])
+
+
+def test_a_client_that_sends_many_requests_leaves_turns_to_others(echo: Echo, port: int) -> None:
+    echo.go.clear()
+    with ExitStack() as stack:
+        stack.callback(echo.go.set)
+        crowd = gateway.REQUEST_THREADS + 600
+        for _ in range(crowd):
+            stack.enter_context(sent(port, "GET /crowd HTTP/1.1\nHost: 127.0.0.1"))
+        until(lambda: len(echo.environs) == gateway.REQUEST_THREADS, PATIENCE_SEC, "all threads are taken")
+        quiet = stack.enter_context(socket.socket())
+        quiet.bind(("127.0.0.7", 0))
+        quiet.settimeout(PATIENCE_SEC)
+        quiet.connect(("127.0.0.1", port))
+        quiet.sendall(b"GET /quiet HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        # It is in the queue once a request after it was read. That one is refused, or the newest of the crowd is.
+        assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SEC).status_code == 200
+        echo.go.set()
+        assert answer_on(quiet)[0] == 200
+    paths = [environ["PATH_INFO"] for environ in echo.environs]
+    assert paths.index("/quiet") <= 2 * gateway.REQUEST_THREADS, "it did not wait for the whole crowd"
 
 
 def test_a_lane_that_is_full_stops_no_other(echo: Echo, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,6 +293,37 @@ def test_header_names_with_an_underscore_are_dropped(echo: Echo, port: int) -> N
         "HTTP_CONNECTION": "close",
         "CONTENT_LENGTH": "0",
     }
+
+
+def test_equal_content_lengths(echo: Echo, port: int) -> None:
+    head = "POST / HTTP/1.1\nHost: 127.0.0.1\nContent-Length: 2\nContent-Length: 2\nConnection: close"
+    with sent(port, head, b"{}") as client:
+        assert answer_on(client)[0] in {200, 400}
+
+
+def test_many_and_repeated_headers_cost_no_more_than_others(echo: Echo, port: int) -> None:
+    """As many as the server takes, and as large. Joining repeated ones one by one would take quadratic time."""
+    room = 16_384 - 2_000
+    value = "x" * (room // gateway.MAX_HEADERS)
+    head = "GET / HTTP/1.1\nHost: 127.0.0.1\nConnection: close\n"
+    with sent(port, head + f"A: {value}\n" * (gateway.MAX_HEADERS - 2)) as client:
+        assert answer_on(client)[0] == 200
+    assert echo.environs[0]["HTTP_A"] == ",".join([value] * (gateway.MAX_HEADERS - 2))
+    for refused in (f"A: {value}\n" * gateway.MAX_HEADERS, f"A: {'x' * 16_384}\n", "A: x\n" * 4_000):
+        with sent(port, head + refused) as client:
+            assert answer_on(client)[0] == 431
+    assert len(echo.environs) == 1
+
+
+def test_http_2_is_not_spoken(echo: Echo, port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SEC) as client:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+        received = b""
+        with suppress(ConnectionError):
+            while part := client.recv(65_536):
+                received += part
+    assert not received.startswith(b"\0"), "no HTTP/2 settings"
+    assert not echo.environs
 
 
 @pytest.mark.parametrize(
