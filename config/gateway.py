@@ -21,12 +21,12 @@ from config.errors import unavailable
 from config.outages import OutageWatch, Turn
 from config.pings import ATTEMPT, SimplePings
 from config.sending import PIECE_BYTES, Receiver
-from config.shares import LATE, LATE_SEC, Memory, ThreadLane
+from config.shares import Memory, ThreadLane
 from core.addresses import client_of
 from core.api.errors import json_error
 from core.db import release_outside_transaction
 from core.errors import ApiError, HeadersTooLarge, HttpVersionNotSupported
-from core.metrics import EVERY_SEC, mark_alive
+from core.metrics import EVERY_SEC, LATE, REQUEST_SEC, mark_alive
 from monitors.heartbeats.incoming import Target, target_of
 from monitors.heartbeats.pings import OK
 from statuspages.public import is_public
@@ -107,8 +107,9 @@ class Gateway:
     def _mark_alive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Mark the web process as alive from its event loop."""
         mark_alive(("web",))
-        if loop.time() - self._alive_at > EVERY_SEC + LATE_SEC:
-            LATE.add(self._alive_at > 0, "loop")
+        if 0 < self._alive_at < loop.time() - EVERY_SEC - REQUEST_SEC:
+            LATE.add(1, "pings")
+            LATE.add(1, "pages")
         self._alive_at = loop.time()
         loop.call_later(EVERY_SEC, self._mark_alive, loop)
 

@@ -15,10 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from core.errors import Overloaded, TooManyRequests
-from core.metrics import Counter
+from core.metrics import LATE, REQUEST_SEC, Counter
 
-LATE_SEC = 1.0
-"""A request that waits longer for a thread is late."""
 RETRY_SEC = 5.0
 
 LANES = ("readiness", "pings", "public", "requests", "streams")
@@ -29,20 +27,14 @@ REFUSED = Counter(
     ("resource", "by"),
     [(resource, by) for resource in (*LANES, *MEMORIES, "signals") for by in ("client", "all")],
 )
-LATE = Counter(
-    "pulsekeeper_requests_late_total",
-    "Requests that waited more than 1 s for a thread though their client had no other, by lane, and the times that the "
-    "event loop was as late (`loop`).",
-    ("lane",),
-    [(lane,) for lane in (*LANES, "loop")],
-)
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def count_refusal(resource: str, *, is_own: bool) -> None:
     REFUSED.add(1, resource, "client" if is_own else "all")
+    if not is_own:
+        LATE.add(1, "pings" if resource in ("pings", "signals") else "pages")
 
 
 class FairQueue(Generic[Item]):
@@ -134,8 +126,9 @@ class ThreadLane:
             if not turn.cancelled():
                 self._pass_on()  # its turn had come
             raise
-        if time.monotonic() - start > LATE_SEC and self._present[client] == 1:
-            LATE.add(1, self.name)
+        # A client's further requests wait for its own first.
+        if time.monotonic() - start > REQUEST_SEC and self._present[client] == 1:
+            LATE.add(1, "pings" if self.name == "pings" else "pages")
 
     def _pass_on(self) -> None:
         """Give the thread to the next client."""
