@@ -247,7 +247,7 @@ class Loop(Generic[K]):
                 self._next_deadline = min(self._next_deadline, probe.deadline)
             if now > second_ends:  # the loop was busy, and another check may have this second by now
                 self.reserve(probe, address, then, repeats=repeats, pauses=pauses)
-            else:
+            elif now < probe.deadline:  # the loop looks at deadlines a little later
                 then()
 
         def give_up(seconds: float) -> None:

@@ -24,6 +24,7 @@ from checks.probes.dns.spec import DnsSpec, parse_dns
 from checks.probes.dns.verdict import find_failure
 from checks.probes.engine import ProbeEngine
 from checks.probes.loop import Loop
+from checks.probes.rate_limit import LocalSeconds, RateLimiter
 from checks.probes.resolver import Resolver, Server
 from checks.probes.target import BadAddressError
 from checks.spec import CheckOutcome, ContentRule, ReasonCode, RuleType, Verdict
@@ -46,6 +47,11 @@ BATCH = 100
 
 def spec(server: ResolverServer, **changes: object) -> DnsSpec:
     return replace(DnsSpec(name=NAME, server=server.host, port=server.port, slow_ms=9_000), **changes)  # type: ignore[arg-type]
+
+
+def unlimited() -> ProbeEngine:
+    """Return an engine that need not wait for seconds of its servers."""
+    return ProbeEngine(LOOPBACK, rate_limiter=RateLimiter(LocalSeconds(0.0)))
 
 
 def ask(*servers: str, guard: EgressGuard = LOOPBACK, **changes: object) -> CheckOutcome:
@@ -74,7 +80,7 @@ def test_sockets_are_closed(targets: TargetServer) -> None:
         targets.serve_resolver(script)
         for script in (saying(A), Resolving(mute), Resolving(truncated), Resolving(truncated, lambda _: [Hang()]))
     ]
-    engine = ProbeEngine(LOOPBACK)
+    engine = unlimited()
     engine.run([(server.port, spec(server, timeout_ms=100)) for server in servers], lambda *_: None)
     before = descriptors()
     engine.run([(n, spec(servers[n % 4], timeout_ms=300)) for n in range(100)], lambda *_: None)
@@ -86,7 +92,7 @@ def test_sockets_are_closed(targets: TargetServer) -> None:
 
 def test_each_query_has_a_random_id_and_port(targets: TargetServer) -> None:
     server = targets.serve_resolver(Resolving(lambda asked: [good(asked)] if asked.number >= 30 else []))
-    ProbeEngine(LOOPBACK).run([(n, spec(server, timeout_ms=2_000)) for n in range(40)], lambda *_: None)
+    unlimited().run([(n, spec(server, timeout_ms=2_000)) for n in range(40)], lambda *_: None)
     assert len(server.asked) == 70
     assert len({asked.wire[:2] for asked in server.asked}) > len(server.asked) * 0.9
     assert len(set(server.senders)) > len(server.senders) * 0.9
@@ -232,7 +238,7 @@ def test_an_answer_may_come_after_the_next_try(targets: TargetServer) -> None:
         return [Pause(0.3), good(asked)] if asked.number == 0 else []
 
     server = targets.serve_resolver(Resolving(first_is_late))
-    outcome = ProbeEngine(LOOPBACK).check(spec(server, timeout_ms=1_000))
+    outcome = unlimited().check(spec(server, timeout_ms=1_000))
     assert outcome.verdict is Verdict.UP
     assert len(server.asked) == 2
 
@@ -246,7 +252,7 @@ def test_an_answer_after_the_deadline_is_none(targets: TargetServer) -> None:
     servers = [targets.serve_resolver(Resolving(partial(answer, late))) for late in (0.205, 0.22, 0.235)]
     found: list[CheckOutcome] = []
     specs = [(n, spec(server, timeout_ms=200)) for n, server in enumerate(servers)]
-    ProbeEngine(LOOPBACK).run(specs, lambda _, outcome: found.append(outcome))
+    unlimited().run(specs, lambda _, outcome: found.append(outcome))
     assert {outcome.reason_code for outcome in found} == {ReasonCode.TIMEOUT}
 
 
