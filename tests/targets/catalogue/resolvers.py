@@ -276,6 +276,16 @@ up(
     of_udp(lambda asked: reply(asked, rcode=dns.rcode.FORMERR) if asked.message.edns >= 0 else good(asked)),
 )
 
+GROUP.up(
+    "resolver-root",
+    "Has the name servers of the root.",
+    Place(saying((".", "NS", "a.root-servers.test.")), scheme="dns", host=next(_hosts)),
+    type="dns",
+    http_status=None,
+    url="@main@/.?type=NS",
+    records=["a.root-servers.test"],
+)
+
 # Aliases
 
 up(
@@ -390,12 +400,14 @@ down(
     "dns_failure",
     "does not match",
 )
+up("resolver-tcp-huge", "Has 4,000 records, nearly 64 KiB.", cut_short(lambda asked: large(asked, 4000)))
 down(
-    "resolver-tcp-huge",
-    "Has 3,000 records.",
-    cut_short(lambda asked: large(asked, 3000)),
-    "dns_failure",
-    "3000 records",
+    "resolver-tcp-huge-other",
+    "Has 4,000 records, and none of those that are expected.",
+    cut_short(lambda asked: large(asked, 4000)),
+    "content_failure",
+    "and 3998 more",
+    records=["203.0.113.1"],
 )
 down(
     "resolver-tcp-loop",

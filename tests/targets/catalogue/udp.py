@@ -174,7 +174,14 @@ _up(
 )
 
 _down("silent", "Never replies.", _place(_SILENT), "timeout", "none of 3 datagrams got a reply", timeout_ms=4000)
-_down("silent-soon", "Never replies in 2 s.", _place(_SILENT), "timeout", "none of 2 datagrams got a reply", **_SHORT)
+_down(
+    "silent-soon",
+    "Never replies, and a third datagram would come too late.",
+    _place(_SILENT),
+    "timeout",
+    "none of 2 datagrams got a reply",
+    timeout_ms=1500,
+)
 _down(
     "too-late", "Replies past the deadline.", _replies(Reply(b"pong", seconds=2.5)), "timeout", "got a reply", **_SHORT
 )
