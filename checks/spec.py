@@ -70,7 +70,8 @@ class CheckOutcome(msgspec.Struct):
     until the TCP connection is established, `ttfb_ms` until the first byte of the response. `http_status` is None for
     other protocols, as is `loss`, the percent of packets that did not return to a ping. `detail` and `reason_code` are
     None unless the check was down or slow, `evidence` unless it failed. `answer` is the sorted set of records that a
-    dns check found, None where it expects a certain one. `postponed`: it was not made because of a rate limit of ours.
+    dns check found, None where it expects a certain one. `postponed`: it was not made because of a limit of ours, and
+    its turn is in so many seconds.
     """
 
     verdict: Verdict
@@ -85,7 +86,7 @@ class CheckOutcome(msgspec.Struct):
     cert_expires_at: datetime | None = None
     evidence: Evidence | None = None
     answer: tuple[str, ...] | None = None
-    postponed: bool = False
+    postponed: float | None = None
 
     @property
     def passed(self) -> bool:

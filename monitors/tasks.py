@@ -179,7 +179,7 @@ def warn_of_expiries() -> None:
 
 
 @shared_task(name="monitors.tasks.check_draft")
-def check_draft(encrypted_spec: str, reply_to: str) -> None:
+def check_draft(encrypted_spec: str, owner_id: int, reply_to: str) -> None:
     """Check an unsaved configuration and reply with the result."""
 
     def answer(outcome: CheckOutcome | None) -> None:
@@ -190,7 +190,7 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
         else:
             replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome)))
 
-    prober().submit_draft(interactive.load_spec(encrypted_spec), then=answer)
+    prober().submit_draft(interactive.load_spec(encrypted_spec), owner_id=owner_id, then=answer)
 
 
 @worker_shutdown.connect

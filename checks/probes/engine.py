@@ -12,7 +12,7 @@ from checks.probes.dns.probe import DnsProbe
 from checks.probes.dns.spec import DnsSpec
 from checks.probes.http.probe import HttpProbe
 from checks.probes.http.spec import HttpSpec
-from checks.probes.loop import Loop, Network, Protocols
+from checks.probes.loop import Loop, Network, Party, Protocols
 from checks.probes.ping.probe import PingProbe
 from checks.probes.ping.spec import PingSpec
 from checks.probes.rate_limit import RateLimiter
@@ -62,15 +62,25 @@ class ProbeEngine:
         self._free: deque[Reactor] = deque()
 
     def service(
-        self, on_outcome: Callable[[K, CheckOutcome], object], *, on_slow: Callable[[K, float], object] | None = None
+        self,
+        on_outcome: Callable[[K, CheckOutcome], object],
+        *,
+        on_slow: Callable[[K, float], object] | None = None,
+        party_of: Callable[[K], Party] | None = None,
+        admit: Callable[[K], CheckOutcome | None] | None = None,
     ) -> Loop[K]:
         """Return a loop for checks that are submitted one by one, from any thread.
 
         `on_outcome(key, outcome)` is called in the loop's thread once per check, as each ends, and must be quick: the
         others wait for it. Whatever a target or a spec does becomes an outcome. `on_slow` is called with the key and
-        the seconds of CPU of a check whose response took long to judge.
+        the seconds of CPU of a check whose response took long to judge. `party_of` returns whose check it is: those
+        that wait for seconds of an address take turns by it. `admit` is called before a check starts, in the loop's
+        thread, and may return its outcome instead.
         """
-        return Loop(Reactor(), self._network, self._protocols, on_outcome=on_outcome, on_slow=on_slow)
+        return Loop(
+            *(Reactor(), self._network, self._protocols),
+            **{"on_outcome": on_outcome, "on_slow": on_slow, "party_of": party_of, "admit": admit},
+        )
 
     def run(self, specs: Iterable[tuple[K, CheckSpec] | None], on_outcome: Callable[[K, CheckOutcome], object]) -> None:
         """Run all checks at once and return when the last has its outcome. `on_outcome` as in `service`.

@@ -23,7 +23,7 @@ import pycurl
 
 from checks.evidence import Evidence
 from checks.probes.liveness import Wait
-from checks.probes.rate_limit import RateLimiter
+from checks.probes.rate_limit import PATIENCE, Ask, RateLimiter, Waiting
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import SILENT, Answer, Resolver
 from checks.probes.target import literal_form
@@ -48,6 +48,15 @@ _CPU_MARK_SECONDS = 0.005  # the greatest age of a CPU time to compare with: rea
 # 1.2. There the server chooses the group, and a handshake with 10,000 bits took 0.7 s of CPU, during which all other
 # checks of the loop wait.
 CIPHERS = "DEFAULT:!kDHE:@SECLEVEL=2"
+
+# The time after which the rate limiter has surely answered.
+_LIMITER_SECONDS = 2 * PATIENCE
+_NO_SECOND = own_fault(
+    "no second of its address was free, as all checks together send one datagram a second to it, in turns by account"
+)
+
+Party = tuple[str, str | None]
+"""The account that a check counts for, and the name by which the check comes back if it has to wait, if it does."""
 
 
 class BlockedTarget(Exception):
@@ -133,6 +142,8 @@ class Loop(Generic[K]):
         *,
         on_outcome: Callable[[K, CheckOutcome], object],
         on_slow: Callable[[K, float], object] | None = None,
+        party_of: Callable[[K], Party] | None = None,
+        admit: Callable[[K], CheckOutcome | None] | None = None,
     ) -> None:
         self.network = network
         self.resources = reactor.resources
@@ -141,6 +152,8 @@ class Loop(Generic[K]):
         self._protocols = protocols
         self._on_outcome = on_outcome
         self._on_slow = on_slow
+        self._party_of = party_of
+        self._admit = admit
         self._probes: set[AnyProbe] = set()
         self._inbox: deque[tuple[K, CheckSpec]] = deque()
         self._closing = False
@@ -211,12 +224,51 @@ class Loop(Generic[K]):
         else:
             self.resolve(probe, host, then)
 
-    def reserve(self, probe: AnyProbe, address: str, until: float, then: Callable[[float], None]) -> None:
-        """Wait for a second in which no other check of the deployment is sent to the address.
+    def reserve(
+        self, probe: AnyProbe, address: str, then: Callable[[], None], *, repeats: bool = False, pauses: bool = True
+    ) -> None:
+        """Call `then` in a second in which no other datagram of the deployment is sent to the address.
 
-        `then` gets the end of that second. It is not called if there is none `until` then; both by the monotonic clock.
+        `repeats`: the check has sent one before. `pauses`: nothing is expected from the target meanwhile, so the check
+        goes on afterwards as if no time had passed. It is postponed if its turn is not soon. Otherwise `then` is not
+        called if the turn would come too late.
         """
-        self.network.rate_limiter.reserve(address, until, partial(self._take_answer, probe, then))
+        owner, ticket = ("", None) if self._party_of is None else self._party_of(probe.key)  # type: ignore[arg-type]
+        began, left = time.monotonic(), probe.deadline - time.monotonic()
+        until = began + PATIENCE if pauses else probe.deadline
+        if pauses:
+            probe.deadline = began + _LIMITER_SECONDS
+
+        def take(second_ends: float) -> None:
+            now = time.monotonic()
+            if pauses:
+                probe.started_at += now - began
+                probe.deadline = now + left
+                self._next_deadline = min(self._next_deadline, probe.deadline)
+            if now > second_ends:  # the loop was busy, and another check may have this second by now
+                self.reserve(probe, address, then, repeats=repeats, pauses=pauses)
+            elif now < probe.deadline:  # the loop looks at deadlines a little later
+                then()
+
+        def give_up(seconds: float) -> None:
+            if pauses:
+                self.postpone(probe, seconds)
+
+        ask = Ask(address, owner, ticket or str(id(probe)), repeats, returns=ticket is not None and not repeats)
+        self.network.rate_limiter.reserve(
+            Waiting(
+                ask,
+                until,
+                then=partial(self._take_answer, probe, take),
+                late=partial(self._take_answer, probe, give_up),
+                is_over=lambda: probe.ended,
+            )
+        )
+
+    def postpone(self, probe: AnyProbe, seconds: float = 0.0) -> None:
+        """End a check that was not made, because its turn is in `seconds` only."""
+        probe.outcome.postponed = seconds
+        probe.fail(_NO_SECOND)
 
     def transfer(self, probe: AnyProbe, easy: pycurl.Curl, then: Callable[[int, str], None]) -> None:
         """Run a libcurl handle. `then` gets libcurl's result code and message. Raises pycurl.error."""
@@ -282,6 +334,9 @@ class Loop(Generic[K]):
     # Inside
 
     def _start(self, key: K, spec: CheckSpec) -> None:
+        if self._admit is not None and (refusal := self._admit(key)) is not None:
+            self._on_outcome(key, refusal)
+            return
         try:
             probe = self._protocols[type(spec)](spec, self)
         except Exception:

@@ -1,17 +1,20 @@
-"""At most one check per target address and second, for protocols that send without the target's consent.
+"""At most one datagram per target address and second, for protocols that send without the target's consent.
 
 Anybody may enter anybody's address, and UDP has no handshake: without a limit, many monitors of one address would be
-an attack on it.
+an attack on it. The seconds of an address are shared in turns by owner, so that many monitors of one account do not
+keep another account's monitor of the same address unchecked.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
+import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from queue import Empty, SimpleQueue
@@ -21,116 +24,157 @@ from core.egress import embedded_v4
 logger = logging.getLogger(__name__)
 
 SECOND = 1.0
-# After a granted second, a process lets the others ask first.
-_YIELD_SECONDS = 0.02
-_LONGEST_WAIT_SECONDS = SECOND + _YIELD_SECONDS
+PATIENCE = 3 * SECOND
+"""How long a check waits in its loop. One whose turn is later gives up its place and comes back."""
+AWAY_SECONDS = (5.0, 30.0)
+"""When a check comes back that could not ask for its turn, as the broker is away: at random, so that not all do."""
 _MOST_REMEMBERED = 10_000
+_AT_ONCE = 500
 
-Claim = Callable[[Sequence[str]], Sequence[float]]
-"""Claims the current second of each address. Returns 0.0 for a claimed one, else when to ask again, in seconds."""
 
-Then = Callable[[float], object]
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for a second of an address, to send one datagram.
+
+    `owner` is the account that the check counts for, and `ticket` its place in the queue: checks of a monitor have the
+    same. `repeats`: the check has begun and sends again, so it goes first. `returns`: if it has to give up, it keeps
+    its place and asks again later.
+    """
+
+    address: str
+    owner: str = ""
+    ticket: str = ""
+    repeats: bool = False
+    returns: bool = False
+
+
+Claim = Callable[[Sequence[Ask], Sequence[Ask]], Sequence[float | None]]
+"""Claims the current second of each address of the first, and takes the second out of the queue.
+
+Returns 0.0 for a claimed one, else when to ask again, in seconds, or None if that is not known.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A check that waits, at the longest `until`, by the monotonic clock.
+
+    `then` is called with the end of the second, or `late` with when to come back, in seconds. Both are called in
+    another thread, and must be quick and not raise. `is_over` returns whether the check has ended.
+    """
+
+    ask: Ask
+    until: float
+    then: Callable[[float], object]
+    late: Callable[[float], object]
+    is_over: Callable[[], bool] = lambda: False
+    asked: bool = False
 
 
 class LocalSeconds:
-    """Claims for a single process, without a broker."""
+    """Claims for a single process, without a broker: first come, first served."""
 
     def __init__(self, seconds: float = SECOND) -> None:
         self._seconds = seconds
         self._free_at: dict[str, float] = {}
+        self._queues: dict[str, list[str]] = {}
 
-    def __call__(self, addresses: Sequence[str]) -> list[float]:
+    def __call__(self, asks: Sequence[Ask], gone: Sequence[Ask]) -> list[float | None]:
         now = time.monotonic()
         if len(self._free_at) > _MOST_REMEMBERED:
             self._free_at = {address: free_at for address, free_at in self._free_at.items() if free_at > now}
-        return [self._claim(address, now) for address in addresses]
+        for ask in gone:
+            self._leave(ask)
+        return [self._claim(ask, now) for ask in asks]
 
-    def _claim(self, address: str, now: float) -> float:
-        free_at = self._free_at.get(address, now)
-        if free_at > now:
-            return free_at - now
-        self._free_at[address] = now + self._seconds
+    def _claim(self, ask: Ask, now: float) -> float:
+        queue = self._queues.setdefault(ask.address, [])
+        if ask.ticket not in queue:
+            queue.insert(0 if ask.repeats else len(queue), ask.ticket)
+        ahead = queue.index(ask.ticket)
+        free_at = self._free_at.get(ask.address, now)
+        if ahead or free_at > now:
+            return max(0.0, free_at - now) + ahead * self._seconds
+        self._free_at[ask.address] = now + self._seconds
+        self._leave(ask)
         return 0.0
+
+    def _leave(self, ask: Ask) -> None:
+        queue = self._queues.get(ask.address, [])
+        if ask.ticket in queue:
+            queue.remove(ask.ticket)
+        if not queue:
+            self._queues.pop(ask.address, None)
 
 
 class RateLimiter:
-    """Lets checks of one address wait for seconds of their own, first come, first served. Thread-safe.
+    """Lets checks wait for seconds of their addresses. Thread-safe.
 
-    Not by the end of their patience: those with a short timeout would never let the others through.
-
-    A thread of its own calls `claim`, which may ask a broker, for all addresses at once.
+    A thread of its own calls `claim`, which may ask a broker, for many checks at once.
     """
 
     def __init__(self, claim: Claim | None = None) -> None:
         self._claim = claim or LocalSeconds()
-        self._arrived: SimpleQueue[tuple[str, float, Then]] = SimpleQueue()
-        # Only the thread uses these: the checks that wait for each address, and when to claim it.
-        self._waiting: dict[str, deque[tuple[float, Then]]] = {}
-        self._due: list[tuple[float, str]] = []
+        self._arrived: SimpleQueue[Waiting] = SimpleQueue()
+        # Only the thread uses these: the checks that wait, and when each is to ask.
+        self._due: list[tuple[float, int, Waiting]] = []
+        self._number = itertools.count()
         threading.Thread(target=self._run, name="probe-rate-limit", daemon=True).start()
 
-    def reserve(self, address: str, until: float, then: Then) -> None:
-        """Wait for a second of the address, at the longest `until`, by the monotonic clock.
-
-        `then` is called in another thread with the end of that second; never, if there is none in time. It must be
-        quick and not raise.
-        """
-        self._arrived.put((_identity(address), until, then))
+    def reserve(self, waiting: Waiting) -> None:
+        waiting.ask = replace(waiting.ask, address=_identity(waiting.ask.address))
+        self._arrived.put(waiting)
 
     def _run(self) -> None:
         while True:
             self._take_arrivals()
-            if ready := self._take_due():
-                self._grant(ready)
+            now = time.monotonic()
+            ready: list[Waiting] = []
+            while self._due and self._due[0][0] <= now and len(ready) < _AT_ONCE:
+                ready.append(heapq.heappop(self._due)[2])
+            if ready:
+                self._ask(ready)
 
     def _take_arrivals(self) -> None:
-        """Wait for the next check, or until an address is to be claimed."""
+        """Wait for the next check, or until one is to ask."""
         timeout = max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
         try:
-            address, until, then = self._arrived.get(timeout=timeout)
+            self._push(self._arrived.get(timeout=timeout), at=0.0)
             while True:
-                waiting = self._waiting.get(address)
-                if waiting is None:
-                    waiting = self._waiting[address] = deque()
-                    heapq.heappush(self._due, (0.0, address))
-                waiting.append((until, then))
-                address, until, then = self._arrived.get_nowait()
+                self._push(self._arrived.get_nowait(), at=0.0)
         except Empty:
             pass
 
-    def _take_due(self) -> list[str]:
-        """Return the addresses to claim now, without those that no check waits for any more."""
-        now = time.monotonic()
-        ready: list[str] = []
-        while self._due and self._due[0][0] <= now:
-            _, address = heapq.heappop(self._due)
-            waiting = self._waiting[address]
-            while waiting and waiting[0][0] < now:
-                waiting.popleft()
-            if waiting:
-                ready.append(address)
-            else:
-                del self._waiting[address]
-        return ready
+    def _push(self, waiting: Waiting, *, at: float) -> None:
+        heapq.heappush(self._due, (at, next(self._number), waiting))
 
-    def _grant(self, addresses: list[str]) -> None:
+    def _ask(self, ready: Sequence[Waiting]) -> None:
+        began = time.monotonic()
+        over = [each for each in ready if each.is_over()]
+        asking = [each for each in ready if each not in over] if over else ready
         # The second begins when it is claimed, which is after this: it is free for others no sooner than at `ends`.
-        ends = time.monotonic() + SECOND
+        ends = began + SECOND
         try:
-            waits = self._claim(addresses)
+            waits = self._claim([each.ask for each in asking], [each.ask for each in over if each.asked])
         except Exception:
             logger.exception("Seconds could not be claimed; checks wait for them.")
-            waits = [SECOND] * len(addresses)
+            waits = [None] * len(asking)
         now = time.monotonic()
-        for address, wait in zip(addresses, waits, strict=True):
-            waiting = self._waiting[address]
-            if wait <= 0:
-                waiting.popleft()[1](ends)
-                wait = _LONGEST_WAIT_SECONDS
-            if waiting:
-                heapq.heappush(self._due, (now + min(wait, _LONGEST_WAIT_SECONDS), address))
+        for each, wait in zip(asking, waits, strict=True):
+            each.asked = True
+            at = now + (SECOND / 4 if wait is None else max(wait, 0.001))
+            if wait == 0:
+                each.then(ends)
+            elif at <= each.until:
+                self._push(each, at=at)
             else:
-                del self._waiting[address]
+                self._give_up(each, random.uniform(*AWAY_SECONDS) if wait is None else wait)
+
+    def _give_up(self, waiting: Waiting, seconds: float) -> None:
+        if not waiting.ask.returns:
+            waiting.is_over = lambda: True
+            self._push(waiting, at=0.0)  # it leaves the queue with the next claim
+        waiting.late(seconds)
 
 
 @lru_cache(maxsize=65_536)

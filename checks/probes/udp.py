@@ -22,7 +22,6 @@ MAX_BODY = 512
 SENDS = 3
 _EXAMPLE = "udp://ns1.example.com:53"
 _LARGEST_DATAGRAM = 65_536
-_LATE_SECONDS = 0.05  # that a granted second may be on its way to the loop
 _SEEN_BYTES = 4 * BODY_CHARS  # of a reply, for evidence
 # Linux's IP_RECVERR and IPV6_RECVERR, which Python 3.11 has no names for. Without them, a connected socket reports a
 # closed port and ignores that the host or its network cannot be reached.
@@ -58,9 +57,12 @@ def parse_udp(url: str) -> HostPort:
 
 
 class UdpProbe(Probe[UdpSpec]):
-    """One udp check: each address of the target until one does not refuse, and that one up to three times."""
+    """One udp check: each address of the target until one does not refuse, and that one up to three times.
 
-    __slots__ = ("_address", "_addresses", "_gap", "_refusal", "_reply", "_sent", "_sent_at", "_socket", "_tries")
+    Each datagram waits for a second of its address, so a short deadline has less than three.
+    """
+
+    __slots__ = ("_address", "_addresses", "_refusal", "_reply", "_sent", "_sent_at", "_socket", "_waits")
 
     def __init__(self, spec: UdpSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
@@ -70,8 +72,7 @@ class UdpProbe(Probe[UdpSpec]):
         self._address = ""  # that is tried now
         self._socket: socket.socket | None = None
         self._refusal: Failure | None = None
-        self._gap = 0.0  # between two tries
-        self._tries = 0
+        self._waits = False  # to send again
         self._sent = 0
         self._sent_at = 0.0
         self._reply: bytes | None = None
@@ -83,7 +84,7 @@ class UdpProbe(Probe[UdpSpec]):
         if not self._address:
             self.fail(timed_out(self.spec, "the name servers gave no answer; check the domain's name servers"))
         elif self._socket is None:
-            self._postpone()
+            self.loop.postpone(self)
         elif not self._sent:
             self.fail(own_fault("the system took no datagram"))
         else:
@@ -129,36 +130,11 @@ class UdpProbe(Probe[UdpSpec]):
             address = self._addresses.pop()
             if self.loop.network.permits(address):
                 self._address = address
-                self._reserve()
+                self.loop.reserve(self, address, self._open)
                 return
         self.fail(self._refusal or BLOCKED)
 
-    def _reserve(self) -> None:
-        # At the longest for half of the time that is left: the other half is for the reply.
-        now = time.monotonic()
-        until = (now + self.deadline) / 2
-        self.loop.reserve(self, self._address, until, self._open)
-        self.loop.call_later(self, until - now + _LATE_SECONDS, partial(self._end_wait, self._address))
-
-    def _end_wait(self, address: str) -> None:
-        """End if no second of the address came in time: to wait longer would only keep others from being checked."""
-        if self._socket is None and self._address == address:
-            self._postpone()
-
-    def _postpone(self) -> None:
-        if self._refusal is not None:  # of another address
-            self.fail(self._refusal)
-            return
-        self.outcome.postponed = True
-        self.fail(
-            own_fault("no second of its address was free, as all workers together send one udp check a second to it")
-        )
-
-    def _open(self, second_ends: float) -> None:
-        now = time.monotonic()
-        if now > second_ends:  # the loop was busy, and another check may have this second by now
-            self._reserve()
-            return
+    def _open(self) -> None:
         try:
             self._socket = opened = self.loop.connect(self._address, self.spec.port, socket.SOCK_DGRAM)
             opened.setsockopt(*_RECEIVE_ERRORS[opened.family], 1)
@@ -166,16 +142,20 @@ class UdpProbe(Probe[UdpSpec]):
             self._give_up(error)
             return
         self.loop.watch(self, opened, self._receive)
-        self._gap = (self.deadline - now) / SENDS
-        self._tries = 0
+        gap = (self.deadline - time.monotonic()) / SENDS
+        for number in range(1, SENDS):
+            self.loop.call_later(self, number * gap, partial(self._repeat, opened))
         self._send(opened)
 
+    def _repeat(self, opened: socket.socket) -> None:
+        if opened is self._socket and not self._waits:  # not a timer of an address that refused
+            self._waits = True
+            self.loop.reserve(self, self._address, partial(self._send, opened), repeats=True, pauses=False)
+
     def _send(self, opened: socket.socket) -> None:
-        if opened is not self._socket:  # a timer of an address that refused
+        self._waits = False
+        if opened is not self._socket:
             return
-        self._tries += 1
-        if self._tries < SENDS:
-            self.loop.call_later(self, self._gap, partial(self._send, opened))
         self._sent_at = time.monotonic()
         try:
             opened.send(self.spec.body)

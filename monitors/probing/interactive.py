@@ -64,11 +64,14 @@ class DraftAnswer(msgspec.Struct, omit_defaults=True):
     fault: str | None = None
 
 
-def check_draft(spec: CheckSpec) -> CheckResult:
-    """Check an unsaved spec and return the result. Raises NoWorker if none came in time, or the check was not made."""
+def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
+    """Check an unsaved spec of an account and return the result.
+
+    Raises NoWorker if none came in time, or the check was not made.
+    """
     encoded = msgspec.json.encode((type(spec).__name__, spec)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
-    answer = _ask("monitors.tasks.check_draft", [encrypt(encoded)], DraftAnswer, timeout_ms=spec.timeout_ms)
+    answer = _ask("monitors.tasks.check_draft", [encrypt(encoded), owner_id], DraftAnswer, timeout_ms=spec.timeout_ms)
     if answer is None:
         raise NoWorker
     if answer.result is None:

@@ -30,7 +30,7 @@ _INVALID_CONFIG = "its stored settings are not valid any more; save the monitor 
 
 # Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
-    SELECT monitor.id, state.claim, monitor.config_version, monitor.public_id, state.slot_at,
+    SELECT monitor.id, state.claim, monitor.owner_id, monitor.config_version, monitor.public_id, state.slot_at,
            monitor.header_values, monitor.config::text,
            {", ".join(f"monitor.{name}" for name in MonitorConfig.columns)}
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
@@ -42,10 +42,14 @@ _LOAD = f"""
 
 @dataclass(frozen=True, slots=True)
 class CheckJob:
-    """A check to make: the spec, and the numbers under which its result is recorded. It was due at `slot_at`."""
+    """A check to make: the spec, the numbers under which its result is recorded, and the account it counts for.
+
+    It was due at `slot_at`.
+    """
 
     monitor_id: int
     claim: int
+    owner_id: int
     kind: MonitorType
     config_version: int
     spec: CheckSpec
@@ -63,7 +67,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
         rows = cursor.fetchall()
     jobs = []
     faults = {}
-    for monitor_id, claim, config_version, public_id, slot_at, encrypted, stored, *common in rows:
+    for monitor_id, claim, owner_id, config_version, public_id, slot_at, encrypted, stored, *common in rows:
         try:
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
             config = load(common, stored, secrets, whole=False)
@@ -77,7 +81,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             logger.exception("the stored config of %s is not valid any more", public_id)
             faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
         else:
-            jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec, slot_at))
+            jobs.append(CheckJob(monitor_id, claim, owner_id, kind, config_version, spec, slot_at))
     note_faults(faults)
     return jobs
 

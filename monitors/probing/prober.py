@@ -1,7 +1,9 @@
 """A worker's single probe loop: any task submits checks, and results are recorded in groups as they arrive.
 
 All batches share the loop, so a hanging target occupies a slot but no thread, and delays neither its own batch nor
-the next. Tasks block while the loop is full, so the worker takes no more messages from the queue.
+the next. An account may occupy as many slots as are free: alone half of them, and of n accounts each one of n + 1
+parts. So hanging targets never fill the loop, whoever has them; checks beyond the share give their claims back. Tasks
+block while too many checks wait to be started or recorded, so the worker takes no more messages from the queue.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import queue
 import resource
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,10 +26,12 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from redis.exceptions import RedisError
 
 from checks.probes.engine import ProbeEngine
+from checks.probes.loop import Party
 from checks.probes.ping.rights import may_ping
 from checks.probes.rate_limit import RateLimiter
 from checks.probes.resolver import Resolver
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode
+from checks.verdict import failed, own_fault
 from core.clock import utc_now
 from core.db import release_connection
 from core.metrics import CHECK_SEC, LATE
@@ -41,18 +46,21 @@ from monitors.scheduling import note_faults, postpone, return_claims
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 4_000  # bounds descriptors and memory of a worker
+MAX_WAITING = 4_000  # to be started, or to be recorded
 LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU of its own
 LINGER_ASKED_SEC = 0.05  # with one that a caller waits for, at most
 MOST_AT_ONCE = 500
 _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
+_LEAST_POSTPONED_SEC = 2.0
 _BROKEN = 70  # EX_SOFTWARE
+_NO_SLOT = own_fault("too many checks of its account are waiting for targets that do not answer")
 
 Then = Callable[[CheckOutcome | None], object]
 _Key = tuple[int, int]  # (monitor, claim)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Running:
     """A running check, of an unsaved configuration if `job` is None. `started_at` is by the monotonic clock.
 
@@ -60,9 +68,22 @@ class _Running:
     """
 
     job: CheckJob | None
+    owner_id: int
+    timeout_ms: int
     then: Then | None
     started_at: float
+<<<<<<< HEAD
     due_at: datetime | None = None
+=======
+    admitted: bool = False
+
+    @property
+    def party(self) -> Party:
+        if self.job is None:
+            return str(self.owner_id), None
+        # A scheduled check that has to wait for its turn comes back.
+        return str(self.owner_id), str(self.job.monitor_id)
+>>>>>>> probes
 
     def __str__(self) -> str:
         return "a draft" if self.job is None else f"monitor {self.job.monitor_id} claim {self.job.claim}"
@@ -75,9 +96,13 @@ class Prober:
     """Runs and records checks in its own threads. One per process, created for the first check."""
 
     def __init__(self, engine: ProbeEngine) -> None:
-        self._room = threading.BoundedSemaphore(MAX_IN_FLIGHT)
+        self._waiting = 0  # to be started or recorded
+        self._room = threading.Condition()
+        self._slots: Counter[int] = Counter()  # in the loop, by account; for its thread alone
         self._done: queue.SimpleQueue[_Done | None] = queue.SimpleQueue()
-        self._service = engine.service(self._finish, on_slow=_note_slow)
+        self._service = engine.service(
+            self._finish, on_slow=_note_slow, party_of=lambda check: check.party, admit=self._admit
+        )
         self._open: set[tuple[int, int]] = set()  # (monitor, claim) of running checks
         self._leaving = threading.Event()
         self._lock = threading.Lock()
@@ -95,14 +120,19 @@ class Prober:
         return len(self._open)
 
     def submit(self, jobs: Iterable[CheckJob], *, then: Then | None = None) -> None:
-        """Submit all checks. Block while the loop is full.
+        """Submit all checks. Block while too many wait.
 
         `then`, if given, is called for each check in some thread: with the outcome once it is recorded, or with None if
         it is not recorded.
         """
         for job in jobs:
+<<<<<<< HEAD
             self._room.acquire()
             self._start(job, then, due_at=job.slot_at if then is None else None)
+=======
+            self._enter(most=MAX_WAITING)
+            self._start(job, then)
+>>>>>>> probes
 
     def offer(self, jobs: Iterable[CheckJob]) -> list[CheckJob]:
         """Check as many as fit into half of the loop, without waiting. Return the others.
@@ -111,7 +141,7 @@ class Prober:
         """
         left = []
         for job in jobs:
-            if self.in_flight < MAX_IN_FLIGHT // 2 and self._room.acquire(blocking=False):
+            if self.in_flight < MAX_IN_FLIGHT // 2 and self._enter(most=MAX_WAITING // 2, wait=False):
                 self._start(job, None)
             else:
                 left.append(job)
@@ -120,12 +150,41 @@ class Prober:
     def _start(self, job: CheckJob, then: Then | None, *, due_at: datetime | None = None) -> None:
         with self._lock:
             self._open.add(job.key)
+<<<<<<< HEAD
         self._service.submit(_Running(job, then, time.monotonic(), due_at), job.spec)
+=======
+        self._service.submit(_Running(job, job.owner_id, job.spec.timeout_ms, then, time.monotonic()), job.spec)
+>>>>>>> probes
 
-    def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
-        """Check an unsaved configuration. `then` is called with the outcome in some thread."""
-        self._room.acquire()
-        self._service.submit(_Running(None, then, time.monotonic()), spec)
+    def submit_draft(self, spec: CheckSpec, *, owner_id: int, then: Then) -> None:
+        """Check an unsaved configuration of an account. `then` is called with the outcome in some thread."""
+        self._enter(most=MAX_WAITING)
+        self._service.submit(_Running(None, owner_id, spec.timeout_ms, then, time.monotonic()), spec)
+
+    def _enter(self, *, most: int, wait: bool = True) -> bool:
+        """Count a check that waits to be started. Return False if there are too many."""
+        with self._room:
+            if not self._room.wait_for(lambda: self._waiting < most, None if wait else 0):
+                return False
+            self._waiting += 1
+        return True
+
+    def _leave(self, count: int) -> None:
+        with self._room:
+            self._waiting -= count
+            self._room.notify_all()
+
+    def _admit(self, check: _Running) -> CheckOutcome | None:
+        """Give the check a slot, or return its outcome if its account holds too many. Runs in the loop's thread."""
+        slots = self._slots
+        if slots[check.owner_id] >= MAX_IN_FLIGHT - slots.total():
+            refusal = failed(_NO_SLOT, now=utc_now())
+            refusal.postponed = max(_LEAST_POSTPONED_SEC, check.timeout_ms / 2_000)  # what occupies them may take
+            return refusal
+        slots[check.owner_id] += 1
+        check.admitted = True
+        self._leave(1)
+        return None
 
     def drain(self, *, grace_sec: float) -> int:
         """Wait up to `grace_sec` for running checks, and give back the claims of the rest. Return their number."""
@@ -146,13 +205,24 @@ class Prober:
 
     def _finish(self, check: _Running, outcome: CheckOutcome) -> None:
         """Pass on the outcome of a check. Runs in the loop's thread."""
+        if check.admitted:
+            self._slots[check.owner_id] -= 1
+            if not self._slots[check.owner_id]:
+                del self._slots[check.owner_id]
         if check.job is None:
             # A draft is not stored and its caller waits, so it is not queued behind other results.
-            self._room.release()
+            if not check.admitted:
+                self._leave(1)
             self._answer(check.then, outcome)
         else:
+<<<<<<< HEAD
             if check.due_at is not None and _is_late(outcome, check.due_at, check.job.spec):
                 LATE.add(1, "checks")
+=======
+            if check.admitted:
+                with self._room:
+                    self._waiting += 1
+>>>>>>> probes
             self._done.put((check.job, check.then, outcome, time.monotonic() - check.started_at))
 
     def _record(self) -> None:
@@ -161,7 +231,7 @@ class Prober:
             if group is None:
                 return
             self._take(group)
-            self._room.release(len(group))
+            self._leave(len(group))
 
     def _next_group(self) -> list[_Done] | None:
         """Return the next results in order, as many as one transaction should record, or None at the end."""
@@ -190,7 +260,7 @@ class Prober:
     def _take(self, group: Sequence[_Done]) -> None:
         metrics.PROBE_SECONDS.observe([seconds for *_, seconds in group])
         for job, _, outcome, _ in group:
-            if outcome.reason_code is ReasonCode.WORKER_LOST and not outcome.postponed:
+            if outcome.reason_code is ReasonCode.WORKER_LOST and outcome.postponed is None:
                 # Own faults say nothing about the target. The lease expires, and another worker retries.
                 logger.error("a check was not made: %s", outcome.detail, extra=_naming(job, outcome))
         records = [
@@ -200,8 +270,10 @@ class Prober:
         ]
         stored = self._store(records) if records else set()
         faulty = [(job.key, outcome) for job, _, outcome, _ in group if outcome.reason_code is ReasonCode.WORKER_LOST]
-        postponed = {key: outcome.detail or "" for key, outcome in faulty if outcome.postponed}
-        not_made = {key: outcome.detail or "" for key, outcome in faulty if not outcome.postponed}
+        postponed = {
+            key: (outcome.detail or "", outcome.postponed) for key, outcome in faulty if outcome.postponed is not None
+        }
+        not_made = {key: outcome.detail or "" for key, outcome in faulty if outcome.postponed is None}
         if faulty:
             self._note_faults(postponed, not_made)
         metrics.CHECKS_DROPPED.add(len(postponed), "postponed")
@@ -215,9 +287,9 @@ class Prober:
         for job, then, outcome, _ in group:
             self._answer(then, outcome if job.key in stored else None)
 
-    def _note_faults(self, postponed: Mapping[_Key, str], not_made: Mapping[_Key, str]) -> None:
+    def _note_faults(self, postponed: Mapping[_Key, tuple[str, float]], not_made: Mapping[_Key, str]) -> None:
         if postponed:
-            logger.info("%d udp checks are postponed: no second of their addresses was free", len(postponed))
+            logger.info("%d checks are postponed, because their accounts wait for their turns", len(postponed))
         try:
             postpone(postponed, now=utc_now())
             note_faults(not_made)

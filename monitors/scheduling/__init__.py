@@ -18,7 +18,8 @@ from monitors.recording import fast_path
 from monitors.stale import LOST
 
 STOPPED_AFTER = timedelta(seconds=30)
-POSTPONED_SEC = 60
+MOST_ORDERED = 20_000
+POSTPONED_LEAD_SEC = 1.0  # a tick: checks that come back too early wait for their turn, late ones miss it
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +44,46 @@ class Claim:
 
 # SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. After an expired lease the
 # slot stays that of the first attempt, so that the next slot is counted from it.
+#
+# Accounts take turns: the most overdue monitor of each goes before the second one of any. The window needs all rows
+# that it orders, so a backlog is cut at `most`.
 _CLAIM = """
-    UPDATE monitors_monitorstate AS state
-       SET claim = state.claim + 1,
-           slot_at = CASE WHEN state.claimed_at IS NULL THEN state.next_due_at ELSE state.slot_at END,
-           claimed_at = %(now)s,
-           next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond',
-           fault = CASE WHEN due.again THEN coalesce(state.fault, %(lost)s) ELSE state.fault END,
-           fault_since = CASE WHEN due.again THEN coalesce(state.fault_since, state.slot_at) ELSE state.fault_since END
-      FROM monitors_monitor AS monitor, (
-            SELECT monitor_id,
-                   coalesce(claimed_at IS NOT NULL AND started_slot = slot_at, false) AS lost,
-                   claimed_at IS NOT NULL AS again
-              FROM monitors_monitorstate
-             WHERE next_due_at <= %(now)s
-               AND (%(types)s::text[] IS NULL OR EXISTS (
-                   SELECT FROM monitors_monitor WHERE id = monitor_id AND type = ANY(%(types)s)))
-             ORDER BY next_due_at
-             LIMIT %(limit)s
-               FOR UPDATE SKIP LOCKED
-           ) AS due
-     WHERE state.monitor_id = due.monitor_id AND monitor.id = due.monitor_id
-    RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version, due.lost, due.again
+    WITH due AS MATERIALIZED (
+        SELECT monitor_id, next_due_at, row_number() OVER (PARTITION BY owner_id ORDER BY next_due_at) AS turn
+          FROM (
+                SELECT state.monitor_id, state.next_due_at, monitor.owner_id
+                  FROM monitors_monitorstate AS state
+                  JOIN monitors_monitor AS monitor ON monitor.id = state.monitor_id
+                 WHERE state.next_due_at <= %(now)s
+                   AND (%(types)s::text[] IS NULL OR monitor.type = ANY(%(types)s))
+                 ORDER BY state.next_due_at
+                 LIMIT %(most)s
+               ) AS oldest
+         ORDER BY turn, next_due_at
+         LIMIT %(limit)s
+    ), held AS MATERIALIZED (
+        SELECT monitor_id, due.turn, due.next_due_at AS due_at,
+               coalesce(claimed_at IS NOT NULL AND started_slot = slot_at, false) AS lost,
+               claimed_at IS NOT NULL AS again
+          FROM monitors_monitorstate AS state
+          JOIN due USING (monitor_id)
+         WHERE state.next_due_at <= %(now)s
+           FOR UPDATE OF state SKIP LOCKED
+    ), claimed AS (
+        UPDATE monitors_monitorstate AS state
+           SET claim = state.claim + 1,
+               slot_at = CASE WHEN state.claimed_at IS NULL THEN state.next_due_at ELSE state.slot_at END,
+               claimed_at = %(now)s,
+               next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond',
+               fault = CASE WHEN held.again THEN coalesce(state.fault, %(lost)s) ELSE state.fault END,
+               fault_since = CASE WHEN held.again THEN coalesce(state.fault_since, state.slot_at)
+                                  ELSE state.fault_since END
+          FROM monitors_monitor AS monitor, held
+         WHERE state.monitor_id = held.monitor_id AND monitor.id = held.monitor_id
+        RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version, held.lost, held.again,
+                  held.turn, held.due_at
+    )
+    SELECT monitor_id, claim, type, config_version, lost, again FROM claimed ORDER BY turn, due_at
 """
 
 
@@ -84,11 +103,14 @@ _CLAIM_NOW = """
 
 
 def claim_due(now: datetime, *, limit: int, only: list[str] | None = None) -> list[Claim]:
-    """Claim at most `limit` due monitors, of all types or `only` these, the most overdue first.
+    """Claim at most `limit` due monitors, of all types or `only` these: the most overdue first, in turns by account.
 
     Committed when this returns.
     """
-    values: dict[str, Any] = {"now": now, "margin_end": now + LEASE_MARGIN, "limit": limit, "lost": LOST, "types": only}
+    values: dict[str, Any] = {
+        **{"now": now, "margin_end": now + LEASE_MARGIN, "lost": LOST},
+        **{"limit": limit, "most": max(limit, MOST_ORDERED), "types": only},
+    }
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, values)
         return [Claim(*row) for row in cursor.fetchall()]
@@ -152,26 +174,27 @@ def return_claims(claims: Collection[tuple[int, int]], *, now: datetime) -> None
         )
 
 
-def postpone(faults: Mapping[tuple[int, int], str], *, now: datetime) -> None:
-    """Give back (monitor, claim) pairs whose checks a rate limit prevented. They are due at a random time soon.
+def postpone(postponed: Mapping[tuple[int, int], tuple[str, float]], *, now: datetime) -> None:
+    """Give back (monitor, claim) pairs whose checks a limit prevented. Their slots move to when their turn is.
 
-    Their slots move with it: monitors of one address that were due together get through one after the other, and from
-    then on they are due at different times. `faults` has the reason of each.
+    `postponed` has the reason of each, and in how many seconds its turn is. Monitors of one address that were due
+    together are due one after the other from then on. None is due later than after its interval: the others that wait
+    may be gone by then.
     """
     _note_faults(
-        faults,
+        postponed,
         ", claimed_at = NULL,"
-        " next_due_at = %(now)s + random() * make_interval(secs => least(monitor.interval_sec, %(within)s))",
-        {"now": now, "within": POSTPONED_SEC},
+        " next_due_at = %(now)s + make_interval(secs => least(monitor.interval_sec, given.seconds - %(lead)s))",
+        {"now": now, "lead": POSTPONED_LEAD_SEC},
     )
 
 
 def note_faults(faults: Mapping[tuple[int, int], str]) -> None:
     """Store why the checks of these (monitor, claim) pairs were not made. They are due when their leases expire."""
-    _note_faults(faults, "", {})
+    _note_faults({key: (fault, 0.0) for key, fault in faults.items()}, "", {})
 
 
-def _note_faults(faults: Mapping[tuple[int, int], str], also: str, given: Mapping[str, Any]) -> None:
+def _note_faults(faults: Mapping[tuple[int, int], tuple[str, float]], also: str, given: Mapping[str, Any]) -> None:
     if not faults:
         return
     with transaction.atomic():
@@ -181,8 +204,8 @@ def _note_faults(faults: Mapping[tuple[int, int], str], also: str, given: Mappin
                 f"""
                 UPDATE monitors_monitorstate AS state
                    SET fault = given.fault, fault_since = coalesce(state.fault_since, state.slot_at) {also}
-                  FROM unnest(%(ids)s::bigint[], %(claims)s::bigint[], %(faults)s::text[])
-                           AS given (monitor_id, claim, fault), monitors_monitor AS monitor
+                  FROM unnest(%(ids)s::bigint[], %(claims)s::bigint[], %(faults)s::text[], %(seconds)s::float8[])
+                           AS given (monitor_id, claim, fault, seconds), monitors_monitor AS monitor
                  WHERE state.monitor_id = given.monitor_id
                    AND state.claim = given.claim
                    AND state.claimed_at IS NOT NULL
@@ -192,7 +215,8 @@ def _note_faults(faults: Mapping[tuple[int, int], str], also: str, given: Mappin
                     **given,
                     "ids": array(monitor_id for monitor_id, _ in faults),
                     "claims": array(claim for _, claim in faults),
-                    "faults": array(faults.values()),
+                    "faults": array(fault for fault, _ in faults.values()),
+                    "seconds": [seconds for _, seconds in faults.values()],
                 },
             )
 

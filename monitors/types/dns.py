@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from monitors.types.content import TEXT_RULES, ContentSettings
 from monitors.types.settings import MonitorConfig, Setting
 
 MAX_RECORDS, MAX_RECORD = 16, 4_096
+_PRESENTED = re.compile(r"[ -~\n]+")
 
 
 class DnsSettings(ContentSettings, frozen=True, kw_only=True):
@@ -67,6 +69,12 @@ class Dns(MonitorType):
             raise ValidationFailed(
                 "names a private or reserved address as its resolver, which Pulsekeeper does not ask.", field="url"
             )
+        for index, rule in enumerate(config["content_rules"]):
+            if rule.value and not _PRESENTED.fullmatch(rule.value):
+                raise ValidationFailed(
+                    "cannot match: records are shown in printable ASCII, other bytes as \\DDD, and names in Punycode.",
+                    field=f"content_rules[{index}].value",
+                )
         records = config["records"]
         if records is not None and not records:
             raise ValidationFailed("must name at least one record, or be null.", field="records")

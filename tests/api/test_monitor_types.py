@@ -120,6 +120,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     (DNS, {"url": "dns://1.1.1.1:0/shop.example"}, "url", "port"),
     (DNS, {"url": "dns://1.1.1.1"}, "url", "name"),
     (DNS, {"content_rules": [JSON_RULE]}, "content_rules[0].type", "text_contains"),
+    (DNS, {"content_rules": [{"type": "text_contains", "value": "gr\u00fcn"}]}, "content_rules[0].value", "Punycode"),
+    (DNS, {"content_rules": [{"type": "text_absent", "value": "a\tb"}]}, "content_rules[0].value", "cannot match"),
     (DNS, {"request_body": "a"}, "request_body", "no body"),
     (DNS, {"records": []}, "records", "at least one"),
     (DNS, {"records": ["1.2.3.4"] * 17}, "records", "16"),

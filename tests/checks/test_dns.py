@@ -5,25 +5,30 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import dns.edns
 import dns.flags
 import dns.message
 import dns.rcode
+import dns.rdata
 import dns.rrset
 import pytest
+from dns.rdata import RdataStyle
 
 from checks.evidence import BODY_CHARS
-from checks.probes.dns.message import describe, find_records, make_query, match_reply, question
-from checks.probes.dns.records import kept_form, normal_record
+from checks.probes.dns.message import Reply, describe, make_query, match_reply, question
+from checks.probes.dns.records import kept_form, kept_set, normal_form, normal_record
 from checks.probes.dns.spec import DnsSpec, parse_dns
 from checks.probes.dns.verdict import find_failure
+from checks.probes.dns.wire import Names, read_record
 from checks.probes.engine import ProbeEngine
 from checks.probes.loop import Loop
+from checks.probes.rate_limit import LocalSeconds, RateLimiter
 from checks.probes.resolver import Resolver, Server
 from checks.probes.target import BadAddressError
 from checks.spec import CheckOutcome, ContentRule, ReasonCode, RuleType, Verdict
@@ -46,6 +51,11 @@ BATCH = 100
 
 def spec(server: ResolverServer, **changes: object) -> DnsSpec:
     return replace(DnsSpec(name=NAME, server=server.host, port=server.port, slow_ms=9_000), **changes)  # type: ignore[arg-type]
+
+
+def unlimited() -> ProbeEngine:
+    """Return an engine that need not wait for seconds of its servers."""
+    return ProbeEngine(LOOPBACK, rate_limiter=RateLimiter(LocalSeconds(0.0)))
 
 
 def ask(*servers: str, guard: EgressGuard = LOOPBACK, **changes: object) -> CheckOutcome:
@@ -74,7 +84,7 @@ def test_sockets_are_closed(targets: TargetServer) -> None:
         targets.serve_resolver(script)
         for script in (saying(A), Resolving(mute), Resolving(truncated), Resolving(truncated, lambda _: [Hang()]))
     ]
-    engine = ProbeEngine(LOOPBACK)
+    engine = unlimited()
     engine.run([(server.port, spec(server, timeout_ms=100)) for server in servers], lambda *_: None)
     before = descriptors()
     engine.run([(n, spec(servers[n % 4], timeout_ms=300)) for n in range(100)], lambda *_: None)
@@ -86,7 +96,7 @@ def test_sockets_are_closed(targets: TargetServer) -> None:
 
 def test_each_query_has_a_random_id_and_port(targets: TargetServer) -> None:
     server = targets.serve_resolver(Resolving(lambda asked: [good(asked)] if asked.number >= 30 else []))
-    ProbeEngine(LOOPBACK).run([(n, spec(server, timeout_ms=2_000)) for n in range(40)], lambda *_: None)
+    unlimited().run([(n, spec(server, timeout_ms=2_000)) for n in range(40)], lambda *_: None)
     assert len(server.asked) == 70
     assert len({asked.wire[:2] for asked in server.asked}) > len(server.asked) * 0.9
     assert len(set(server.senders)) > len(server.senders) * 0.9
@@ -232,7 +242,7 @@ def test_an_answer_may_come_after_the_next_try(targets: TargetServer) -> None:
         return [Pause(0.3), good(asked)] if asked.number == 0 else []
 
     server = targets.serve_resolver(Resolving(first_is_late))
-    outcome = ProbeEngine(LOOPBACK).check(spec(server, timeout_ms=1_000))
+    outcome = unlimited().check(spec(server, timeout_ms=1_000))
     assert outcome.verdict is Verdict.UP
     assert len(server.asked) == 2
 
@@ -246,7 +256,7 @@ def test_an_answer_after_the_deadline_is_none(targets: TargetServer) -> None:
     servers = [targets.serve_resolver(Resolving(partial(answer, late))) for late in (0.205, 0.22, 0.235)]
     found: list[CheckOutcome] = []
     specs = [(n, spec(server, timeout_ms=200)) for n, server in enumerate(servers)]
-    ProbeEngine(LOOPBACK).run(specs, lambda _, outcome: found.append(outcome))
+    unlimited().run(specs, lambda _, outcome: found.append(outcome))
     assert {outcome.reason_code for outcome in found} == {ReasonCode.TIMEOUT}
 
 
@@ -311,6 +321,8 @@ def test_evidence_of_an_answer_by_tcp(targets: TargetServer) -> None:
     ("url", "target"),
     [
         ("dns:example.com", DnsSpec(name="example.com", record_type="A", server=None, port=53)),
+        ("dns:.?type=NS", DnsSpec(name=".", record_type="NS", server=None, port=53)),
+        ("dns://192.0.2.53/.?type=SOA", DnsSpec(name=".", record_type="SOA", server="192.0.2.53", port=53)),
         ("DNS:Example.COM.?type=mx", DnsSpec(name="example.com", record_type="MX", server=None, port=53)),
         (
             "dns:grün.example?TYPE=AAAA;class=IN",
@@ -487,22 +499,106 @@ def test_any_message_ends_in_a_verdict() -> None:
             assert sum(map(len, lines)) < 2 * BODY_CHARS + 65_535, (seed, wire)
 
 
-def test_the_costliest_message() -> None:
-    """As many records as are read, each with two names of 127 labels at the end of the longest chain of pointers."""
-    asked = question(NAME, "CNAME")
+def records_of(kind: str, data: Iterable[bytes], owner: bytes = b"\xc0\x0c") -> tuple[Reply, int]:
+    """Return a reply of 64 KiB with as many of these records as it takes, and their number."""
+    asked = question(NAME, kind)
+    head = 12 + len(asked)
+    found, size = [], head
+    for each in data:
+        record = owner + asked[-4:] + bytes(4) + len(each).to_bytes(2, "big") + each
+        if size + len(record) > 65_535:
+            break
+        found.append(record)
+        size += len(record)
     query = make_query(asked, edns=False)
-    wire = bytearray(query[:2] + b"\x84\0\0\1\1\0\0\0\0\0" + asked)
-    chain = b"\1a" * 118 + b"\0"
-    wire += b"\xc0\x0c" + b"\0\5\0\1\0\0\0\0" + len(chain).to_bytes(2, "big") + chain
-    target = len(wire) - len(chain)
-    for _ in range(255):
-        pointer = (0xC000 | target).to_bytes(2, "big")
-        wire += b"\1b" + pointer + b"\0\5\0\1\0\0\0\0\0\4\1c" + pointer
-    found = match_reply(bytes(wire), query, asked)
-    assert found is not None
-    started = time.thread_time()
-    find_records(found, NAME, "CNAME")
-    assert time.thread_time() - started < 0.5
+    wire = query[:2] + b"\x84\0\0\1" + len(found).to_bytes(2, "big") + bytes(4) + asked + b"".join(found)
+    reply = match_reply(wire, query, asked)
+    assert reply is not None
+    return reply, len(found)
+
+
+def chained(kind: str, prefix: bytes) -> Iterable[bytes]:
+    """Names of 127 labels, of which all but one are those of the first."""
+    yield prefix + b"\1a" * 118 + b"\0"
+    pointer = (0xC000 | 12 + len(question(NAME, kind)) + 12 + len(prefix)).to_bytes(2, "big")
+    for number in count():
+        label = bytes((97 + number % 26, 97 + number // 26 % 26, 97 + number // 676 % 26))
+        yield prefix + b"\3" + label + pointer
+
+
+def numbered(prefix: bytes, size: int) -> Iterable[bytes]:
+    return (prefix + number.to_bytes(size, "big") for number in count())
+
+
+COSTLY = {
+    "A": numbered(b"", 4),
+    "TXT": numbered(b"\2", 2),
+    "CAA": numbered(b"\0\1a", 2),
+    "DNSKEY": numbered(b"\1\1\3\x0d", 2),
+    "NS": chained("NS", b""),
+    "MX": chained("MX", b"\0\1"),
+    "SRV": chained("SRV", b"\0\1\0\1\0\1"),
+}
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+def test_the_costliest_messages(kind: str) -> None:
+    """They cost at most ten times what the same number of short A records do, which is linear."""
+    plain, usual = records_of("A", (bytes((192, 0, 2, 1)) for _ in range(2_000)))
+    reply, many = records_of(kind, COSTLY[kind])
+    assert many > 2_000
+
+    def cost(record_type: str, message: Reply) -> float:
+        given = DnsSpec(name=NAME, record_type=record_type, rules=(ContentRule(RuleType.TEXT_ABSENT, "none of it"),))
+        taken = []
+        for _ in range(3):
+            outcome = CheckOutcome(Verdict.UP, utc_now())
+            started = time.thread_time()
+            assert find_failure(given, message, outcome) is None
+            taken.append(time.thread_time() - started)
+            assert len(outcome.answer or ()) <= 257
+        return min(taken)
+
+    assert cost(kind, reply) / many < 10 * cost("A", plain) / usual
+
+
+def test_a_large_set_that_changes_is_noticed() -> None:
+    many = [f"10.0.{number // 250}.{number % 250}" for number in range(3_000)]
+    before, after = kept_set(many), kept_set([*many[:-1], "192.0.2.1"])
+    assert (len(before), len(set(before) ^ set(after))) == (257, 2)
+    assert kept_set(many[:256]) == tuple(sorted(many[:256]))
+
+
+RDATA: dict[str, Callable[[random.Random], bytes]] = {
+    "A": lambda chance: chance.randbytes(4),
+    "AAAA": lambda chance: b"\x20" + chance.randbytes(15),
+    "CAA": lambda chance: b"\0\5issue" + chance.randbytes(chance.randrange(40)),
+    "CNAME": lambda chance: name_of(chance),
+    "DNSKEY": lambda chance: chance.randbytes(5 + chance.randrange(80)),
+    "DS": lambda chance: chance.randbytes(2) + b"\x0d\2" + chance.randbytes(32),
+    "MX": lambda chance: chance.randbytes(2) + name_of(chance),
+    "SOA": lambda chance: name_of(chance) + name_of(chance) + chance.randbytes(20),
+    "SRV": lambda chance: chance.randbytes(6) + name_of(chance),
+    "TXT": lambda chance: b"".join(bytes([size]) + chance.randbytes(size) for size in (0, 3, chance.randrange(256))),
+}
+
+
+def name_of(chance: random.Random) -> bytes:
+    labels = (chance.randbytes(chance.randrange(1, 20)) for _ in range(chance.randrange(5)))
+    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+@pytest.mark.parametrize("kind", RDATA)
+def test_records_read_as_dnspython_does(kind: str) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    for _ in range(200):
+        wire = RDATA[kind](chance)
+        rdata = dns.rdata.from_wire("IN", kind, wire, 0, len(wire))
+        expected = rdata.to_styled_text(RdataStyle(base64_chunk_size=0, hex_chunk_size=0))
+        assert read_record(kind, Names(wire), 0, len(wire)).presentation() == expected, seed
+        if kind != "AAAA":
+            assert normal_record(kind, expected) == normal_form(read_record(kind, Names(wire), 0, len(wire))), seed
 
 
 def test_hostile_resolvers(targets: TargetServer, certificates: object) -> None:

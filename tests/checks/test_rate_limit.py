@@ -1,4 +1,4 @@
-"""At most one check per address and second: the order of those that wait, and what happens to a second."""
+"""At most one datagram per address and second: those that wait, and what happens to a second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from checks.probes.engine import ProbeEngine
-from checks.probes.rate_limit import SECOND, LocalSeconds, RateLimiter
+from checks.probes.rate_limit import SECOND, Ask, LocalSeconds, RateLimiter, Waiting
 from checks.probes.udp import UdpSpec
 from checks.spec import CheckOutcome, ReasonCode
 from tests.checks.conftest import LOOPBACK
@@ -22,14 +22,35 @@ ECHO = Datagrams([[Reply()]])
 class Claims:
     """Answers with the given waits, one for each claim; a further claim is granted."""
 
-    def __init__(self, *waits: float) -> None:
+    def __init__(self, *waits: float | None) -> None:
         self._waits = list(waits)
         self.asked: SimpleQueue[str] = SimpleQueue()
+        self.gone: SimpleQueue[str] = SimpleQueue()
 
-    def __call__(self, addresses: Sequence[str]) -> list[float]:
-        for address in addresses:
-            self.asked.put(address)
-        return [self._waits.pop(0) if self._waits else 0.0 for _ in addresses]
+    def __call__(self, asks: Sequence[Ask], gone: Sequence[Ask]) -> list[float | None]:
+        for ask in gone:
+            self.gone.put(ask.ticket)
+        for ask in asks:
+            self.asked.put(ask.address)
+        return [self._waits.pop(0) if self._waits else 0.0 for _ in asks]
+
+
+class Check:
+    """A check that waits. `granted` gets the end of its second, `late` when to come back."""
+
+    def __init__(self, limiter: RateLimiter, address: str = "192.0.2.1", *, patience: float = 60, **given: bool) -> None:
+        self.granted: SimpleQueue[float] = SimpleQueue()
+        self.late: SimpleQueue[float] = SimpleQueue()
+        self.is_over = False
+        limiter.reserve(
+            Waiting(
+                Ask(address, "1", str(id(self)), **given),
+                time.monotonic() + patience,
+                then=self.granted.put,
+                late=self.late.put,
+                is_over=lambda: self.is_over,
+            )
+        )
 
 
 def test_checks_of_one_address_wait_and_others_do_not(targets: TargetServer) -> None:
@@ -56,52 +77,74 @@ def test_a_port_does_not_matter(targets: TargetServer) -> None:
     assert time.monotonic() - began >= SECOND
 
 
-def test_a_check_waits_for_half_of_its_time_at_the_longest(targets: TargetServer) -> None:
+def test_the_wait_is_no_part_of_the_deadline(targets: TargetServer) -> None:
+    """With a timeout of 0.5 s, the third of them waits for 2 s."""
     service = targets.serve_datagrams(ECHO)
-    engine = ProbeEngine(LOOPBACK)
-    assert engine.check(UdpSpec(host="127.0.0.1", port=service.port)).passed
-    outcome = engine.check(UdpSpec(host="127.0.0.1", port=service.port, timeout_ms=1_100))
+    spec = UdpSpec(host="127.0.0.1", port=service.port, timeout_ms=500)
+    found: list[CheckOutcome] = []
+    ProbeEngine(LOOPBACK).run([(n, spec) for n in range(3)], lambda _, outcome: found.append(outcome))
+    assert [outcome.passed for outcome in found] == [True] * 3
+    assert all((outcome.latency_ms or 0) < 500 for outcome in found)
+
+
+def test_a_check_whose_turn_is_not_soon_gives_up_its_place(targets: TargetServer) -> None:
+    service = targets.serve_datagrams(ECHO)
+    engine = ProbeEngine(LOOPBACK, rate_limiter=RateLimiter(Claims(100.0)))
+    outcome = engine.check(UdpSpec(host="127.0.0.1", port=service.port))
     assert outcome.reason_code is ReasonCode.WORKER_LOST
-    assert "one udp check a second" in (outcome.detail or "")
-    assert len(service.seen) == 1
+    assert "one datagram a second" in (outcome.detail or "")
+    assert outcome.postponed == 100.0
+    assert service.seen == []
 
 
-def test_a_check_with_less_patience_is_not_let_through_before_others() -> None:
-    claims, now = Claims(0.1), time.monotonic()
+def test_a_place_is_kept_by_those_that_return() -> None:
+    claims = Claims(100.0, 100.0)
     limiter = RateLimiter(claims)
-    granted: SimpleQueue[str] = SimpleQueue()
-    limiter.reserve("192.0.2.1", now + 60, lambda _: granted.put("patient"))
-    limiter.reserve("192.0.2.1", now + 50, lambda _: granted.put("hurried"))
-    assert granted.get(timeout=10) == "patient"
-    assert granted.get(timeout=10) == "hurried"
+    returning = Check(limiter, patience=3, returns=True)
+    assert returning.late.get(timeout=10) == 100.0
+    leaving = Check(limiter, patience=3)
+    assert leaving.late.get(timeout=10) == 100.0
+    assert claims.gone.get(timeout=10) == str(id(leaving))
+    with pytest.raises(Empty):
+        claims.gone.get_nowait()
+
+
+def test_a_check_waits_until_it_is_told_to_ask_again() -> None:
+    claims = Claims(0.05, 0.05)
+    check = Check(RateLimiter(claims))
+    assert check.granted.get(timeout=10) > time.monotonic()
     assert [claims.asked.get(timeout=10) for _ in range(3)] == ["192.0.2.1"] * 3
 
 
-def test_nothing_is_claimed_for_checks_that_gave_up() -> None:
-    claims = Claims()
+def test_nothing_is_claimed_for_checks_that_are_over() -> None:
+    claims = Claims(0.3)
     limiter = RateLimiter(claims)
-    granted: SimpleQueue[float] = SimpleQueue()
-    limiter.reserve("192.0.2.1", time.monotonic() - 1, granted.put)
-    limiter.reserve("192.0.2.2", time.monotonic() + 60, granted.put)
-    assert time.monotonic() < granted.get(timeout=10)
+    over = Check(limiter)
+    assert claims.asked.get(timeout=10) == "192.0.2.1"
+    over.is_over = True
+    assert claims.gone.get(timeout=10) == str(id(over))
+    assert Check(limiter, "192.0.2.2").granted.get(timeout=10)
     assert claims.asked.get(timeout=10) == "192.0.2.2"
-    with pytest.raises(Empty):
-        granted.get_nowait()
+    assert over.granted.empty()
 
 
 def test_claims_go_on_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    answers = [None, [0.0]]
+    answers: list[list[float | None] | None] = [None, [0.0]]
 
-    def claim(addresses: Sequence[str]) -> list[float]:
+    def claim(asks: Sequence[Ask], gone: Sequence[Ask]) -> list[float | None]:
         answer = answers.pop(0)
         if answer is None:
-            raise LookupError(addresses)
+            raise LookupError(asks)
         return answer
 
-    granted: SimpleQueue[float] = SimpleQueue()
-    RateLimiter(claim).reserve("192.0.2.1", time.monotonic() + 60, granted.put)
-    assert granted.get(timeout=10)
+    assert Check(RateLimiter(claim)).granted.get(timeout=10)
     assert "could not be claimed" in caplog.text
+
+
+def test_without_a_broker_checks_come_back_at_different_times() -> None:
+    limiter = RateLimiter(Claims(*[None] * 100))
+    checks = [Check(limiter, patience=0.1) for _ in range(20)]
+    assert len({check.late.get(timeout=10) for check in checks}) == 20
 
 
 def test_a_second_that_has_passed_is_not_used(targets: TargetServer) -> None:
@@ -127,12 +170,26 @@ def test_a_second_that_has_passed_is_not_used(targets: TargetServer) -> None:
 @pytest.mark.parametrize("spelled", ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1", "192.0.2.1"])
 def test_spellings_of_an_address_share_its_seconds(spelled: str) -> None:
     claims = Claims()
-    RateLimiter(claims).reserve(spelled, time.monotonic() + 60, lambda _: None)
+    Check(RateLimiter(claims), spelled)
     assert claims.asked.get(timeout=10) == "192.0.2.1"
 
 
 def test_local_seconds_are_forgotten() -> None:
     claim = LocalSeconds(seconds=0.0)
     for number in range(30_000):
-        claim([f"{number}"])
+        claim([Ask(f"{number}")], [])
     assert len(claim._free_at) <= 10_001
+    assert not claim._queues
+
+
+def test_local_seconds_are_first_come_first_served() -> None:
+    claim = LocalSeconds(seconds=60.0)
+    first, second, third, again = (Ask("a", ticket=ticket, repeats=ticket == "again") for ticket in "1 2 3 again".split())
+    assert claim([first], []) == [0.0]
+    waits = [wait for wait in claim([second, third, again, second], []) if wait is not None]
+    assert [round(wait / 60) for wait in waits] == [1, 2, 1, 2]
+    claim._free_at.clear()
+    assert [wait == 0 for wait in claim([third, again], [second])] == [False, True]
+    assert [wait == 0 for wait in claim([third], [])] == [False]
+    claim._free_at.clear()
+    assert claim([third], []) == [0.0]

@@ -1,4 +1,4 @@
-"""The udp protocol by the engine, beside the catalogue: what is sent and when, one check per address and second."""
+"""The udp protocol by the engine, beside the catalogue: what is sent and when."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pytest_socket import socket_allow_hosts
 
 from checks.evidence import Evidence
 from checks.probes.engine import ProbeEngine
+from checks.probes.rate_limit import LocalSeconds, RateLimiter
 from checks.probes.resolver import Answer, Resolver
 from checks.probes.target import BadAddressError
 from checks.probes.udp import UdpSpec, parse_udp
@@ -56,6 +57,11 @@ def engine() -> ProbeEngine:
     return ProbeEngine(LOOPBACK)
 
 
+def unlimited(guard: EgressGuard = LOOPBACK) -> ProbeEngine:
+    """Return an engine that need not wait for seconds of its addresses."""
+    return ProbeEngine(guard, rate_limiter=RateLimiter(LocalSeconds(0.0)))
+
+
 def contains(text: str) -> tuple[ContentRule, ...]:
     return (ContentRule(RuleType.TEXT_CONTAINS, text),)
 
@@ -75,9 +81,9 @@ def test_a_reply_is_judged_once(engine: ProbeEngine, targets: TargetServer) -> N
     assert [data for _, _, data in service.seen] == [b"hello"]
 
 
-def test_it_is_sent_three_times_from_one_port(engine: ProbeEngine, targets: TargetServer) -> None:
+def test_it_is_sent_three_times_from_one_port(targets: TargetServer) -> None:
     service = targets.serve_datagrams(SILENT)
-    outcome = engine.check(UdpSpec(host="127.0.0.1", port=service.port, body=b"hello", timeout_ms=300))
+    outcome = unlimited().check(UdpSpec(host="127.0.0.1", port=service.port, body=b"hello", timeout_ms=300))
     assert outcome.detail == (
         "No result within 300 ms: none of 3 datagrams got a reply; check the service, and that it answers what is sent."
     )
@@ -274,7 +280,7 @@ def test_icmp_messages() -> None:
         pytest.skip(reason)
     networks = ["10.66.0.0/16", "fd66::/64"]  # of the namespace
     socket_allow_hosts(networks)
-    engine = ProbeEngine(EgressGuard(parse_networks(",".join(networks))))
+    engine = unlimited(EgressGuard(parse_networks(",".join(networks))))
     specs = [UdpSpec(host=host, port=9, timeout_ms=500) for host in ERRORS]
     with Namespace() as namespace, Routers(namespace) as routers:
         outcomes = dict(zip(ERRORS, namespace.run(lambda: run(engine, specs)), strict=True))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks.probes.engine import ProbeEngine
+from checks.probes.rate_limit import LocalSeconds, RateLimiter
 from checks.probes.resolver import Answer, Resolver
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode
 from checks.verdict import Failure
@@ -153,7 +154,12 @@ def _run_batch(engine: ProbeEngine, specs: list[CheckSpec], ears: _Ears) -> Repo
 
 
 def main() -> None:
-    engine = ProbeEngine(LoopbackOnly(parse_networks("127.0.0.0/8")), sys.argv[1], resolver=KnownNames())
+    engine = ProbeEngine(
+        LoopbackOnly(parse_networks("127.0.0.0/8")),
+        sys.argv[1],
+        resolver=KnownNames(),
+        rate_limiter=RateLimiter(LocalSeconds(0.0)),
+    )
     ears = _Ears()
     logging.getLogger("checks").addHandler(ears)
     while True:

@@ -124,7 +124,7 @@ def test_a_postponed_check_stays_late() -> None:
     at = NOON + MINUTE
     for _ in range(6):
         [claim] = claim_due(at, limit=10)
-        postpone({claim.key: "busy"}, now=at)
+        postpone({claim.key: ("busy", 60.0)}, now=at)
         at += MINUTE
     assert stale_since(load(monitor), now=at) == NOON + MINUTE
     assert stale_reason(load(monitor)) == "busy"

@@ -52,7 +52,7 @@ class DnsProbe(Probe[DnsSpec]):
 
     __slots__ = (
         *("_answer", "_asked", "_datagrams", "_edns", "_ignored", "_incoming"),
-        *("_server", "_servers", "_stream", "_tries", "_wait"),
+        *("_server", "_servers", "_stream", "_tries", "_wait", "_waits"),
     )
 
     def __init__(self, spec: DnsSpec, loop: Loop[Any]) -> None:
@@ -62,6 +62,7 @@ class DnsProbe(Probe[DnsSpec]):
         self._server: Server | None = None  # the last one that was asked
         self._tries = 0
         self._wait = min(_TRY_SECONDS, spec.timeout_ms / 1000 * _TRY_SHARE)
+        self._waits = False  # for a second of the named server
         self._edns = True
         self._datagrams: list[socket.socket] = []
         self._ignored = 0
@@ -79,12 +80,19 @@ class DnsProbe(Probe[DnsSpec]):
         if not self._servers:
             self.fail(own_fault("it has no name server"))
             return
-        self.loop.call_later(self, self._wait, self._repeat)
-        self._ask_next()
+        if self.spec.server is None:
+            self._begin()
+        elif self.loop.network.permits(self.spec.server):
+            self.loop.reserve(self, self.spec.server, self._begin)
+        else:
+            self.fail(BLOCKED)
 
     def expire(self) -> None:
         if self._answer is not None:  # another server's error
             self.finish()
+            return
+        if not self._tries:
+            self.loop.postpone(self)
             return
         if self._stream is not None:
             waited_for = "the name server cut its answer short by UDP, and did not answer by TCP; check its TCP port"
@@ -127,11 +135,28 @@ class DnsProbe(Probe[DnsSpec]):
         self._datagrams.clear()
         self._stream = None
 
+    def _begin(self) -> None:
+        self.loop.call_later(self, self._wait, self._repeat)
+        self._ask_next()
+
     def _repeat(self) -> None:
         self._wait *= 2
         self.loop.call_later(self, self._wait, self._repeat)
         if self._stream is None:
-            self._ask_next()
+            self._ask_again(self._servers[self._tries % len(self._servers)], pauses=False)
+
+    def _ask_again(self, server: Server, *, pauses: bool) -> None:
+        """Send another datagram. To a server that the user named, in a second of its address."""
+        if self.spec.server is None:
+            self._ask(server)
+        elif not self._waits:
+            self._waits = True
+            self.loop.reserve(self, server.address, partial(self._ask_in_turn, server), repeats=True, pauses=pauses)
+
+    def _ask_in_turn(self, server: Server) -> None:
+        self._waits = False
+        if self._stream is None:
+            self._ask(server)
 
     def _ask_next(self) -> None:
         """Ask the next server in turn."""
@@ -183,8 +208,11 @@ class DnsProbe(Probe[DnsSpec]):
             self._ask_by_tcp(server)
         elif self._edns and reply.rcode in (FORMERR, NOTIMP):
             self._edns = False  # RFC 6891, 6.2.2: an old server
+            if self._stream is not None:
+                self._ask_by_tcp(server)
+                return
             self.close()
-            self._ask(server)
+            self._ask_again(server, pauses=True)
         else:
             self._answer = _Answer(reply, server, "UDP" if self._stream is None else "TCP")
             if reply.rcode not in (NOERROR, NXDOMAIN) and len(self._servers) > 1:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 import dns.exception
 import dns.name
 import dns.rdata
 import dns.tokenizer
-from dns.rdata import Rdata, RdataStyle
 
+from checks.probes.dns.wire import Names, Record, read_record
 from checks.probes.target import BadHostError, ascii_host
 from core.text import printable, quote
 
@@ -29,8 +30,8 @@ _EXAMPLES = {
     "SRV": "0 5 5060 sip.example.com",
     "TXT": "v=spf1 -all",
 }
-_STYLE = RdataStyle(base64_chunk_size=0, hex_chunk_size=0)  # keys and digests without blanks
 _KEPT_CHARS = 300
+_MAX_KEPT = 256
 # Outside of these, a zone file's comments, parentheses and name of the zone would be read as something else.
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\\.')
 _ZONE_FILE = re.compile(r"[;()]|(?<!\S)@(?!\S)")
@@ -53,7 +54,9 @@ def normal_record(record_type: str, text: str) -> str:
             return _normal_text(b"".join(token.unescape_to_bytes().value for token in tokens))
         if record_type != "CAA":
             text = " ".join(part if part.isascii() else ascii_host(part) for part in text.split())
-        return normal_form(dns.rdata.from_text("IN", record_type, text, origin=dns.name.root, relativize=False))
+        wire = dns.rdata.from_text("IN", record_type, text, origin=dns.name.root, relativize=False).to_wire()
+        assert wire is not None
+        return normal_form(read_record(record_type, Names(wire), 0, len(wire)))
     except (dns.exception.DNSException, BadHostError, ValueError):
         raise bad from None
 
@@ -63,22 +66,27 @@ def normal_records(record_type: str, texts: tuple[str, ...]) -> frozenset[str]:
     return frozenset(normal_record(record_type, text) for text in texts)
 
 
-def presentation(rdata: Rdata) -> str:
-    return rdata.to_styled_text(_STYLE)
-
-
-def normal_form(rdata: Rdata) -> str:
-    match rdata.rdtype.name:
-        case "TXT":
-            return _normal_text(b"".join(rdata.strings))  # type: ignore[attr-defined]
+def normal_form(record: Record) -> str:
+    if not isinstance(record.value, str):
+        return _normal_text(b"".join(record.value))
+    match record.kind:
         case "CAA":
-            flags, tag, value = presentation(rdata).split(" ", 2)
+            flags, tag, value = record.value.split(" ", 2)
             return f"{flags} {tag.lower()} {value}"
         case "A" | "AAAA" | "DNSKEY" | "DS":
-            return presentation(rdata)
+            return record.value
     # Numbers and names: a blank inside of a name is escaped.
-    parts = presentation(rdata).lower().split(" ")
+    parts = record.value.lower().split(" ")
     return " ".join(part if part == "." else part.removesuffix(".") for part in parts)
+
+
+def kept_set(records: Collection[str]) -> tuple[str, ...]:
+    """Return what is stored of a set of records, to notice that it changes. Of a large set, the rest is a digest."""
+    ordered = sorted(records)
+    kept = list(map(kept_form, ordered[:_MAX_KEPT]))
+    if rest := ordered[_MAX_KEPT:]:
+        kept.append(f"… and {len(rest):,} more ({_digest(chr(10).join(rest))})")
+    return tuple(sorted(kept))
 
 
 def kept_form(record: str) -> str:
@@ -86,8 +94,11 @@ def kept_form(record: str) -> str:
     shown = printable(record[:_KEPT_CHARS])
     if shown == record:
         return record
-    digest = hashlib.blake2b(record.encode(), digest_size=8).hexdigest()
-    return f"{shown}… ({digest})"
+    return f"{shown}… ({_digest(record)})"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _normal_text(raw: bytes) -> str:

@@ -13,6 +13,7 @@ from core.egress import literal_address
 
 RECORD_TYPES = ("A", "AAAA", "CAA", "CNAME", "DNSKEY", "DS", "MX", "NS", "PTR", "SOA", "SRV", "TXT")
 DEFAULT_PORT = 53
+ROOT = "."
 _EXAMPLE = "for example dns:example.com?type=MX or dns://192.0.2.53/example.com?type=MX"
 _MAX_NAME = 253
 # A wildcard's own records, and the slash of RFC 2317's reverse zones.
@@ -21,7 +22,7 @@ _LABELS = re.compile(r"[A-Za-z0-9_*/-]+(\.[A-Za-z0-9_*/-]+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DnsSpec(CheckSpec):
-    """Ask for the records of a name. `name` is in ASCII, without the final dot.
+    """Ask for the records of a name. `name` is in ASCII, without the final dot, or `.` for the root.
 
     `server` is an IP address, None for the deployment's own servers. `records` is the exact set to expect.
     """
@@ -61,6 +62,8 @@ def _name(path: str) -> str:
         raise BadAddressError(f"must name what to look up, {_EXAMPLE}.")
     if "/" in path:  # an escaped one belongs to the name
         raise BadAddressError(f"must hold no path after the name, {_EXAMPLE}.")
+    if unquote(path) == ROOT:
+        return ROOT
     name = valid_host(unquote(path)).lower().removesuffix(".")
     if literal_address(name) is not None:
         raise BadAddressError("must hold a name; an address's is the reverse one, as 53.2.0.192.in-addr.arpa.")

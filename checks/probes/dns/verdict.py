@@ -7,9 +7,10 @@ from collections.abc import Collection
 import dns.flags
 from dns.rcode import NOERROR, NXDOMAIN, REFUSED, SERVFAIL
 
-from checks.probes.dns.message import AliasLoop, Found, MalformedReply, Reply, find_records
-from checks.probes.dns.records import kept_form, normal_form, normal_records, presentation
+from checks.probes.dns.message import AliasLoop, Found, Reply, find_records
+from checks.probes.dns.records import kept_set, normal_form, normal_records
 from checks.probes.dns.spec import DnsSpec
+from checks.probes.dns.wire import MalformedReply
 from checks.spec import CheckOutcome, ReasonCode
 from checks.verdict import Failure, broken_text_rule
 from core.text import quote, shorten
@@ -42,9 +43,9 @@ def find_failure(spec: DnsSpec, reply: Reply, outcome: CheckOutcome) -> Failure 
         return _dns_failure(_explain_absence(spec, name, reply, found))
     records = frozenset(map(normal_form, found.records))
     if spec.records is None:
-        outcome.answer = tuple(sorted(map(kept_form, records)))
+        outcome.answer = kept_set(records)
     if spec.rules:
-        text = "\n".join(sorted(set(map(presentation, found.records))))
+        text = "\n".join(sorted({record.presentation() for record in found.records}))
         for rule in spec.rules:
             if fault := broken_text_rule(rule, text, where="The answer", look="check the zone, or the rule"):
                 return Failure(ReasonCode.CONTENT_FAILURE, fault)
@@ -58,7 +59,7 @@ def _explain_absence(spec: DnsSpec, name: str, reply: Reply, found: Found) -> st
     if not reply.flags & (dns.flags.AA | dns.flags.RA):
         return f"The name server neither serves {name} nor looks it up elsewhere; ask one that does either."
     if found.alias is not None:
-        alias = shorten(found.alias.to_text(omit_final_dot=True), limit=_NAME_CHARS)
+        alias = shorten(found.alias.removesuffix(".") or ".", limit=_NAME_CHARS)
         return f"{name} is an alias of {alias}, and the answer has no {record} for it; add one, or correct the alias."
     return f"The name {name} has no {record}; add one to its zone, or check the type."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ _VALUE_CAP = 1024  # of a Content-Type, and of all Content-Encodings together
 # libcurl reads ten of these before it returns, and a chunked body may make a callback of each 6 bytes.
 _BUFFER_BYTES = 4096
 
+# libcurl reads three digits and ignores what follows them.
+_STATUS_LINE = re.compile(rb"HTTP/\S+\s+[1-9][0-9]{2}(?:\s|$)", re.IGNORECASE)
 _TLS_NOTE = b"SSL connection using "
 _NO_BYTES_TAKEN = 0  # what a write callback returns to end the transfer
 
@@ -50,7 +53,7 @@ class Response(msgspec.Struct):
     `code` is libcurl's result, 0 also if we ended the transfer because we had seen enough. `headers_ended` is False if
     the connection closed before, which libcurl accepts. `head` is the beginning of the decoded body. `body` is kept on
     request; it is only the first MiB if `over_cap`. `fault` is what is wrong with a body that is complete as far as
-    HTTP can tell.
+    HTTP can tell. `bad_status_line`: this one, or that of an interim answer, has no status of three digits.
     """
 
     code: int = pycurl.E_OK
@@ -60,6 +63,7 @@ class Response(msgspec.Struct):
     connect_us: int = 0
     ttfb_us: int = 0
     status_line: bytes = b""
+    bad_status_line: bool = False
     lines: list[bytes] = []
     headers_ended: bool = False
     location: bytes | None = None
@@ -179,7 +183,7 @@ class Transfer:
             response.fault = _ENDS_TOO_EARLY
         response.code = code
         response.message = message
-        response.status = getinfo(pycurl.RESPONSE_CODE)
+        response.status = 0 if response.bad_status_line else getinfo(pycurl.RESPONSE_CODE)
         response.total_us = getinfo(pycurl.TOTAL_TIME_T)
         response.connect_us = getinfo(pycurl.CONNECT_TIME_T)
         if response.status_line:  # libcurl sets this time also if a transfer ended without an answer
@@ -279,8 +283,10 @@ class Transfer:
         if len(line) < 3:  # the blank line
             response.headers_ended = True
             return
-        if line[:5] == b"HTTP/":  # again after an interim answer
+        if line[:5].upper() == b"HTTP/":  # again after an interim answer
             response.status_line = line[:_LINE_CAP]
+            if not _STATUS_LINE.match(line):
+                response.bad_status_line = True
             response.lines = []
             response.location = None
             response.headers_ended = False

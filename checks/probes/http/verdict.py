@@ -67,6 +67,8 @@ _STATUS_HINTS = {
 def explain(spec: HttpSpec, transfer: Transfer) -> Failure | None:
     """Return why this request got no whole response, None if it got one."""
     response, code = transfer.response, transfer.response.code
+    if response.bad_status_line:
+        return _NOT_HTTP
     if code == pycurl.E_OK:
         return None if response.headers_ended else _explain_broken(response)
     if code == pycurl.E_OPERATION_TIMEDOUT:

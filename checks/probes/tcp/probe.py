@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import socket
 import ssl
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from checks.verdict import Failure, contains_bytes, find_broken_text_rule, own_f
 
 READ_CAP = 64 * 1024
 _PIECE = 64 * 1024
+_REPLACEMENT = "\ufffd"  # stands for any byte that is no UTF-8
 _SHOWN_BYTES = 8 * 1024  # of what was received; some may have to be masked
 
 # What a check waits for until its deadline, and where to look.
@@ -31,7 +33,10 @@ _ANSWER = "the server accepted the connection but sent nothing; check the applic
 class TcpProbe(ConnectingProbe):
     """One tcp check. `_take` is what receives bytes in this phase, and gets none at the end of the connection."""
 
-    __slots__ = ("_awaited", "_broken", "_dialogue", "_received", "_take", "_then", "_tls", "_unsent", "_where")
+    __slots__ = (
+        *("_awaited", "_broken", "_decoder", "_dialogue", "_received"),
+        *("_tail", "_take", "_then", "_tls", "_unsent", "_where"),
+    )
 
     _take: Callable[[bytes], None]
     _then: Callable[[], None]
@@ -43,6 +48,8 @@ class TcpProbe(ConnectingProbe):
         self._unsent = memoryview(b"")
         self._awaited: list[Any] = []  # texts that were not received yet
         self._received = bytearray()
+        self._decoder: codecs.IncrementalDecoder | None = None  # where a text has characters that stand for others
+        self._tail = ""  # of what it decoded, as a text may be cut in two
         self._where = "The answer"
         self._broken: OSError | None = None
 
@@ -255,7 +262,10 @@ class TcpProbe(ConnectingProbe):
             self._conclude()
             return
         values = [rule.value for rule in spec.rules if rule.type is RuleType.TEXT_CONTAINS]
-        self._awaited = values if spec.as_hex else [value.encode("utf-8", "surrogatepass") for value in values]
+        if not spec.as_hex and any(_REPLACEMENT in value for value in values):
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        in_bytes = not spec.as_hex and self._decoder is None
+        self._awaited = [value.encode("utf-8", "surrogatepass") for value in values] if in_bytes else values
         if self._tls is None:
             self._read(_ANSWER, self._take_answer)
             return
@@ -300,7 +310,11 @@ class TcpProbe(ConnectingProbe):
         received = self._received
         known = len(received)
         received += chunk[: READ_CAP - known]
-        if self._awaited:
+        if self._decoder is not None:
+            text = self._tail + self._decoder.decode(received[known:])
+            self._awaited = [value for value in self._awaited if value not in text]
+            self._tail = text[-max(map(len, self._awaited), default=1) :]
+        elif self._awaited:
             self._awaited = [value for value in self._awaited if not self._has_come(value, known)]
         if not self._awaited:
             self._conclude()
@@ -311,8 +325,7 @@ class TcpProbe(ConnectingProbe):
     def _has_come(self, value: Any, known: int) -> bool:
         """Return whether a text ends in what was received after `known` bytes.
 
-        In UTF-8 a valid text is contained exactly if its bytes are. A replacement character in it may be missed,
-        which only makes the check read on.
+        In UTF-8 a valid text is contained exactly if its bytes are.
         """
         since = self._received[max(0, known - len(value)) :]  # a text may be cut in two
         return contains_bytes(since.hex(), value) if self.spec.as_hex else value in since

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import dns.edns
@@ -18,6 +19,9 @@ from tests.targets.resolvers import Asked, Elsewhere, Hang, Pause, Raw, Reset, R
 
 GROUP = Group("Resolvers")
 
+# At most one datagram a second is sent to a named resolver, and the cases are checked all at once.
+_hosts = (f"127.21.{number // 250}.{number % 250 + 1}" for number in count())
+
 NAME = "www.zone.test"
 A = (f"{NAME}.", "A", "192.0.2.1")
 OTHER = (f"{NAME}.", "A", "192.0.2.2")
@@ -27,12 +31,12 @@ CNAME = "CNAME"
 
 
 def up(name: str, about: str, target: Resolving, kind: str = "A", **given: Any) -> None:
-    place = Place(target, scheme="dns")
+    place = Place(target, scheme="dns", host=next(_hosts))
     GROUP.up(name, about, place, type="dns", http_status=None, url=f"@main@/{NAME}?type={kind}", **given)
 
 
 def slow(name: str, about: str, target: Resolving, **given: Any) -> None:
-    GROUP.slow(name, about, Place(target, scheme="dns"), type="dns", http_status=None, url=f"@main@/{NAME}", **given)
+    GROUP.slow(name, about, Place(target, scheme="dns", host=next(_hosts)), type="dns", http_status=None, url=f"@main@/{NAME}", **given)
 
 
 def down(
@@ -44,7 +48,7 @@ def down(
     kind: str = "A",
     **given: Any,
 ) -> None:
-    place = Place(target, scheme="dns")
+    place = Place(target, scheme="dns", host=next(_hosts))
     GROUP.down(name, about, place, reason_code, words, type="dns", url=f"@main@/{NAME}?type={kind}", **given)
 
 
@@ -272,6 +276,16 @@ up(
     of_udp(lambda asked: reply(asked, rcode=dns.rcode.FORMERR) if asked.message.edns >= 0 else good(asked)),
 )
 
+GROUP.up(
+    "resolver-root",
+    "Has the name servers of the root.",
+    Place(saying((".", "NS", "a.root-servers.test.")), scheme="dns", host=next(_hosts)),
+    type="dns",
+    http_status=None,
+    url="@main@/.?type=NS",
+    records=["a.root-servers.test"],
+)
+
 # Aliases
 
 up(
@@ -386,12 +400,14 @@ down(
     "dns_failure",
     "does not match",
 )
+up("resolver-tcp-huge", "Has 4,000 records, nearly 64 KiB.", cut_short(lambda asked: large(asked, 4000)))
 down(
-    "resolver-tcp-huge",
-    "Has 3,000 records.",
-    cut_short(lambda asked: large(asked, 3000)),
-    "dns_failure",
-    "3000 records",
+    "resolver-tcp-huge-other",
+    "Has 4,000 records, and none of those that are expected.",
+    cut_short(lambda asked: large(asked, 4000)),
+    "content_failure",
+    "and 3998 more",
+    records=["203.0.113.1"],
 )
 down(
     "resolver-tcp-loop",

@@ -115,15 +115,15 @@ up(
     "Has a reason phrase of no known charset.",
     [b"HTTP/1.1 200 D\xe9j\xe0 vu\r\nContent-Length: 0\r\n\r\n"],
 )
-up(
-    "status-line-four-digits",
-    "Sends a status of four digits; the first three are read.",
-    [b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n"],
-)
 for name, about, line in (
     ("no-version", "Leaves the version out.", b"200 OK\r\n\r\n"),
     ("icy", "Speaks the protocol of old radio streams.", b"ICY 200 OK\r\n\r\n"),
     ("two-digits", "Sends a status of two digits.", b"HTTP/1.1 20 OK\r\n\r\n"),
+    ("four-digits", "Sends a status of four digits.", b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n"),
+    ("zeros", "Sends a status below 100.", b"HTTP/1.1 099 OK\r\n\r\n"),
+    ("small-letters", "Sends a status of four digits in small letters.", b"http/1.1 2000 ok\r\n\r\n"),
+    ("fraction", "Sends a status with a fraction.", b"HTTP/1.1 200.5 OK\r\n\r\n"),
+    ("interim", "Sends an interim status of four digits.", b"HTTP/1.1 1000 X\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"),
     ("letters", "Sends a status of letters.", b"HTTP/1.1 OK 200\r\n\r\n"),
     ("version-9", "Claims version 9 of HTTP.", b"HTTP/9.1 200 OK\r\n\r\n"),
 ):

@@ -152,6 +152,12 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
         {"content_rules": [contains("Grün")]},
     ),
     (
+        "replaced-and-waits",
+        "Sends a byte that is no text, in two pieces, and waits.",
+        [b"so a\xff", Pause(0.05), b"b", Hang()],
+        {"content_rules": [contains("a\ufffdb")]},
+    ),
+    (
         "replaced",
         "Sends a byte that is no text, and closes.",
         [b"a\xffb"],

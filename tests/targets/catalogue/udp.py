@@ -12,7 +12,7 @@ from tests.targets.names import Fault, Name
 
 GROUP = Group("Datagrams")
 
-# At most one check per address and second is made, and the cases are checked all at once.
+# At most one datagram per address and second is sent, and the cases are checked all at once.
 _hosts = (f"127.20.0.{number}" for number in count(1))
 _ECHO = Datagrams([[Reply()]])
 _SILENT = Datagrams([()])
@@ -173,7 +173,15 @@ _up(
     zone={"many.udp.test": Name(tuple(place.host for place in _many.values()))},
 )
 
-_down("silent", "Never replies.", _place(_SILENT), "timeout", "none of 3 datagrams got a reply", **_SHORT)
+_down("silent", "Never replies.", _place(_SILENT), "timeout", "none of 3 datagrams got a reply", timeout_ms=4000)
+_down(
+    "silent-soon",
+    "Never replies, and a third datagram would come too late.",
+    _place(_SILENT),
+    "timeout",
+    "none of 2 datagrams got a reply",
+    timeout_ms=1500,
+)
 _down(
     "too-late", "Replies past the deadline.", _replies(Reply(b"pong", seconds=2.5)), "timeout", "got a reply", **_SHORT
 )
