@@ -1,5 +1,8 @@
 """Cron schedules: five fields, read as Debian's cron does, in a time zone. Pure, and the only user of cronsim.
 
+cronsim parses expressions and puts them into words. The times are computed here, by loops over the calendar that end
+by construction: cronsim's own do not end in zones whose clocks changed by odd steps (ADR 38).
+
 Time zones are those of the locked package `tzdata`, not those of the machine: all processes compute the same times, and
 `TZDATA_VERSION` says with which data.
 """
@@ -7,12 +10,14 @@ Time zones are those of the locked package `tzdata`, not those of the machine: a
 from __future__ import annotations
 
 import re
+from calendar import monthrange
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
 from importlib import metadata, resources
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -21,8 +26,6 @@ from cronsim import CronSim, CronSimError
 MAX_EXPRESSION = 100
 TZDATA_VERSION = metadata.version("tzdata")
 TIME_ZONES = frozenset(resources.files("tzdata").joinpath("zones").read_text().split())
-CHANGES_WITHIN_HOURS = frozenset({"Australia/LHI", "Australia/Lord_Howe", "NZ-CHAT", "Pacific/Chatham"})
-"""Zones whose clocks do not change at a full hour. There cronsim goes back to it, and may never end."""
 
 _VALUE = r"(?:\d{1,4}|[a-z]{3})"
 _TERM = rf"(?:\*|{_VALUE}(?:-{_VALUE})?)(?:/\d{{1,4}})?"
@@ -30,9 +33,11 @@ _FIELD = re.compile(rf"{_TERM}(?:,{_TERM})*", re.ASCII | re.IGNORECASE)
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 _HOW = f"Write five fields ({', '.join(_FIELDS)}), for example 30 3 * * MON-FRI."
 _ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - cronsim takes a local time without a zone
-_DAY = timedelta(days=1)
+_ALL_CALENDARS_END = date(_ANY_DAY.year + 29, 1, 1)
+"""Years have 14 calendars, which come in all their orders within 28 years."""
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _MINUTES_OF_DAY = 24 * 60
-_LEAP_CYCLE_DAYS = 8 * 366
+_LONGEST_GAP = 8 * 366 * _MINUTES_OF_DAY
 
 
 class BadScheduleError(ValueError):
@@ -63,71 +68,72 @@ class Schedule:
         for name, field in zip(_FIELDS, fields, strict=True):
             if not _FIELD.fullmatch(field):
                 raise BadScheduleError(f"the {name} must be numbers, names, ranges, steps and lists of them. {_HOW}")
-        try:
-            simulation = CronSim(self.expression, _ANY_DAY)
-        except CronSimError as error:
-            wrong = str(error).removeprefix("Bad ").replace("-", " ")
-            raise BadScheduleError(f"the {wrong} is out of range or never occurs. {_HOW}") from None
-        if next(simulation, None) is None:
-            raise BadScheduleError(f"never comes due. {_HOW}")
+        _parse(self.expression)
         if self.timezone not in TIME_ZONES:
             raise BadScheduleError("is not a time zone. Write one as Europe/Berlin or UTC.", setting="timezone")
 
     def times_after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the times after `moment` in UTC, in order. They end with the calendar, in the year 9999."""
-        minutes, hours, *_ = self.expression.split()
-        has_star = minutes.startswith("*") or hours.startswith("*")
+        fields = _parse(self.expression)
+        times = self._real_times if fields.follow_real_time else self._fixed_times
         try:
-            if has_star and self.timezone in CHANGES_WITHIN_HOURS:
-                yield from self._times_between_changes(moment)
-            else:
-                yield from self._simulated_times(moment)
+            yield from times(fields, moment)
         except (OverflowError, ValueError):
             return
 
-    def _simulated_times(self, moment: datetime) -> Iterator[datetime]:
+    def _fixed_times(self, fields: _Fields, moment: datetime) -> Iterator[datetime]:
+        """Yield each matching local time once: the first of two, and the end of the gap in place of all in it."""
         latest = moment
-        for found in CronSim(self.expression, self.local(moment)):
-            at = found.astimezone(UTC)
-            # In an hour that comes twice, the simulation starts with times of its first pass.
+        start = gap_end = self._wall_time(moment)
+        for wall in fields.wall_times(start):
+            if wall < gap_end:
+                continue
+            at, second = self._instants(wall)
+            if second < at:
+                at = self._end_of_gap(second, at)
+                gap_end = self._wall_time(at)
             if at > latest:
                 latest = at
                 yield at
 
-    def _times_between_changes(self, moment: datetime) -> Iterator[datetime]:
-        """Simulate the time between two clock changes without a zone, which cronsim might not end in another way."""
-        before, offset = moment.astimezone(UTC), self._offset(moment)
-        change: datetime | None = moment
-        while change is not None:
-            for found in CronSim(self.expression, (before + offset).replace(tzinfo=None)):
-                at = (found - offset).replace(tzinfo=UTC)
-                change = self._clock_change(before, at, offset)
-                if change is not None:
-                    # A run may be due at the change itself.
-                    before, offset = change - timedelta(seconds=1), self._offset(change)
-                    break
-                yield at
-                before = at
-            else:
-                return
+    def _real_times(self, fields: _Fields, moment: datetime) -> Iterator[datetime]:
+        """Yield each moment whose local time matches: both of two, and none in a gap."""
+        start = self._wall_time(moment)
+        first, second = self._instants(start)
+        if first < second:  # times before `start` may come again
+            start -= second - first
+        seconds: deque[datetime] = deque()
+        for wall in fields.wall_times(start):
+            first, second = self._instants(wall)
+            while seconds and seconds[0] < first:
+                yield seconds.popleft()
+            if second < first:
+                continue
+            if first > moment:
+                yield first
+            if second > first and second > moment:
+                seconds.append(second)
+        yield from seconds
 
-    def _clock_change(self, start: datetime, end: datetime, offset: timedelta) -> datetime | None:
-        """Return the first second of (start, end] with another UTC offset, or None. `offset` is that after `start`."""
-        low = start
-        while low < end:
-            high = end if end - low < _DAY else low + _DAY
-            if self._offset(high) != offset:
-                while high - low > timedelta(seconds=1):
-                    middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))
-                    low, high = (middle, high) if self._offset(middle) == offset else (low, middle)
-                return high
-            low = high
-        return None
+    def _wall_time(self, moment: datetime) -> datetime:
+        return self.local(moment).replace(tzinfo=None, fold=0)
 
-    def _offset(self, moment: datetime) -> timedelta:
-        offset = self.local(moment).utcoffset()
+    def _instants(self, wall: datetime) -> tuple[datetime, datetime]:
+        """Return the two moments of a local time, equal ones if it comes once. In a gap the second is earlier."""
+        local = wall.replace(tzinfo=_zone(self.timezone))
+        offset, other = local.utcoffset(), local.replace(fold=1).utcoffset()
         assert offset is not None
-        return offset
+        assert other is not None
+        at = wall.replace(tzinfo=UTC)
+        return at - offset, at - other
+
+    def _end_of_gap(self, low: datetime, high: datetime) -> datetime:
+        """Return the first whole local minute after the change of the clock in (low, high]."""
+        offset = self.local(low).utcoffset()
+        while high - low > _SECOND:
+            middle = low + (high - low) // (2 * _SECOND) * _SECOND
+            low, high = (middle, high) if self.local(middle).utcoffset() == offset else (low, middle)
+        return high + timedelta(seconds=-self.local(high).second % 60)
 
     def upcoming(self, moment: datetime, count: int) -> list[datetime]:
         """Return the next `count` times after `moment`, in UTC."""
@@ -156,28 +162,84 @@ def schedule(expression: str, timezone: str) -> Schedule:
     return Schedule(expression, timezone)
 
 
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The values that match, in order. Monday is 0."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...]
+    needs_both_days: bool
+    follow_real_time: bool
+
+    def wall_times(self, start: datetime) -> Iterator[datetime]:
+        """Yield the matching local times from `start` on, without a zone, to the end of the year 9999."""
+        for day in self.dates(start.date()):
+            is_first = day == start.date()
+            for hour in self.hours:
+                if is_first and hour < start.hour:
+                    continue
+                for minute in self.minutes:
+                    found = datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001
+                    if found >= start:
+                        yield found
+
+    def dates(self, start: date) -> Iterator[date]:
+        """Yield the matching days from `start` on. One follows within 40 years of any other."""
+        for year in range(start.year, MAXYEAR + 1):
+            for month in self.months:
+                if year > start.year or month >= start.month:
+                    yield from (day for day in self._dates_of(year, month) if day >= start)
+
+    def _dates_of(self, year: int, month: int) -> Iterator[date]:
+        first_weekday, length = monthrange(year, month)
+        for day in self.days if self.needs_both_days else range(1, length + 1):
+            on_weekday = (first_weekday + day - 1) % 7 in self.weekdays
+            if day <= length and (on_weekday if self.needs_both_days else on_weekday or day in self.days):
+                yield date(year, month, day)
+
+
+@lru_cache(maxsize=4_096)
+def _parse(expression: str) -> _Fields:
+    """Return the fields of an expression of five. Raises BadScheduleError."""
+    try:
+        parsed = CronSim(expression, _ANY_DAY)
+    except CronSimError as error:
+        wrong = str(error).removeprefix("Bad ").replace("-", " ")
+        raise BadScheduleError(f"the {wrong} is out of range or never occurs. {_HOW}") from None
+    minutes, hours, *_ = expression.split()
+    return _Fields(
+        minutes=tuple(sorted(parsed.minutes)),
+        hours=tuple(sorted(parsed.hours)),
+        days=tuple(sorted(parsed.days)),
+        months=tuple(sorted(parsed.months)),
+        weekdays=tuple(sorted({(number - 1) % 7 for number in parsed.weekdays if isinstance(number, int)})),
+        needs_both_days=parsed.day_and,
+        follow_real_time=minutes.startswith("*") or hours.startswith("*"),
+    )
+
+
 @lru_cache(maxsize=4_096)
 def _least_gap(expression: str) -> timedelta:
-    simulation = CronSim(expression, _ANY_DAY)
-    minutes = sorted(hour * 60 + minute for hour in simulation.hours for minute in simulation.minutes)
+    fields = _parse(expression)
+    minutes = [hour * 60 + minute for hour in fields.hours for minute in fields.minutes]
     gaps = [later - earlier for earlier, later in pairwise(minutes)]
-    days_apart = _least_days(simulation)
+    days_apart = _least_days(fields)
     if days_apart is not None:
         gaps.append(days_apart * _MINUTES_OF_DAY - minutes[-1] + minutes[0])
-    return timedelta(minutes=min(gaps)) if gaps else timedelta(days=_LEAP_CYCLE_DAYS)
+    return timedelta(minutes=min([*gaps, _LONGEST_GAP]))
 
 
-def _least_days(simulation: CronSim) -> int | None:
-    """Return the least number of days between two that match, or None if there is one at most in eight years."""
-    least = last = None
-    for number in range(_ANY_DAY.toordinal(), _ANY_DAY.toordinal() + _LEAP_CYCLE_DAYS):
-        day = date.fromordinal(number)
-        if day.month in simulation.months and simulation.match_day(day):
-            if last is not None:
-                least = number - last if least is None else min(least, number - last)
-                if least == 1:
-                    break
-            last = number
+def _least_days(fields: _Fields) -> int | None:
+    """Return the least number of days between two that match, or None if there is one at most in 28 years."""
+    least = None
+    for earlier, later in pairwise(takewhile(lambda day: day < _ALL_CALENDARS_END, fields.dates(_ANY_DAY.date()))):
+        days = (later - earlier).days
+        least = days if least is None else min(least, days)
+        if least == 1:
+            break
     return least
 
 
