@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.hashers import check_password
-from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.request import split_domain_port, validate_host
 from django.template.loader import render_to_string
 from django.utils.crypto import constant_time_compare
@@ -22,6 +22,7 @@ from django.utils.crypto import constant_time_compare
 from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests, ValidationFailed
+from core.packed import respond
 from core.throttles import count_request
 from statuspages import badges, caching, rendering, subscriptions
 from statuspages.caching import PublishedPage, Rendered
@@ -117,28 +118,9 @@ def _page(request: HttpRequest, address: str, rest: str) -> HttpResponse:
 
 
 def _rendered(request: HttpRequest, rendered: Rendered) -> HttpResponse:
-    """Return the bytes, compressed if the client accepts gzip, or 304 if the client has them."""
-    packed = bool(rendered.gzipped) and _takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", ""))
-    if rendered.etag in request.META.get("HTTP_IF_NONE_MATCH", ""):
-        response: HttpResponse = HttpResponseNotModified()
-    else:
-        body = rendered.gzipped if packed else rendered.body
-        response = HttpResponse(b"" if request.method == "HEAD" else body, rendered.content_type)
-        response["Content-Length"] = str(len(body))
-        if packed:
-            response["Content-Encoding"] = "gzip"
-        response["Content-Security-Policy"] = _POLICY
-    response["ETag"] = rendered.etag
-    response["Vary"] = "Accept-Encoding"
+    response = respond(request, rendered)
+    response["Content-Security-Policy"] = _POLICY
     return response
-
-
-def _takes_gzip(accepted: str) -> bool:
-    for coding in accepted.split(","):
-        name, _, weight = coding.strip().partition(";")
-        if name.strip().lower() in ("gzip", "*"):
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
 
 
 def _may_read(request: HttpRequest, page: PublishedPage) -> bool:
