@@ -1,7 +1,8 @@
 # One image for all processes: `docker run … pulsekeeper web`, `worker`, `interactive`, `dispatcher`, `beat`, or a
 # command such as `python manage.py migrate`. The root file system may be read-only, except /tmp. Health checks are in
 # docker-compose.yml and deploy/helm: the OCI image format has none.
-ARG PYTHON=python:3.11-slim-bookworm
+# By digest, because a tag may be pushed again with other content. docs/operate/upgrade.md says how to renew it.
+ARG PYTHON=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON} AS packages
 RUN apt-get update && apt-get install --yes --no-install-recommends binutils

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from allauth.account.models import EmailAddress
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -98,14 +99,20 @@ def target(user: User) -> dict[str, Any]:
 def change_password(user: User, *, current: str, new: str) -> User:
     """Change the password. Raises ValidationFailed if `current` is not the password, or `new` is weak.
 
-    The row is locked: the second of two concurrent changes has to know the password that the first one set.
+    Hashing may have to wait, so it is done before the row is locked. The second of two concurrent changes has to know
+    the password that the first one set.
     """
+    wrong = ValidationFailed("is not the password of this account.", field="current_password")
+    known = User.objects.get(pk=user.pk).password
+    if not check_password(current, known):
+        raise wrong
+    _require_strong(new, user)
+    hashed = make_password(new)
     with transaction.atomic():
         user = User.objects.select_for_update(of=["self"]).select_related("plan").get(pk=user.pk)
-        if not user.check_password(current):
-            raise ValidationFailed("is not the password of this account.", field="current_password")
-        _require_strong(new, user)
-        user.set_password(new)
+        if user.password != known:
+            raise wrong
+        user.password = hashed
         _save_password(user, Action.PASSWORD_CHANGED)
     return user
 
@@ -126,12 +133,15 @@ def _save_password(user: User, action: Action) -> None:
 
 
 def hand_over(user: User, password: str | None) -> None:
-    """Give an account with an unconfirmed address to the verified owner of that address.
+    """Give an account with an unconfirmed address to the verified owner of that address. Raises AddressTaken.
 
     Someone else may have signed up with it: their password and sessions become invalid.
     """
+    user.set_password(password)  # before the lock: hashing may have to wait
     with transaction.atomic():
-        set_password(user, password)
+        if is_verified(User.objects.select_for_update(of=["self"]).get(pk=user.pk)):
+            raise AddressTaken
+        _save_password(user, Action.PASSWORD_REMOVED if password is None else Action.PASSWORD_RESET)
         set_address(user)
 
 

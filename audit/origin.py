@@ -1,12 +1,13 @@
 """The current request, as the origin of actions, for services that do not get it as an argument.
 
 A context variable, because a parameter would pass through every signature between a view and a service, and could be
-forgotten. Only `audit` reads it, and nothing depends on it.
+forgotten. `audit` reads it, and `accounts.hashing`, to count a client's share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,17 +20,23 @@ current: ContextVar[HttpRequest | None] = ContextVar("audited_request", default=
 """The current request; None in a command or a worker."""
 
 
+@contextmanager
+def origin_of(request: HttpRequest) -> Iterator[None]:
+    token = current.set(request)
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
 def remember_origin(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
     """Remember the origin of the request. This middleware comes below pings, which are not audited."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        token = current.set(request)
-        try:
+        with origin_of(request):
             return get_response(request)
-        finally:
-            current.reset(token)
 
     return answer
 

@@ -8,7 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
+from accounts.web.limits import too_many
 from config.pings import ATTEMPT
+from core.errors import TooManyRequests
 from monitors.heartbeats import pings as heartbeat_pings
 from monitors.heartbeats.incoming import target_of
 from statuspages import public
@@ -44,6 +46,19 @@ def status_pages(get_response: Callable[[HttpRequest], HttpResponse]) -> Callabl
     def middleware(request: HttpRequest) -> HttpResponse:
         return public.answer(request) or get_response(request)
 
+    return middleware
+
+
+def refuse(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Answer with 429 if a page needs a hash and the client has had its share. Of the API, DRF handles all errors."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        return get_response(request)
+
+    def process_exception(request: HttpRequest, error: Exception) -> HttpResponse | None:
+        return too_many(request, error.wait or 1) if isinstance(error, TooManyRequests) else None
+
+    middleware.process_exception = process_exception  # type: ignore[attr-defined]
     return middleware
 
 

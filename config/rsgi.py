@@ -29,6 +29,7 @@ try:
     # Load all code that requests need and exclude it from garbage collection: a full collection delayed requests by
     # 0.1 s.
     import_module("config.urls")
+    import_module("config.openapi").document()
 except Exception:  # noqa: BLE001 - multiprocessing would print it, also with LOG_FORMAT=json
     sys.excepthook(*sys.exc_info())
     raise SystemExit(1) from None

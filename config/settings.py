@@ -123,7 +123,9 @@ if REDIS_URL:
 # Scope: (requests, seconds). `core.throttles` defines which requests count together.
 THROTTLES = {
     "sign-in": (20, 60),
-    "sign-in-email": (20, 900),
+    "sign-in-email-address": (20, 900),  # one account from one address
+    # One account from all addresses: against distributed guessing. Ten addresses alone do not use it up.
+    "sign-in-email": (300, 900),
     "second-factor": (10, 900),
     "sign-up": (20, 3600),
     "account-mail": (5, 3600),  # mails to one address that other people can trigger
@@ -218,6 +220,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "config.middleware.refuse",
 ]
 
 TEMPLATES = [
@@ -243,6 +246,7 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # no collectstatic needed
 
+PASSWORD_HASHERS = ["accounts.hashing.SharedHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},

@@ -200,16 +200,24 @@ class ChannelAddressThrottle(CallerThrottle, scope="invite"):
         return super().identity(request) if given else None
 
 
-class SignInThrottle(Throttle, scope="sign-in"):
-    """Signing in, by address."""
+def wait_to_sign_in(address: str, email: str | None) -> float | None:
+    """Count a sign-in by address, by account and address, and by account. Return None if it may pass, else the wait.
 
-    def identity(self, request: Request) -> str | None:
-        return client_network(request)
+    What one count refuses does not add to the next, so a blocked address cannot use up an account's attempts.
+    """
+    email = email.strip().lower() if email else None
+    wait = seconds_to_wait("sign-in", address)
+    if wait is None and email:
+        wait = seconds_to_wait("sign-in-email-address", f"{email} {address}")
+    if wait is None and email:
+        wait = seconds_to_wait("sign-in-email", email)
+    return wait
 
 
-class SignInEmailThrottle(Throttle, scope="sign-in-email"):
-    """Signing in, by account: one account cannot be tried from many addresses."""
+class SignInThrottle(Throttle):
+    """Signing in. Pages have `accounts.web.limits` for it, and count together with the API."""
 
-    def identity(self, request: Request) -> str | None:
+    def allow_request(self, request: Request, view: Any) -> bool:
         email = request.data.get("email") if isinstance(request.data, dict) else None
-        return email.strip().lower() if isinstance(email, str) else None
+        self._wait = wait_to_sign_in(client_network(request), email if isinstance(email, str) else None)
+        return self._wait is None

@@ -7,13 +7,11 @@ a rendering every ten seconds and a cache query every two.
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Generic, TypeVar
 
 from django.core.cache import cache
@@ -21,6 +19,7 @@ from django.db import transaction
 from django.utils.crypto import salted_hmac
 
 from core.cache import load, store
+from core.packed import Packed, pack
 from statuspages.models import StatusPage, origin
 
 FRESH_SEC = 10
@@ -114,13 +113,9 @@ def _key(address: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
-    """`gzipped` is empty if it would not be smaller. `made_at` is Unix time, comparable between processes."""
+class Rendered(Packed):
+    """`made_at` is Unix time, comparable between processes."""
 
-    body: bytes
-    gzipped: bytes
-    etag: str
-    content_type: str
     made_at: float
 
 
@@ -160,9 +155,6 @@ def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
 
 def _make(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
     made_at = time.time()
-    body = make()
-    packed = gzip.compress(body, compresslevel=6, mtime=0)
-    etag = f'W/"{hashlib.sha256(body).hexdigest()[:24]}"'
-    found = Rendered(body, packed if len(packed) < len(body) else b"", etag, content_type, made_at)
+    found = Rendered(**asdict(pack(make(), content_type)), made_at=made_at)
     store(key, found, seconds=KEPT_SEC)
     return found

@@ -14,14 +14,16 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.hashers import check_password
-from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.request import split_domain_port, validate_host
 from django.template.loader import render_to_string
 from django.utils.crypto import constant_time_compare
 
+from audit.origin import origin_of
 from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import NotFound, TooManyRequests, ValidationFailed
+from core.packed import respond
 from core.throttles import count_request
 from statuspages import badges, caching, rendering, subscriptions
 from statuspages.caching import PublishedPage, Rendered
@@ -117,28 +119,9 @@ def _page(request: HttpRequest, address: str, rest: str) -> HttpResponse:
 
 
 def _rendered(request: HttpRequest, rendered: Rendered) -> HttpResponse:
-    """Return the bytes, compressed if the client accepts gzip, or 304 if the client has them."""
-    packed = bool(rendered.gzipped) and _takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", ""))
-    if rendered.etag in request.META.get("HTTP_IF_NONE_MATCH", ""):
-        response: HttpResponse = HttpResponseNotModified()
-    else:
-        body = rendered.gzipped if packed else rendered.body
-        response = HttpResponse(b"" if request.method == "HEAD" else body, rendered.content_type)
-        response["Content-Length"] = str(len(body))
-        if packed:
-            response["Content-Encoding"] = "gzip"
-        response["Content-Security-Policy"] = _POLICY
-    response["ETag"] = rendered.etag
-    response["Vary"] = "Accept-Encoding"
+    response = respond(request, rendered)
+    response["Content-Security-Policy"] = _POLICY
     return response
-
-
-def _takes_gzip(accepted: str) -> bool:
-    for coding in accepted.split(","):
-        name, _, weight = coding.strip().partition(";")
-        if name.strip().lower() in ("gzip", "*"):
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
 
 
 def _may_read(request: HttpRequest, page: PublishedPage) -> bool:
@@ -165,7 +148,9 @@ def _unlock(request: HttpRequest, page: PublishedPage) -> HttpResponse:
     count_request("status-password", f"{page.page_id} {client_network(request)}")
     count_request("status-password-page", str(page.page_id))
     stored = StatusPage.objects.filter(pk=page.page_id).values_list("password_hash", flat=True).first()
-    if not stored or not check_password(request.POST.get("password", "")[:200], stored):
+    with origin_of(request):  # whose share of hashing it is
+        is_right = bool(stored) and check_password(request.POST.get("password", "")[:200], stored)
+    if not is_right:
         return _ask_for_password(page, wrong="Wrong password.")
     back.set_signed_cookie(
         _cookie(page),

@@ -32,6 +32,7 @@ _PLAIN = ("name", "description", "published", "theme", "show_window_names")
 
 
 def create_page(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> StatusPage:
+    given = _hashed(given)
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
         project, owner = place(caller, given)
@@ -40,11 +41,19 @@ def create_page(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> S
 
 
 def update_page(caller: Caller, public_id: str, given: Mapping[str, Any]) -> StatusPage:
+    given = _hashed(given)
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
         page = lock_page(caller, public_id)
         require_same_project(page, given, reason="cannot be changed; create another page in that project.")
         return _save(caller, page, given, monitors)
+
+
+def _hashed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values with the hash of the password, before any lock: hashing may have to wait."""
+    if "password" not in given:
+        return given
+    return {**given, "password": make_password(given["password"]) if given["password"] else ""}
 
 
 def delete_page(caller: Caller, public_id: str) -> None:
@@ -137,8 +146,7 @@ def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: 
                 setattr(page, name, None if value is None else check(value))
             except ValueError as error:
                 raise ValidationFailed(str(error), field=name) from None
-    if "password" in given:
-        page.password_hash = make_password(given["password"]) if given["password"] else ""
+    page.password_hash = given.get("password", page.password_hash)
     page.version += 1
     try:
         with transaction.atomic():

@@ -13,7 +13,7 @@ from accounts.services import change_password
 from core.api.query import Pages
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.errors import EmailUnverified, InvalidCredentials, ProjectRequired, ProjectsShared
-from core.throttles import PasswordThrottle, SignInEmailThrottle, SignInThrottle
+from core.throttles import PasswordThrottle, SignInThrottle
 from tokens import serializers, services
 from tokens.models import ProjectToken, Session
 
@@ -53,7 +53,7 @@ class SessionViewSet(ServiceViewSet):
         body=serializers.SessionInputSerializer,
         answer=serializers.SessionCreatedSerializer,
         errors=(InvalidCredentials, EmailUnverified),
-        throttles=(SignInThrottle, SignInEmailThrottle),
+        throttles=(SignInThrottle,),
         is_public=True,
         is_idempotent=False,
     )

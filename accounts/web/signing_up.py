@@ -11,7 +11,6 @@ from datetime import timedelta
 from allauth.account.adapter import get_adapter
 from django.conf import settings
 from django.core import signing
-from django.db import transaction
 from django.urls import reverse
 
 from accounts.models import User
@@ -43,11 +42,10 @@ def read_link(key: str) -> str | None:
 
 def complete(email: str, password: str) -> User:
     """Create the account for the proven owner of the address. Raises AddressTaken, ValidationFailed."""
-    with transaction.atomic():
-        user = User.objects.select_for_update(of=["self"]).filter(email=email).first()
-        if user is None:
-            return create_account(email=email, password=password)
-        if is_verified(user):
-            raise AddressTaken
-        hand_over(user, password)
-        return user
+    user = User.objects.filter(email=email).first()
+    if user is None:
+        return create_account(email=email, password=password)
+    if is_verified(user):
+        raise AddressTaken
+    hand_over(user, password)
+    return user

@@ -7,13 +7,13 @@ from django.urls import path, re_path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
 from accounts.web import views
-from accounts.web.limits import by_login, by_person, limited
+from accounts.web.limits import by_person, limited, sign_in_limited
 from accounts.web.reauthentication import reauthenticate_by_mail, reauthenticated
 from accounts.web.social import views as social
 from accounts.web.social.views import leads_to_providers
 from core.addresses import client_network
 
-sign_in = limited(account.login, sign_in=client_network, sign_in_email=by_login)
+sign_in = sign_in_limited(account.login)
 sign_up = limited(account.signup, sign_up=client_network)
 reset = limited(account.password_reset, sign_up=client_network)
 reset_from_key = limited(account.password_reset_from_key, sign_in=client_network)

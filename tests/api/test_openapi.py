@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from typing import Any
 
 import pytest
 from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 
 from config.openapi_examples import SAMPLES
@@ -197,3 +199,29 @@ def test_the_page_loads_nothing_from_elsewhere() -> None:
 
 def test_the_page_is_for_everybody() -> None:
     assert Api().get("/openapi.json").status == 200
+
+
+def test_the_document_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generating it takes longer than any other answer to a stranger."""
+    generated = []
+    generate = SchemaGenerator.get_schema
+    monkeypatch.setattr(
+        SchemaGenerator, "get_schema", lambda *args, **kwargs: generated.append(1) or generate(*args, **kwargs)
+    )
+    client = Client()
+    answers = [client.get("/openapi.json", {"version": str(number)}) for number in range(5)]
+    assert len({answer.content for answer in answers}) == 1
+    assert len(generated) <= 1
+
+
+def test_who_has_the_document_gets_304_and_others_may_have_it_packed() -> None:
+    client = Client()
+    plain = client.get("/openapi.json")
+    packed = client.get("/openapi.json", headers={"accept-encoding": "gzip, br"})
+    assert gzip.decompress(packed.content) == plain.content
+    assert (packed["Content-Encoding"], packed["Vary"], packed["ETag"]) == ("gzip", "Accept-Encoding", plain["ETag"])
+    again = client.get("/openapi.json", headers={"accept-encoding": "gzip, br"})
+    assert again.content == packed.content, "packed once"
+    known = client.get("/openapi.json", headers={"if-none-match": f'W/"other", {plain["ETag"]}'})
+    assert (known.status_code, known.content, known["ETag"]) == (304, b"", plain["ETag"])
+    assert (client.head("/openapi.json").content, client.post("/openapi.json").status_code) == (b"", 405)

@@ -1,0 +1,37 @@
+"""Hash passwords a few at once, shared between clients and accounts.
+
+A hash takes a processor for a quarter of a second, and strangers may ask for one. All hashing goes through this hasher:
+sign-in, sign-up, changes and resets of passwords, reauthentication, the admin, and passwords of status pages.
+"""
+
+from __future__ import annotations
+
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
+
+from audit import origin
+from core.addresses import client_network
+from core.shares import Shares
+
+AT_ONCE = 2
+"""The rest of the machine's processors has to answer pings. OpenSSL releases Python's lock meanwhile."""
+
+shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=5.0, typical_sec=0.25)
+
+
+class SharedHasher(PBKDF2PasswordHasher):
+    """PBKDF2 as Django has it. Raises TooManyRequests before hashing, if the client or account has had its share."""
+
+    def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
+        with shares.turn(*_users()):
+            return super().encode(password, salt, iterations)
+
+
+def _users() -> list[str]:
+    """Return the client and the account of the current request. A command has neither, and waits for nobody."""
+    request = origin.current.get()
+    if request is None:
+        return []
+    user = getattr(request, "user", None)  # of a session, or the Caller of the API
+    user = getattr(user, "user", user)
+    account = [] if getattr(user, "pk", None) is None else [f"user:{user.pk}"]
+    return [client_network(request), *account]

@@ -1,0 +1,129 @@
+"""Share a scarce resource of this process, such as its processors, between client addresses and accounts.
+
+Who used little of it lately goes first, so many requests of one client delay nobody else by more than those that run.
+Each web process counts its own, so a crash leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.db import connection
+
+from core.db import release_connection
+from core.errors import TooManyRequests
+
+HALF_LIFE_SEC = 30.0
+"""After this time, past use counts half."""
+FORGOTTEN_SEC = 0.001
+"""Past use below this counts as none."""
+CLEAN_ABOVE = 1_000
+FEW = 4
+"""So many requests lately do not put a client behind others: passwords are mistyped."""
+
+
+@dataclass(eq=False, slots=True)
+class _Ticket:
+    users: tuple[str, ...]
+    refused: bool = False
+
+
+class Shares:
+    """A resource that `at_once` requests may use, while `most_waiting` others wait up to `patience_sec` for it.
+
+    A client or account has at most `most_present` requests that use it or wait. `typical_sec` is the CPU time that a
+    request is expected to take.
+    """
+
+    def __init__(
+        self, *, at_once: int, most_waiting: int, most_present: int, patience_sec: float, typical_sec: float
+    ) -> None:
+        self._at_once, self._most_waiting, self._most_present = at_once, most_waiting, most_present
+        self._patience_sec, self._typical_sec = patience_sec, typical_sec
+        self._changed = threading.Condition()
+        self._running = 0
+        self._waiting: list[_Ticket] = []
+        self._present: Counter[str] = Counter()
+        self._used: dict[str, tuple[float, float]] = {}
+        """Seconds of CPU by user, as of a time of the monotonic clock."""
+        self._clean_above = CLEAN_ABOVE
+
+    @contextmanager
+    def turn(self, *users: str) -> Iterator[None]:
+        """Run the block in turn, on behalf of a client and an account. Raises TooManyRequests.
+
+        If too many wait, those are refused whose client or account has most places, or else used most.
+        """
+        ticket = _Ticket(users)
+        with self._changed:
+            if any(self._present[user] >= self._most_present for user in users):
+                raise TooManyRequests(wait=self._patience_sec)
+            self._present.update(users)
+        began = None
+        try:
+            self._wait(ticket)
+            began = time.thread_time()
+            yield
+        finally:
+            with self._changed:
+                if began is not None:
+                    self._running -= 1
+                    self._record(users, time.thread_time() - began)
+                self._present.subtract(users)
+                self._present += Counter()  # without those at 0
+                self._changed.notify_all()
+
+    def _wait(self, ticket: _Ticket) -> None:
+        with self._changed:
+            self._waiting.append(ticket)
+            waiting = [one for one in reversed(self._waiting) if not one.refused]
+            if len(waiting) > self._most_waiting + self._at_once - self._running:
+                max(waiting, key=self._claim).refused = True
+                self._changed.notify_all()
+            waits = not self._may_go(ticket)
+        try:
+            if waits and not connection.in_atomic_block:
+                release_connection()
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._may_go(ticket), self._patience_sec) or ticket.refused:
+                    raise TooManyRequests(wait=self._patience_sec)
+                self._running += 1
+        finally:
+            with self._changed:
+                self._waiting.remove(ticket)
+                self._changed.notify_all()
+
+    def _may_go(self, ticket: _Ticket) -> bool:
+        """Return whether the wait is over: the ticket is refused, or it is its turn."""
+        if ticket.refused:
+            return True
+        waiting = [one for one in self._waiting if not one.refused]
+        return self._running < self._at_once and min(waiting, key=self._rank) is ticket
+
+    def _rank(self, ticket: _Ticket) -> float:
+        """Return the CPU time that its users had lately beyond a few requests, and that their present ones may take."""
+        now, few = time.monotonic(), FEW * self._typical_sec
+        return sum(
+            max(0.0, self._used_by(user, now) - few) + self._present[user] * self._typical_sec for user in ticket.users
+        )
+
+    def _claim(self, ticket: _Ticket) -> tuple[int, float]:
+        """Return how many places its users have, and their rank: of a full queue, the highest is refused."""
+        return max((self._present[user] for user in ticket.users), default=0), self._rank(ticket)
+
+    def _used_by(self, user: str, now: float) -> float:
+        seconds, at = self._used.get(user, (0.0, now))
+        return float(seconds * 0.5 ** ((now - at) / HALF_LIFE_SEC))
+
+    def _record(self, users: tuple[str, ...], seconds: float) -> None:
+        now = time.monotonic()
+        for user in users:
+            self._used[user] = (self._used_by(user, now) + seconds, now)
+        if len(self._used) > self._clean_above:
+            self._used = {user: kept for user, kept in self._used.items() if self._used_by(user, now) > FORGOTTEN_SEC}
+            self._clean_above = 2 * len(self._used) + CLEAN_ABOVE
