@@ -72,9 +72,7 @@ class _Running:
     timeout_ms: int
     then: Then | None
     started_at: float
-<<<<<<< HEAD
     due_at: datetime | None = None
-=======
     admitted: bool = False
 
     @property
@@ -83,7 +81,6 @@ class _Running:
             return str(self.owner_id), None
         # A scheduled check that has to wait for its turn comes back.
         return str(self.owner_id), str(self.job.monitor_id)
->>>>>>> probes
 
     def __str__(self) -> str:
         return "a draft" if self.job is None else f"monitor {self.job.monitor_id} claim {self.job.claim}"
@@ -126,13 +123,8 @@ class Prober:
         it is not recorded.
         """
         for job in jobs:
-<<<<<<< HEAD
-            self._room.acquire()
-            self._start(job, then, due_at=job.slot_at if then is None else None)
-=======
             self._enter(most=MAX_WAITING)
-            self._start(job, then)
->>>>>>> probes
+            self._start(job, then, due_at=job.slot_at if then is None else None)
 
     def offer(self, jobs: Iterable[CheckJob]) -> list[CheckJob]:
         """Check as many as fit into half of the loop, without waiting. Return the others.
@@ -150,11 +142,8 @@ class Prober:
     def _start(self, job: CheckJob, then: Then | None, *, due_at: datetime | None = None) -> None:
         with self._lock:
             self._open.add(job.key)
-<<<<<<< HEAD
-        self._service.submit(_Running(job, then, time.monotonic(), due_at), job.spec)
-=======
-        self._service.submit(_Running(job, job.owner_id, job.spec.timeout_ms, then, time.monotonic()), job.spec)
->>>>>>> probes
+        running = _Running(job, job.owner_id, job.spec.timeout_ms, then, time.monotonic(), due_at)
+        self._service.submit(running, job.spec)
 
     def submit_draft(self, spec: CheckSpec, *, owner_id: int, then: Then) -> None:
         """Check an unsaved configuration of an account. `then` is called with the outcome in some thread."""
@@ -215,14 +204,11 @@ class Prober:
                 self._leave(1)
             self._answer(check.then, outcome)
         else:
-<<<<<<< HEAD
-            if check.due_at is not None and _is_late(outcome, check.due_at, check.job.spec):
-                LATE.add(1, "checks")
-=======
             if check.admitted:
                 with self._room:
                     self._waiting += 1
->>>>>>> probes
+            if check.due_at is not None and _is_late(outcome, check.due_at, check.job.spec):
+                LATE.add(1, "checks")
             self._done.put((check.job, check.then, outcome, time.monotonic() - check.started_at))
 
     def _record(self) -> None:
