@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
@@ -13,18 +14,25 @@ from rest_framework.request import Request
 
 from core.egress import Address
 
-_LONGEST = 100  # an address and its zone; longer text is not cached
+_LONGEST = 100  # an address, its zone and a port; longer text is not cached
+_MAX_HOPS = 16
+"""Trusted proxies that one request may have passed."""
+_WITH_PORT = re.compile(r"(?:([0-9.]+)|\[([0-9A-Fa-f:.]+(?:%[^\]]+)?)\])(?::[0-9]{1,5})?", re.ASCII)
+"""192.0.2.1:1234 or [2001:db8::1]:1234, as some proxies write it, the port optional."""
 
 
 def _parse(text: str) -> Address | None:
-    """Parse an address. ::ffff:192.0.2.1 of a dual-stack socket becomes IPv4."""
+    """Parse an address, with or without a port. ::ffff:192.0.2.1 of a dual-stack socket becomes IPv4."""
     return _parse_short(text) if len(text) <= _LONGEST else None
 
 
 @lru_cache(maxsize=4_096)
 def _parse_short(text: str) -> Address | None:
+    text = text.strip()
+    if found := _WITH_PORT.fullmatch(text):
+        text = found[1] or found[2]
     try:
-        address = ip_address(text.strip().strip("[]").partition("%")[0])
+        address = ip_address(text.partition("%")[0])
     except ValueError:
         return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
@@ -39,15 +47,18 @@ def address_of(meta: Mapping[str, Any]) -> Address | None:
     """Return the peer of the connection, or the address that it forwards for if TRUSTED_PROXIES contains the peer.
 
     X-Forwarded-For is read from its right end, where our own proxies write. The first address that is no trusted proxy
-    is the client; what the client wrote further left is ignored. `meta` is that of a request, or a WSGI environ.
+    is the client; what the client wrote further left is ignored. Return None if a trusted proxy forwards for something
+    that is no address: its client is unknown, and must not count as the proxy. `meta` is that of a request, or a WSGI
+    environ.
     """
     address = _parse(meta.get("REMOTE_ADDR", ""))
-    hops = meta.get("HTTP_X_FORWARDED_FOR", "").split(",")
+    forwarded = meta.get("HTTP_X_FORWARDED_FOR", "")
+    if not forwarded.strip():
+        return address
+    hops = forwarded.rsplit(",", _MAX_HOPS)
+    del hops[: len(hops) - _MAX_HOPS]
     while address is not None and hops and _is_trusted(address):
-        forwarded = _parse(hops.pop())
-        if forwarded is None:
-            break
-        address = forwarded
+        address = _parse(hops.pop())
     return address
 
 

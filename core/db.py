@@ -152,7 +152,8 @@ def _without_gaps(locked: dict[int, Any], series: QuerySet[M], ordered_by: str) 
     return [key for key, value in locked.items() if key < first.get(value, key + 1)]
 
 
-CHUNK_ROWS = 500
+CHUNK_ROWS = 50
+"""Few, because a reader of a download keeps them while its client is slow, and a monitor may have 64 KiB."""
 
 
 def chunks(queryset: QuerySet[M]) -> Iterator[list[M]]:

@@ -131,9 +131,9 @@ class ProjectForbidden(ApiError, status=400, code="project_forbidden"):
 class TooManyRequests(ApiError, status=429, code="rate_limited"):
     reason = "Too many requests; wait before the next."
 
-    def __init__(self, *, wait: float | None = None) -> None:
+    def __init__(self, reason: str | None = None, *, wait: float | None = None) -> None:
         self.wait = wait or 1
-        super().__init__()
+        super().__init__(reason)
 
 
 class MonitorLimit(ApiError, status=403, code="monitor_limit"):

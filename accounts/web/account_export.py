@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from allauth.usersessions.models import UserSession
+from django.core.cache import cache
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 
@@ -13,8 +15,12 @@ from accounts.export import Sections, export, rows_of
 from accounts.models import User
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import to_ms, utc_now
-from core.errors import ReauthenticationRequired
+from core.errors import ReauthenticationRequired, TooManyRequests
 from core.throttles import ExportThrottle
+
+MARK_SEC = 300
+"""Longer than the slowest client may take for the parts that are on their way to it (`config.sending`)."""
+RETRY_SEC = 30
 
 
 def sections(user: User, *, now: datetime) -> Sections:
@@ -30,11 +36,48 @@ def _browser(row: UserSession) -> dict[str, Any]:
     }
 
 
+class _Sending:
+    """The parts of an export. Its account gets no second one until this one is read to its end or closed.
+
+    The mark is in the broker, so all web processes share it; it expires if this process is killed. While the broker is
+    away each process has its own marks.
+    """
+
+    _marks: ClassVar[set[str]] = set()
+
+    def __init__(self, user: User, *, now: datetime) -> None:
+        """Raises TooManyRequests if an export of the account is being sent."""
+        self._key = f"account-export:{user.public_id}"
+        if self._key in self._marks or not cache.add(self._key, 1, MARK_SEC):
+            raise TooManyRequests("An export of this account is being sent; wait until it is complete.", wait=RETRY_SEC)
+        self._marks.add(self._key)
+        self._is_open = True
+        try:
+            self._pieces = export(user, now=now)
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for piece in self._pieces:
+                cache.touch(self._key, MARK_SEC)
+                yield piece.encode()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._marks.discard(self._key)
+            cache.delete(self._key)
+
+
 def download(user: User) -> StreamingHttpResponse:
-    """Return the file as a stream, sent while the rows are read."""
+    """Return the file as a stream, sent while the rows are read. Raises TooManyRequests while another one is sent."""
     now = utc_now()
-    pieces = (piece.encode() for piece in export(user, now=now))
-    response = StreamingHttpResponse(pieces, content_type="application/json")
+    sending = _Sending(user, now=now)
+    response = StreamingHttpResponse(sending, content_type="application/json")
     response.headers["Content-Disposition"] = f'attachment; filename="pulsekeeper-account-{now:%Y-%m-%d}.json"'
     response.headers["Cache-Control"] = "private, no-store"
     return response
@@ -52,7 +95,7 @@ class ExportViewSet(ServiceViewSet):
         """Export everything that is stored about the account.
 
         One JSON file without secrets. `not_included` lists what is missing and why. The last member is `complete`; a
-        file without it was cut off. Requires a session that was created within the last 5 minutes, otherwise 403
+        file without it was cut off. While one is sent, a second one gets 429 `rate_limited`. Requires a session that was created within the last 5 minutes, otherwise 403
         `reauthentication_required`.
         """
         self.caller.require_recent_session(now=self.now)

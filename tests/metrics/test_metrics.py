@@ -336,6 +336,8 @@ def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch, user: Use
         ("127.0.0.1", {"Via": "1.1 proxy"}, "", 404),
         ("127.0.0.1", {"X-Forwarded-For": "192.0.2.1"}, "127.0.0.0/8", 404),
         ("127.0.0.1", {"X-Forwarded-For": "10.1.2.3"}, "127.0.0.0/8", 200),
+        ("127.0.0.1", {"X-Forwarded-For": "192.0.2.1:567"}, "127.0.0.0/8", 404),
+        ("127.0.0.1", {"X-Forwarded-For": "nonsense"}, "127.0.0.0/8", 404),
         ("", {}, "", 404),
     ],
 )

@@ -1,0 +1,125 @@
+"""Connections that use up places: silent, half-sent, idle. Each client gets its share, and a new one is answered."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from ipaddress import ip_network
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from config import connections
+from config.gateway import Gateway
+from tests.gateway.test_requests import PATIENCE_SEC, Echo
+from tests.processes.waiting import until
+from tests.serving import serving
+
+MOST = 60
+KEPT = int(MOST * connections.KEPT_SHARE)
+IDLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+BEGUN = {"silent": b"", "half": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ", "idle": IDLE}
+
+
+@pytest.fixture
+def echo() -> Echo:
+    return Echo()
+
+
+@pytest.fixture
+def port(echo: Echo, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", MOST)
+    with serving(Gateway(echo)) as port:
+        yield port
+
+
+class Crowd:
+    """Open connections of one address."""
+
+    def __init__(self, port: int, address: str, count: int, *, begun: bytes = IDLE) -> None:
+        self.clients = [connect(port, address) for _ in range(count)]
+        for client in self.clients:
+            client.sendall(begun)
+            if begun == IDLE:
+                assert b"200 OK" in client.recv(65_536)
+
+    def __enter__(self) -> Crowd:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self.clients:
+            client.close()
+
+    @property
+    def open(self) -> int:
+        """The number of connections that the server has not closed."""
+        count = 0
+        for client in self.clients:
+            client.setblocking(False)
+            try:
+                count += bool(client.recv(1, socket.MSG_PEEK))
+            except BlockingIOError:
+                count += 1
+            except ConnectionError:
+                pass
+        return count
+
+
+def connect(port: int, address: str) -> socket.socket:
+    client = socket.socket()
+    client.bind((address, 0))
+    client.settimeout(PATIENCE_SEC)
+    client.connect(("127.0.0.1", port))
+    return client
+
+
+def ask(client: socket.socket) -> bytes:
+    client.settimeout(PATIENCE_SEC)
+    client.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    return client.recv(65_536)
+
+
+@pytest.mark.parametrize("kind", BEGUN)
+def test_the_client_with_the_most_connections_loses_some(port: int, kind: str) -> None:
+    with Crowd(port, "127.0.0.3", 5) as quiet, Crowd(port, "127.0.0.2", 2 * MOST, begun=BEGUN[kind]) as crowd:
+        until(lambda: crowd.open <= KEPT, PATIENCE_SEC, "the crowd has lost some")
+        assert quiet.open == 5
+        with connect(port, "127.0.0.4") as new:
+            assert b"200 OK" in ask(new)
+
+
+def test_many_clients_get_equal_shares(port: int) -> None:
+    with ExitStack() as stack:
+        crowds = [stack.enter_context(Crowd(port, f"127.0.0.{number}", 20)) for number in range(2, 12)]
+        few = stack.enter_context(Crowd(port, "127.0.0.99", 2))
+        until(lambda: sum(crowd.open for crowd in crowds) <= KEPT, PATIENCE_SEC, "they have lost some")
+        counts = [crowd.open for crowd in crowds]
+        assert few.open == 2
+        assert max(counts) - min(counts) <= 4, counts
+
+
+def test_a_request_that_is_worked_on_is_not_interrupted(echo: Echo, port: int) -> None:
+    echo.go.clear()
+    with ExitStack() as stack:
+        stack.callback(echo.go.set)
+        busy = [stack.enter_context(connect(port, "127.0.0.2")) for _ in range(10)]
+        for client in busy:
+            client.sendall(b"GET /busy HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        until(lambda: len(echo.environs) == 10, PATIENCE_SEC, "they are worked on")
+        crowd = stack.enter_context(Crowd(port, "127.0.0.2", 2 * MOST))
+        until(lambda: crowd.open <= KEPT, PATIENCE_SEC, "the crowd has lost some")
+        echo.go.set()
+        assert all(b"200 OK" in client.recv(65_536) for client in busy)
+
+
+def test_a_proxy_loses_connections_only_if_nobody_else_can(port: int, settings: Settings) -> None:
+    settings.TRUSTED_PROXIES = [ip_network("127.0.0.2/32")]
+    with Crowd(port, "127.0.0.2", MOST // 2) as proxy, Crowd(port, "127.0.0.3", MOST) as crowd:
+        until(lambda: crowd.open <= KEPT - MOST // 2, PATIENCE_SEC, "the crowd has lost some")
+        assert proxy.open == MOST // 2
+
+
+def test_the_limit_on_files_is_raised_as_far_as_the_system_allows() -> None:
+    soft = connections.raise_descriptor_limit()
+    assert soft >= 1_024
