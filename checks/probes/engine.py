@@ -78,8 +78,13 @@ class ProbeEngine:
         thread, and may return its outcome instead.
         """
         return Loop(
-            *(Reactor(), self._network, self._protocols),
-            **{"on_outcome": on_outcome, "on_slow": on_slow, "party_of": party_of, "admit": admit},
+            Reactor(),
+            self._network,
+            self._protocols,
+            on_outcome=on_outcome,
+            on_slow=on_slow,
+            party_of=party_of,
+            admit=admit,
         )
 
     def run(self, specs: Iterable[tuple[K, CheckSpec] | None], on_outcome: Callable[[K, CheckOutcome], object]) -> None:

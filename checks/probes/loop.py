@@ -270,6 +270,18 @@ class Loop(Generic[K]):
         probe.outcome.postponed = seconds
         probe.fail(_NO_SECOND)
 
+    def drop(self, key: K, failure: Failure, *, postponed: float | None) -> None:
+        """End a check in progress, for another one. To be called by `admit`."""
+        for probe in self._probes:
+            if probe.key is key and not probe.ended:
+                for easy in [easy for easy, (owner, _) in self._transfers.items() if owner is probe]:
+                    self.cancel_transfer(easy)
+                probe.outcome.postponed = postponed
+                probe.fail(failure)
+                break
+        while self.ended:
+            self._deliver(self.ended.popleft())
+
     def transfer(self, probe: AnyProbe, easy: pycurl.Curl, then: Callable[[int, str], None]) -> None:
         """Run a libcurl handle. `then` gets libcurl's result code and message. Raises pycurl.error."""
         self._reactor.add(easy)

@@ -168,7 +168,7 @@ class RateLimiter:
             elif at <= each.until:
                 self._push(each, at=at)
             else:
-                self._give_up(each, random.uniform(*AWAY_SECONDS) if wait is None else wait)
+                self._give_up(each, random.uniform(*AWAY_SECONDS) if wait is None else wait)  # noqa: S311
 
     def _give_up(self, waiting: Waiting, seconds: float) -> None:
         if not waiting.ask.returns:

@@ -1,9 +1,9 @@
 """A worker's single probe loop: any task submits checks, and results are recorded in groups as they arrive.
 
 All batches share the loop, so a hanging target occupies a slot but no thread, and delays neither its own batch nor
-the next. An account may occupy as many slots as are free: alone half of them, and of n accounts each one of n + 1
-parts. So hanging targets never fill the loop, whoever has them; checks beyond the share give their claims back. Tasks
-block while too many checks wait to be started or recorded, so the worker takes no more messages from the queue.
+the next. A full loop takes a slot from the account that holds the most, for one that holds less: so hanging targets of
+some accounts delay no check of another. What has to go gives its claim back. Tasks block while too many checks wait to
+be started or recorded, so the worker takes no more messages from the queue.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import queue
 import resource
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -82,6 +81,11 @@ class _Running:
         # A scheduled check that has to wait for its turn comes back.
         return str(self.owner_id), str(self.job.monitor_id)
 
+    @property
+    def comes_back_sec(self) -> float:
+        """When the check comes back if it has no slot: what occupies them may take as long as the check itself."""
+        return max(_LEAST_POSTPONED_SEC, self.timeout_ms / 2_000)
+
     def __str__(self) -> str:
         return "a draft" if self.job is None else f"monitor {self.job.monitor_id} claim {self.job.claim}"
 
@@ -95,7 +99,9 @@ class Prober:
     def __init__(self, engine: ProbeEngine) -> None:
         self._waiting = 0  # to be started or recorded
         self._room = threading.Condition()
-        self._slots: Counter[int] = Counter()  # in the loop, by account; for its thread alone
+        # Those in the loop, by account, in the order of their starts; for its thread alone.
+        self._slots: dict[int, dict[_Running, None]] = {}
+        self._taken = 0
         self._done: queue.SimpleQueue[_Done | None] = queue.SimpleQueue()
         self._service = engine.service(
             self._finish, on_slow=_note_slow, party_of=lambda check: check.party, admit=self._admit
@@ -164,16 +170,31 @@ class Prober:
             self._room.notify_all()
 
     def _admit(self, check: _Running) -> CheckOutcome | None:
-        """Give the check a slot, or return its outcome if its account holds too many. Runs in the loop's thread."""
-        slots = self._slots
-        if slots[check.owner_id] >= MAX_IN_FLIGHT - slots.total():
-            refusal = failed(_NO_SLOT, now=utc_now())
-            refusal.postponed = max(_LEAST_POSTPONED_SEC, check.timeout_ms / 2_000)  # what occupies them may take
-            return refusal
-        slots[check.owner_id] += 1
+        """Give the check a slot, or return its outcome if its account holds the most. Runs in the loop's thread."""
+        own = self._slots.get(check.owner_id, {})
+        if self._taken >= MAX_IN_FLIGHT:
+            most = max(self._slots.values(), key=len)
+            if len(most) <= len(own) + 1:
+                refusal = failed(_NO_SLOT, now=utc_now())
+                refusal.postponed = check.comes_back_sec
+                return refusal
+            # The youngest: the others have waited longer, and are nearer to their results.
+            youngest = next(reversed(most))
+            # A trigger may have been sent. It must not be repeated, so its lease expires.
+            is_trigger = youngest.job is not None and youngest.job.kind.fires
+            self._service.drop(youngest, _NO_SLOT, postponed=None if is_trigger else youngest.comes_back_sec)
+        self._slots.setdefault(check.owner_id, own)[check] = None
+        self._taken += 1
         check.admitted = True
         self._leave(1)
         return None
+
+    def _release(self, check: _Running) -> None:
+        own = self._slots[check.owner_id]
+        del own[check]
+        if not own:
+            del self._slots[check.owner_id]
+        self._taken -= 1
 
     def drain(self, *, grace_sec: float) -> int:
         """Wait up to `grace_sec` for running checks, and give back the claims of the rest. Return their number."""
@@ -195,9 +216,7 @@ class Prober:
     def _finish(self, check: _Running, outcome: CheckOutcome) -> None:
         """Pass on the outcome of a check. Runs in the loop's thread."""
         if check.admitted:
-            self._slots[check.owner_id] -= 1
-            if not self._slots[check.owner_id]:
-                del self._slots[check.owner_id]
+            self._release(check)
         if check.job is None:
             # A draft is not stored and its caller waits, so it is not queued behind other results.
             if not check.admitted:

@@ -108,8 +108,12 @@ def claim_due(now: datetime, *, limit: int, only: list[str] | None = None) -> li
     Committed when this returns.
     """
     values: dict[str, Any] = {
-        **{"now": now, "margin_end": now + LEASE_MARGIN, "lost": LOST},
-        **{"limit": limit, "most": max(limit, MOST_ORDERED), "types": only},
+        "now": now,
+        "margin_end": now + LEASE_MARGIN,
+        "lost": LOST,
+        "limit": limit,
+        "most": max(limit, MOST_ORDERED),
+        "types": only,
     }
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, values)

@@ -38,7 +38,9 @@ class Claims:
 class Check:
     """A check that waits. `granted` gets the end of its second, `late` when to come back."""
 
-    def __init__(self, limiter: RateLimiter, address: str = "192.0.2.1", *, patience: float = 60, **given: bool) -> None:
+    def __init__(
+        self, limiter: RateLimiter, address: str = "192.0.2.1", *, patience: float = 60, **given: bool
+    ) -> None:
         self.granted: SimpleQueue[float] = SimpleQueue()
         self.late: SimpleQueue[float] = SimpleQueue()
         self.is_over = False
@@ -184,7 +186,9 @@ def test_local_seconds_are_forgotten() -> None:
 
 def test_local_seconds_are_first_come_first_served() -> None:
     claim = LocalSeconds(seconds=60.0)
-    first, second, third, again = (Ask("a", ticket=ticket, repeats=ticket == "again") for ticket in "1 2 3 again".split())
+    first, second, third, again = (
+        Ask("a", ticket=ticket, repeats=ticket == "again") for ticket in ["1", "2", "3", "again"]
+    )
     assert claim([first], []) == [0.0]
     waits = [wait for wait in claim([second, third, again, second], []) if wait is not None]
     assert [round(wait / 60) for wait in waits] == [1, 2, 1, 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
@@ -191,6 +192,54 @@ def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
     prober.submit(assign(good.url()))
     wait_until(lambda: results() == 1)
     assert prober.offer(many[4:]) == many[4:]
+
+
+def test_hanging_targets_of_one_account_leave_places_to_another(
+    prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that had to go come back when places may be free again, and are no failures."""
+    monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 8)
+    hanging, good = targets.serve([Hang()]), targets.serve([answer()])
+    prober.submit(assign(*[hanging.url(f"/{number}") for number in range(20)], timeout_ms=60_000))
+    wait_until(lambda: prober.in_flight == 8)
+    prober.submit(assign(*[good.url(f"/{number}") for number in range(4)]))
+    wait_until(lambda: results() == 4)
+    postponed = MonitorState.objects.filter(monitor__url__startswith=hanging.url(), claimed_at=None)
+    wait_until(lambda: prober.in_flight + postponed.count() == 20)
+    assert postponed.count() > 12
+    assert {"too many checks of its account" in (state.fault or "") for state in postponed} == {True}
+    assert claim_due(utc_now(), limit=100) == []
+    waiting = {state.monitor_id for state in postponed}
+    assert {claim.monitor_id for claim in claim_due(utc_now() + timedelta(seconds=31), limit=100)} == waiting
+
+
+def test_accounts_whose_targets_hang_share_the_loop(
+    prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 40)
+    hanging, good = targets.serve([Hang()]), targets.serve([answer()])
+    for account in range(9):
+        prober.submit(assign(*[hanging.url(f"/{account}/{number}") for number in range(20)], timeout_ms=60_000))
+    wait_until(lambda: prober.in_flight == 40)
+    owners = MonitorState.objects.exclude(claimed_at=None).values_list("monitor__owner", flat=True)
+    assert set(Counter(owners).values()) <= {4, 5}
+    prober.submit(assign(good.url()))
+    wait_until(lambda: results() == 1)
+
+
+def test_a_trigger_that_had_to_go_is_not_repeated(
+    prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 2)
+    hanging, good = targets.serve([Hang()]), targets.serve([answer()])
+    jobs = assign(*[hanging.url(f"/{n}") for n in range(2)], type="scheduler", method="POST", timeout_ms=60_000)
+    start_runs([job.key for job in jobs])
+    prober.submit(jobs)
+    wait_until(lambda: hanging.connections == 2)
+    prober.submit(assign(good.url()))
+    wait_until(lambda: results() == 1)
+    wait_until(lambda: prober.in_flight == 1)
+    assert MonitorState.objects.filter(monitor__type="scheduler", claimed_at=None).count() == 0
 
 
 def test_what_does_not_fit_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,17 @@ def test_after_a_lost_claim_the_next_slot_is_still_in_phase() -> None:
 
 
 @pytest.mark.django_db
+def test_accounts_take_turns() -> None:
+    """The one with many overdue monitors does not go before the others with all of them."""
+    many, few = UserFactory(), UserFactory()
+    theirs = [MonitorFactory(owner=many, created_at=NOON + timedelta(seconds=n), up=True).pk for n in range(6)]
+    ours = [MonitorFactory(owner=few, created_at=NOON + minutes(1 + n), up=True).pk for n in range(2)]
+    claimed = [claim.monitor_id for claim in claim_due(NOON + minutes(9), limit=4)]
+    assert claimed == [theirs[0], ours[0], theirs[1], ours[1]]
+    assert [claim.monitor_id for claim in claim_due(NOON + minutes(9), limit=4)] == theirs[2:]
+
+
+@pytest.mark.django_db
 def test_longest_overdue_goes_first() -> None:
     user = UserFactory()
     later = MonitorFactory(owner=user, created_at=NOON + minutes(1), up=True)

@@ -31,6 +31,7 @@ _OPT = struct.pack("!BHHIH", 0, dns.rdatatype.OPT, UDP_PAYLOAD, 0, 0)
 # A server that cannot read a query may leave it out of its reply.
 _WITHOUT_QUESTION = frozenset({FORMERR, SERVFAIL, NOTIMP, REFUSED})
 
+
 class AliasLoop(ValueError):
     """The aliases of the name lead in a circle."""
 

@@ -36,7 +36,8 @@ def up(name: str, about: str, target: Resolving, kind: str = "A", **given: Any) 
 
 
 def slow(name: str, about: str, target: Resolving, **given: Any) -> None:
-    GROUP.slow(name, about, Place(target, scheme="dns", host=next(_hosts)), type="dns", http_status=None, url=f"@main@/{NAME}", **given)
+    place = Place(target, scheme="dns", host=next(_hosts))
+    GROUP.slow(name, about, place, type="dns", http_status=None, url=f"@main@/{NAME}", **given)
 
 
 def down(
