@@ -31,6 +31,7 @@ from monitors.serializers import (
 from monitors.types.schedule import UTC, parse_schedule
 
 MAX_PREVIEW, USUAL_PREVIEW = 50, 5
+LAST_PREVIEW_MS = 7_289_654_399_999  # the end of the year 2200
 
 
 class SchedulePreviewViewSet(ServiceViewSet):
@@ -42,7 +43,7 @@ class SchedulePreviewViewSet(ServiceViewSet):
         params=(
             Param("schedule", "A cron expression of five fields. Required."),
             Param("timezone", f"An IANA time zone. Default: {UTC}."),
-            TimeParam("from", "Epoch milliseconds; the times are after it. Default: now."),
+            TimeParam("from", "Epoch milliseconds, 1970 to 2200; the times are after it. Default: now.", LAST_PREVIEW_MS),
             IntParam("count", "How many times.", 1, MAX_PREVIEW, USUAL_PREVIEW),
         )
     )
@@ -53,7 +54,7 @@ class SchedulePreviewViewSet(ServiceViewSet):
         """
         if schedule is None:
             raise ValidationFailed("is required.", field="schedule")
-        parsed = parse_schedule(schedule, timezone or UTC, floor_sec=self.caller.user.plan.min_interval_sec)
+        parsed = parse_schedule(schedule, UTC if timezone is None else timezone, floor_sec=self.caller.user.plan.min_interval_sec)
         return {"times": parsed.upcoming(params["from"] or self.now, count)}
 
 

@@ -77,12 +77,14 @@ class IntParam(Param):
 class TimeParam(Param):
     """Epoch milliseconds."""
 
+    maximum: int = MAX_MS
+
     def parse(self, text: str) -> datetime:
-        return from_ms(IntParam(self.name, "", 0, MAX_MS).parse(text))
+        return from_ms(IntParam(self.name, "", 0, self.maximum).parse(text))
 
     @property
     def schema(self) -> dict[str, Any]:
-        return {"type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_MS}
+        return {"type": "integer", "format": "int64", "minimum": 0, "maximum": self.maximum}
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,13 +46,18 @@ def schedule_of(config: MonitorConfig) -> cron.Schedule | None:
 
 def settle_schedule(config: MonitorConfig, kind: MonitorType, *, floor_sec: int) -> dict[str, str | None]:
     """Return the values of `schedule` and `timezone` to store; raises ValidationFailed."""
-    expression, timezone = " ".join((config["schedule"] or "").split()) or None, config["timezone"] or UTC
+    expression, timezone = config["schedule"], config["timezone"] or UTC
+    if expression is not None:
+        expression = " ".join(expression.split())
     if "schedule" not in kind.asked:
         if expression is not None:
             raise ValidationFailed(f"a monitor of type {kind.name} is checked by its interval.", field="schedule")
         if timezone != UTC:
             raise ValidationFailed(f"a monitor of type {kind.name} has no schedule.", field="timezone")
-    parse_schedule(expression or _ANY, timezone, floor_sec=0 if expression is None else floor_sec)
+    if expression is None:
+        parse_schedule(_ANY, timezone, floor_sec=0)
+    else:
+        parse_schedule(expression, timezone, floor_sec=floor_sec)
     return {"schedule": expression, "timezone": timezone}
 
 

@@ -10,11 +10,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from core.clock import to_ms, utc_now
+from core.clock import from_ms, to_ms, utc_now
 from monitors.models import Monitor
 from tests.api.client import Api
 from tests.factories import PlanFactory, ProjectFactory, UserFactory
 from tests.manifests.helpers import apply_text, exported, refusal
+from tests.monitors.cron_walk import walk
 
 pytestmark = pytest.mark.django_db
 
@@ -65,11 +66,20 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"schedule": "0 0 3 * * *"}, "schedule: has 6 fields."),
     ({"schedule": "0 25 * * *"}, "schedule: the hour"),
     ({"schedule": "0 3 L * *"}, "schedule: the day of month"),
+    ({"schedule": "0 3 LW * *"}, "schedule: the day of month"),
+    ({"schedule": "0 3 15W * *"}, "schedule: the day of month"),
+    ({"schedule": "0 3 * * 5L"}, "schedule: the day of week"),
+    ({"schedule": "0 3 * * MON#1"}, "schedule: the day of week"),
+    ({"schedule": ""}, "schedule: "),
+    ({"schedule": " "}, "schedule: has 0 fields."),
+    ({"schedule": "\t\n"}, "schedule: has 0 fields."),
     ({"schedule": "0 3 30 2 *"}, "schedule: the day of month"),
     ({"schedule": "0,1 " * 30}, "schedule: "),
     ({"schedule": 5}, "schedule: must be a string."),
     ({"timezone": "Mars/Olympus"}, "timezone: is not a time zone."),
     ({"timezone": None}, "timezone: "),
+    ({"timezone": ""}, "timezone: "),
+    ({"timezone": " "}, "timezone: is not a time zone."),
     ({"schedule": None, "timezone": "Mars/Olympus"}, "timezone: is not a time zone."),
     ({"missed": "twice"}, "missed: must be one of skip, once."),
 ]
@@ -131,6 +141,28 @@ def test_a_preview_refuses_bad_parameters(api: Api, query: dict[str, Any]) -> No
     assert preview(api, schedule="0 3 * * *", **query).status == 422
 
 
+FIRST, LAST = 0, to_ms(datetime(2201, 1, 1, tzinfo=UTC)) - 1
+
+
+def test_a_preview_begins_in_the_years_1970_to_2200(api: Api) -> None:
+    assert preview(api, schedule="0 0 * * *", **{"from": FIRST, "count": 1}).json == {"times": [86_400_000]}
+    assert preview(api, schedule="0 0 * * *", **{"from": LAST, "count": 1}).json == {"times": [LAST + 1]}
+    for outside in (FIRST - 1, LAST + 1):
+        refused = preview(api, schedule="0 0 * * *", **{"from": outside})
+        assert (refused.status, refused.json["error"]) == (422, "validation_error")
+        assert refused.json["reason"].startswith("from: ")
+
+
+def test_a_preview_of_odd_clock_changes_ends(api: Api) -> None:
+    """cronsim never ends here. A thread of the web process was lost with each request."""
+    start = 1_289_025_060_000
+    query = {"schedule": "45 */2 * * *", "timezone": "America/St_Johns", "from": start, "count": 50}
+    found = preview(api, **query)
+    assert found.status == 200
+    times = walk("45 */2 * * *", "America/St_Johns", from_ms(start), from_ms(found.json["times"][-1]))
+    assert found.json["times"] == [to_ms(time) for time in times]
+
+
 def test_a_preview_has_the_limit_of_the_plan() -> None:
     refused = preview(Api.signed_in(UserFactory(plan=PlanFactory(name="free"))), schedule="* * * * *")
     assert (refused.status, refused.json["limit"]) == (422, 300)
@@ -163,5 +195,7 @@ def test_a_file_has_the_same_rules() -> None:
     assert apply_text(user, text.format("30 3 * * MON-FRI")).created == 1
     assert apply_text(user, text.format("30  3 * * MON-FRI")).changes == []
     assert apply_text(user, exported(user)).changes == []
+    (problem,) = refusal(user, text.format('" "'))
+    assert "schedule: has 0 fields." in problem
     assert apply_text(user, text.format("null")).changed == 1
     assert Monitor.objects.get().schedule is None
