@@ -41,6 +41,7 @@ beat_max_loop_interval = 1
 # that run less often than beat restarts need a time of day: a long interval would never elapse.
 _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "dispatch-due": ("monitors.tasks.dispatch_due", 1, 5),
+    "ask-canary": ("monitors.tasks.ask_canary", 10, 8),
     "refresh-registrations": ("monitors.tasks.refresh_registrations", 60, 50),
     "note-excess": ("monitors.tasks.note_excess", 60, 50),
     "warn-of-expiries": ("monitors.tasks.warn_of_expiries", 600, 500),

@@ -31,6 +31,7 @@ from core.clock import utc_now
 from core.db import separate_connection
 from core.metrics import LATE, Counter, Histogram, Labels, Level, ProcessReports, Recent
 from monitors import metrics as instruments
+from monitors.heartbeats.canary import canary_status
 from monitors.scheduling.backlog import backlog, queued
 from monitors.stale import LABELS, count_stale
 from statuspages import subscriptions
@@ -55,8 +56,16 @@ LAG = Gauge("pulsekeeper_lag_seconds", "How long the longest overdue monitor has
 DUE = Gauge("pulsekeeper_due", f"Monitors that are due and not claimed, at most {MOST_DUE:,}.")
 TICK_AGE = Gauge("pulsekeeper_tick_age_seconds", "Seconds since the last tick of the scheduler.")
 PINGS_MISSING = Gauge(
-    "pulsekeeper_pings_missing_seconds", "How long the pings of most accounts have been missing; 0 if they arrive."
+    "pulsekeeper_pings_missing_seconds",
+    "How long pings have not reached Pulsekeeper, by its own requests or reports of web processes; 0 if they do.",
 )
+CANARY_UP = Gauge(
+    "pulsekeeper_canary_up",
+    "1 if the last request of Pulsekeeper itself to BASE_URL was answered, else 0; absent if none ever was.",
+    ("request",),
+)
+CANARY_SECONDS = Gauge("pulsekeeper_canary_seconds", "How long that request took.", ("request",))
+CANARY_AGE = Gauge("pulsekeeper_canary_age_seconds", "Seconds since the last of these requests.")
 PROCESSES_ALIVE = Gauge("pulsekeeper_processes", "Processes that reported in the last 10 s, by kind.", ("process",))
 PROCESS_LAST_REPORT = Gauge(
     "pulsekeeper_process_last_report_timestamp_seconds",
@@ -83,6 +92,9 @@ GAUGES: tuple[Gauge | Recent, ...] = (
     DUE,
     TICK_AGE,
     PINGS_MISSING,
+    CANARY_UP,
+    CANARY_SECONDS,
+    CANARY_AGE,
     STALE,
     PROCESSES_ALIVE,
     PROCESS_LAST_REPORT,
@@ -149,12 +161,20 @@ def _database_metrics() -> Iterator[Metric]:
     with separate_connection(patience_sec=PATIENCE_SEC) as database:
         waiting = backlog(database, now=now, most=MOST_DUE)
         alert = outbox.oldest_alert(database, now=now)
+        canary = canary_status(database)
         stale = dict.fromkeys(LABELS, 0)
         for group in count_stale(database, now=now, most=MOST_DUE):
             stale[group.label] += group.monitors
     yield _gauge(LAG, {(): _seconds(waiting.oldest_due_at, now)})
     yield _gauge(DUE, {(): waiting.due})
     yield _gauge(PINGS_MISSING, {(): _seconds(waiting.pings_missing_since, now)})
+    if canary is not None:
+        up = {name: kind.is_up for name, kind in canary.kinds.items()}
+        yield _gauge(CANARY_UP, {(name,): is_up for name, is_up in up.items() if is_up is not None})
+        taken = {name: kind.ms for name, kind in canary.kinds.items() if kind.is_up}
+        yield _gauge(CANARY_SECONDS, {(name,): ms / 1_000 for name, ms in taken.items() if ms is not None})
+        if any(is_up is not None for is_up in up.values()):
+            yield _gauge(CANARY_AGE, {(): _seconds(canary.answered_at, now)})
     yield _gauge(STALE, {(label,): count for label, count in stale.items()})
     yield _gauge(ALERT_LAG, {(): _seconds(alert, now)})
     if waiting.last_tick_at is not None:

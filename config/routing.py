@@ -31,6 +31,7 @@ ROUTES = {
     "monitors.tasks.probe_now": "interactive",
     "monitors.tasks.first_check": "interactive",
     "monitors.tasks.check_draft": "interactive",
+    "monitors.tasks.ask_canary": "interactive",  # connects to BASE_URL
     "monitors.tasks.refresh_registrations": "probes",  # queries registries of domains
     "monitors.tasks.note_excess": "dispatch",
     "monitors.tasks.warn_of_expiries": "dispatch",

@@ -30,6 +30,7 @@ from core.db import separate_connection
 from core.metrics import ProcessReports, read_levels
 from core.templatetags.pulsekeeper import duration
 from monitors import metrics
+from monitors.heartbeats.canary import CanaryStatus, canary_status
 from monitors.scheduling.backlog import Backlog, backlog, queued
 from monitors.stale import StaleGroup, count_stale
 
@@ -97,6 +98,7 @@ class DatabaseStatus:
 
     backlog: Backlog
     stale: Sequence[StaleGroup]
+    canary: CanaryStatus | None
     alert_since: datetime | None
     dead_deliveries: int
     dead_mails: int
@@ -173,10 +175,9 @@ def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[s
         yield f"The oldest due monitor has waited for {duration(lag)}: workers do not keep up, or none runs."
     if database.backlog.pings_missing_since is not None:
         missing = duration(_since(database.backlog.pings_missing_since, now))
-        yield (
-            f"The pings of most accounts have been missing for {missing}, and missed deadlines are held back: do "
-            "requests reach the web servers?"
-        )
+        yield f"Pings have not reached Pulsekeeper for {missing}, and missed deadlines of heartbeats are held back."
+    if database.canary is not None:
+        yield from (f"{problem[0].upper()}{problem[1:]}." for problem in database.canary.problems(now))
     if alert_lag > MOST_ALERT_LAG:
         yield f"The oldest alert has waited for {duration(alert_lag)}: does the process “interactive” run?"
     silent = database.last_sent_at is None or now - database.last_sent_at > NOTHING_SENT_FOR
@@ -227,6 +228,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
             waiting = backlog(database, now=now, most=MOST_DUE)
             alert = oldest_alert(database, now=now)
             stale = count_stale(database, now=now, most=MOST_COUNTED)
+            canary = canary_status(database)
             with database.cursor(row_factory=dict_row) as cursor:
                 counts: dict[str, Any] = cursor.execute(_COUNTS).fetchall()[0]
             with database.cursor(row_factory=namedtuple_row) as named:
@@ -235,7 +237,9 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
         return None
-    return DatabaseStatus(backlog=waiting, stale=stale, alert_since=alert, tables=tables, ahead=ahead, **counts)
+    return DatabaseStatus(
+        backlog=waiting, stale=stale, canary=canary, alert_since=alert, tables=tables, ahead=ahead, **counts
+    )
 
 
 def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timedelta | None:

@@ -173,7 +173,7 @@ class SchedulerGapAdmin(ReadOnlyAdmin[SchedulerGap]):
 
 @admin.register(PingGap)
 class PingGapAdmin(ReadOnlyAdmin[PingGap]):
-    """Periods in which the pings of most accounts did not arrive."""
+    """Periods in which pings could not reach Pulsekeeper."""
 
-    list_display = ("started_at", "held_until", "ended_at")
+    list_display = ("started_at", "held_until", "ended_at", "reason")
     fields = list_display

@@ -209,6 +209,7 @@ class MonitorState(models.Model):
     last_connect_ms = models.IntegerField(null=True)
     last_ttfb_ms = models.IntegerField(null=True)
     last_ping_at = models.DateTimeField(null=True, help_text="Heartbeats: the last success.")
+    last_signal_at = models.DateTimeField(null=True, help_text="Heartbeats: the last signal of any kind.")
     runs = models.JSONField(null=True)
     run_started_at = models.DateTimeField(null=True)
     last_duration_ms = models.BigIntegerField(null=True, help_text="Heartbeats: the last run that was started.")
@@ -458,18 +459,46 @@ class SchedulerGap(models.Model):
 
 
 class PingGap(models.Model):
-    """A period in which the pings of most accounts did not arrive. At most one is open (`ended_at` is null).
+    """A period in which pings could not reach us, by evidence of our own. At most one is open (`ended_at` is null).
 
     Missed deadlines are held back until it ends, or until `held_until`: `armed_at` of such a heartbeat is `held_until`,
-    and `slot_at` its deadline.
+    and `slot_at` its deadline. `reason` is the evidence (`monitors.heartbeats.gaps`).
     """
 
     started_at = models.DateTimeField()
     held_until = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, db_index=True)
+    reason = models.TextField(null=True)
 
     def __str__(self) -> str:
         return f"{self.started_at} to {self.ended_at or 'now'}"
+
+
+class Canary(models.Model):
+    """One row: the requests that Pulsekeeper sends to its own BASE_URL, and what became of them (`heartbeats.canary`).
+
+    `public_id` stands for a heartbeat in the path of its ping; `seen_at` is when a web process stored that ping. Of
+    ping and page: when the last one that succeeded was sent, the first failure since, its error, and how long the last
+    one took. Null before the first success or failure at this `base_url`.
+    """
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    public_id = models.CharField(max_length=40, unique=True, default=ids.monitor_id)
+    base_url = models.TextField()
+    asked_at = models.DateTimeField(null=True, help_text="The start of the last attempt.")
+    answered_at = models.DateTimeField(null=True, help_text="When the result of the last attempt was stored.")
+    seen_at = models.DateTimeField(null=True)
+    ping_ok_at = models.DateTimeField(null=True)
+    ping_failing_since = models.DateTimeField(null=True)
+    ping_error = models.TextField(null=True)
+    ping_ms = models.IntegerField(null=True)
+    page_ok_at = models.DateTimeField(null=True)
+    page_failing_since = models.DateTimeField(null=True)
+    page_error = models.TextField(null=True)
+    page_ms = models.IntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"canary of {self.base_url}"
 
 
 class DailyUptime(models.Model):

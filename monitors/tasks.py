@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,7 @@ LEAST_WORKERS = 2  # as if these were alive, until workers have reported
 CLAIMS_AT_ONCE = 2_000
 LOOKUPS_PER_RUN = 20
 LOAD_TRIES, LOAD_RETRY_SEC = 20, 0.5
+_tick_ended: float | None = None  # monotonic
 STOP_SEC = 2.5  # for running checks to end when the worker stops
 
 
@@ -58,16 +59,18 @@ def dispatch_due() -> None:
     It claims no more checks than workers can take. Unclaimed monitors wait in the database, where the backlog is
     visible and no lease runs. In the broker their leases would expire, and they would be checked twice.
     """
+    global _tick_ended
     start = time.monotonic()
     now = utc_now()
-    scheduling.tick(now)
-    gaps.watch(now)
-    _dispatch(now)
-    metrics.DISPATCH_SECONDS.observe((time.monotonic() - start,))
+    scheduling.tick(now, idle_for=None if _tick_ended is None else timedelta(seconds=start - _tick_ended))
+    reports = read_processes()
+    gaps.watch(now, reports.get("web", ProcessReports()))
+    _dispatch(now, workers=reports.get("worker", ProcessReports()).alive)
+    _tick_ended = time.monotonic()
+    metrics.DISPATCH_SECONDS.observe((_tick_ended - start,))
 
 
-def _dispatch(now: datetime) -> None:
-    workers = read_processes().get("worker", ProcessReports()).alive
+def _dispatch(now: datetime, *, workers: int) -> None:
     most = QUEUED_PER_WORKER * max(workers, LEAST_WORKERS)
     room = (most - queued(PROBES)) * BATCH
     while room > 0:
@@ -94,8 +97,8 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
     probed = [claim.key for claim in claims if claim.type not in waiting and not claim.lost]
     start = 0
     try:
-        if heartbeats:
-            signals.sweep(heartbeats, now=now)
+        if heartbeats and signals.sweep(heartbeats, now=now):
+            ask_canary.apply_async(expires=now + gaps.CONFIRMED_WITHIN)
         if lost := [_lost(claim, now) for claim in claims if claim.lost]:
             record(lost, now=now)
         for start in range(0, len(probed), BATCH):
@@ -106,6 +109,15 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
         scheduling.return_claims(probed[start:], now=now)
         raise
     return len(claims)
+
+
+@shared_task(name="monitors.tasks.ask_canary")
+def ask_canary() -> None:
+    """Check by a request to BASE_URL whether pings and pages are answered."""
+    # Imported here, because most workers do not need its libraries.
+    from monitors.heartbeats import own_requests
+
+    own_requests.ask()
 
 
 @shared_task(name="monitors.tasks.probe_batch")

@@ -13,6 +13,7 @@ from core.templatetags.pulsekeeper import span
 from dashboard.pages import PageRequest, read_only, render_page
 from dashboard.paging import Position
 from monitors.heartbeats.history import Ending, Found, Run, failures_at, is_earlier, last_runs, search
+from monitors.heartbeats.runs import unwatched
 from monitors.models import Monitor, Ping
 from monitors.selectors import get_monitor
 
@@ -90,7 +91,11 @@ class Shown(NamedTuple):
 def recent(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     """Return what the page of a heartbeat shows of its job."""
     runs = last_runs(monitor, limit=RUNS, now=now)
-    return {"runs": bars_of(runs) if runs else None, "signals": _shown(monitor, search(monitor, limit=RECENT))}
+    return {
+        "runs": bars_of(runs) if runs else None,
+        "unwatched": unwatched(monitor.state.runs or {}),
+        "signals": _shown(monitor, search(monitor, limit=RECENT)),
+    }
 
 
 def _shown(monitor: Monitor, found: Found) -> list[Shown]:

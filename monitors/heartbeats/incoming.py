@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
@@ -73,7 +74,7 @@ def signal_of(meta: Mapping[str, Any], target: Target, body: bytes, *, at: datet
         method=meta["REQUEST_METHOD"],
         rid=_rid(query) if query else None,
         remote_addr=remote_addr,
-        user_agent=_text(meta.get("HTTP_USER_AGENT", "")[:MAX_USER_AGENT]),
+        user_agent=_text(_header(meta.get("HTTP_USER_AGENT", ""))),
         body=_text(body[:MAX_BODY_BYTES].decode(errors="replace")) if body else None,
     )
 
@@ -85,6 +86,15 @@ def _rid(query: str) -> UUID | None:
     if len(given) != 1 or _RID.fullmatch(given[0]) is None:
         raise ValidationFailed("must be a UUID, for example 0f8fad5b-d9cb-469f-a165-70867728950e.", field="rid")
     return UUID(given[0])
+
+
+def _header(value: str) -> str:
+    """Return a header as UTF-8 with replacement. PEP 3333 hands its bytes over as Latin-1."""
+    value = value[: 4 * MAX_USER_AGENT]
+    if not value.isascii():
+        with suppress(UnicodeEncodeError):
+            value = value.encode("latin-1").decode(errors="replace")
+    return value[:MAX_USER_AGENT]
 
 
 def _text(text: str) -> str:

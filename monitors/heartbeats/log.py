@@ -18,6 +18,7 @@ from monitors.models import Monitor, Ping
 
 ID_PREFIX = "png_"
 PINGS = Series("monitors_ping", "at")
+_TIMES_AT_ONCE = 100
 
 _INSERT = """
     INSERT INTO monitors_ping
@@ -65,6 +66,19 @@ def last_signal(monitor: Monitor, rid: UUID, *, is_start: bool) -> datetime | No
     signals = Ping.objects.filter(monitor_id=monitor.pk, rid=rid).exclude(kind=Ping.Kind.LOG)
     kind, at = signals.order_by("-at", "-id").values_list("kind", "at").first() or (None, None)
     return at if (kind == Ping.Kind.START) is is_start else None
+
+
+def free_time(monitor: Monitor, before: datetime, taken: Collection[datetime]) -> datetime:
+    """Return the last time that is not after `before` and that no signal has. `taken` are those not in the log yet."""
+    times = set(taken)
+    logged = Ping.objects.filter(monitor_id=monitor.pk).order_by("-at").values_list("at", flat=True)
+    while True:
+        times.update(logged.filter(at__lte=before)[:_TIMES_AT_ONCE])
+        last = before - _TIMES_AT_ONCE * MICROSECOND
+        while before > last:
+            if before not in times:
+                return before
+            before -= MICROSECOND
 
 
 def hide_earlier(monitors: Collection[Monitor], *, now: datetime) -> None:

@@ -23,6 +23,7 @@ from core.throttles import PINGS, seconds_to_wait
 from monitors import metrics
 from monitors.heartbeats import signals
 from monitors.heartbeats.incoming import EXIT_STATUS, MAX_BODY_BYTES, Signal, Target, signal_of, target_of
+from monitors.heartbeats.runs import MICROSECOND
 
 OK = b'{"ok":true}'
 
@@ -52,7 +53,8 @@ class Attempt:
 def attempt_all(requests: Sequence[Request]) -> list[Attempt]:
     """Throttle signals and record the simple ones in one statement. Return an attempt for each, in the same order."""
     now = utc_now()
-    attempts = [_read(request, now=now) for request in requests]
+    # In the order of their arrival: one of a run's start and its end comes first.
+    attempts = [_read(request, now=now + number * MICROSECOND) for number, request in enumerate(requests)]
     simple = {number: each.signal for number, each in enumerate(attempts) if each.signal and each.signal.is_plain}
     try:
         kept = signals.keep_up(list(simple.values())) if simple else []

@@ -12,17 +12,42 @@ MAX_OPEN = 100
 MICROSECOND = timedelta(microseconds=1)
 
 GIVEN_UP = "given up"
+UNWATCHED, LAST_UNWATCHED = "unwatched", "last unwatched"
 
 Runs = dict[str, int]
 """The start of each run in microseconds since the epoch, by its rid; that of the run without one by "", or by GIVEN_UP
-if nobody waits for its end any more."""
+if nobody waits for its end any more. UNWATCHED is the number of open runs beyond MAX_OPEN, LAST_UNWATCHED the last
+start of one."""
+
+_UNAWAITED = frozenset({GIVEN_UP, UNWATCHED, LAST_UNWATCHED})
 
 
-def started(runs: Runs, rid: UUID | None, at: datetime) -> Runs:
-    """Return the runs after a start. A second start with the same rid, or without one, replaces the first."""
+def started(runs: Runs, rid: UUID | None, at: datetime, *, is_watched: bool = True) -> Runs:
+    """Return the runs after a start. A second start with the same rid, or without one, replaces the first.
+
+    With `is_watched` False nobody waits for its end: the start of a run without a rid is kept for its duration.
+    """
     others, _ = ended(runs, rid)
-    key = "" if rid is None else str(rid)
-    return others if len(others) >= MAX_OPEN else {**others, key: (at - EPOCH) // MICROSECOND}
+    start = (at - EPOCH) // MICROSECOND
+    if not is_watched:
+        return {**others, GIVEN_UP: start} if rid is None else others
+    if len(starts(others)) < MAX_OPEN:
+        return {**others, "" if rid is None else str(rid): start}
+    return {**others, UNWATCHED: unwatched(others) + 1, LAST_UNWATCHED: start}
+
+
+def unwatched(runs: Runs) -> int:
+    """Return how many runs are open beyond MAX_OPEN."""
+    return runs.get(UNWATCHED, 0)
+
+
+def ended_unwatched(runs: Runs, start: datetime | None) -> Runs:
+    """Return the runs after the end of one that is not among them, and was started at `start`, if it was."""
+    count = unwatched(runs)
+    if not count or start is None or start > EPOCH + runs[LAST_UNWATCHED] * MICROSECOND:
+        return runs
+    kept = {key: value for key, value in runs.items() if key not in (UNWATCHED, LAST_UNWATCHED)}
+    return kept if count == 1 else {**kept, UNWATCHED: count - 1, LAST_UNWATCHED: runs[LAST_UNWATCHED]}
 
 
 def ended(runs: Runs, rid: UUID | None) -> tuple[Runs, datetime | None]:
@@ -37,7 +62,9 @@ def without_overdue(runs: Runs, *, before: datetime) -> Runs:
 
     How long they took is still known: of those with a rid from the log, the one without is kept.
     """
-    kept = {key: start for key, start in runs.items() if EPOCH + start * MICROSECOND >= before}
+    kept = {key: start for key, start in runs.items() if key == UNWATCHED or EPOCH + start * MICROSECOND >= before}
+    if LAST_UNWATCHED not in kept:
+        kept.pop(UNWATCHED, None)
     late = max((start for key, start in runs.items() if key in ("", GIVEN_UP) and key not in kept), default=None)
     return kept if late is None else {**kept, GIVEN_UP: late}
 
@@ -49,11 +76,11 @@ def oldest(runs: Runs) -> datetime | None:
 
 def starts(runs: Runs) -> list[datetime]:
     """Return the starts of the runs whose ends are waited for."""
-    return [EPOCH + start * MICROSECOND for key, start in runs.items() if key != GIVEN_UP]
+    return [EPOCH + start * MICROSECOND for key, start in runs.items() if key not in _UNAWAITED]
 
 
 def latest(runs: Runs) -> datetime | None:
-    return _moment(max(runs.values(), default=None))
+    return _moment(max((start for key, start in runs.items() if key != UNWATCHED), default=None))
 
 
 def _moment(microseconds: int | None) -> datetime | None:

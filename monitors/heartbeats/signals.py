@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from uuid import UUID
 
 from django.db import transaction
@@ -14,9 +16,9 @@ from core.bulk import array
 from core.db import fetch_prepared
 from monitors import metrics, types
 from monitors.cron import TZDATA_VERSION
-from monitors.heartbeats import gaps, log, runs
+from monitors.heartbeats import canary, gaps, log, runs
 from monitors.heartbeats.incoming import MAX_BODY_BYTES_PER_HOUR, Signal
-from monitors.models import Monitor, MonitorState, Ping, PingGap
+from monitors.models import Monitor, MonitorState, Ping
 from monitors.recording.batch import CheckRecord, StateBatch, lock_batch
 from monitors.slots import next_slot_sql
 
@@ -52,7 +54,8 @@ _STILL_UP = f"""
            AND state.failing_since IS NULL
            AND state.runs IS NULL
            AND state.status_since <= given.at
-           AND state.last_ping_at <= given.at
+           AND state.last_ping_at < given.at
+           AND (state.last_signal_at IS NULL OR state.last_signal_at < given.at)
            AND expected.at IS NOT NULL
            FOR NO KEY UPDATE OF state SKIP LOCKED
     ), pinged AS (
@@ -62,6 +65,7 @@ _STILL_UP = f"""
                claimed_at = NULL,
                armed_at = NULL,
                last_ping_at = held.at,
+               last_signal_at = held.at,
                last_checked_at = held.at,
                last_latency_ms = NULL,
                last_connect_ms = NULL,
@@ -112,8 +116,14 @@ def keep_up(pings: Sequence[Signal]) -> list[bool]:
     return answers
 
 
-Ended = dict[tuple[int, UUID], datetime]
-"""When runs ended, by the heartbeat's key and the rid."""
+@dataclass(slots=True)
+class Unlogged:
+    """Signals of this transaction that are not in the log yet: their times, and when runs ended, by the heartbeat's key
+    and the rid.
+    """
+
+    ends: dict[tuple[int, UUID], datetime] = field(default_factory=dict)
+    times: dict[int, set[datetime]] = field(default_factory=lambda: defaultdict(set))
 
 
 def record(signal: Signal) -> bool:
@@ -130,20 +140,24 @@ def record_all(signals: Sequence[Signal], *, skip_locked: bool = False) -> list[
         public_id__in={signal.target.monitor_id for signal in signals}, type__in=types.waiting()
     )
     keys = dict(heartbeats.values_list("public_id", "pk"))
+    others = {signal.target.monitor_id for signal in signals} - keys.keys()
     with transaction.atomic():
         batch = lock_batch(keys.values(), skip_locked=skip_locked)
-        entries, answers, ended = [], list[bool | None](), Ended()
+        entries, answers, unlogged = [], list[bool | None](), Unlogged()
         for signal in signals:
             monitor = batch.monitors.get(keys.get(signal.target.monitor_id, 0))
             if monitor is not None:
-                entries.append(_take_signal(batch, monitor, _limit_body(batch, monitor.state, signal), ended))
+                entry = _take_signal(batch, monitor, _limit_body(batch, monitor.state, signal), unlogged)
+                unlogged.times[monitor.pk].add(entry.at)
+                entries.append(entry)
             answers.append(True if monitor else None if skip_locked and signal.target.monitor_id in keys else False)
         log.add(entries)
         batch.write()
+        own = canary.note_seen(others) if others else set()
     counts = Counter(answers)
     metrics.PINGS.add(counts[True], "full")
-    metrics.PINGS.add(counts[False], "unknown")
-    return answers
+    metrics.PINGS.add(counts[False] - sum(signal.target.monitor_id in own for signal in signals), "unknown")
+    return [signal.target.monitor_id in own or answer for answer, signal in zip(answers, signals, strict=True)]
 
 
 def _limit_body(batch: StateBatch, state: MonitorState, signal: Signal) -> Signal:
@@ -160,31 +174,47 @@ def _limit_body(batch: StateBatch, state: MonitorState, signal: Signal) -> Signa
     return signal
 
 
-def _take_signal(batch: StateBatch, monitor: Monitor, signal: Signal, ended: Ended) -> log.Entry:
+def _next_time(state: MonitorState, signal: Signal) -> datetime:
+    """Return the time of a signal: when it arrived, or just after the last one.
+
+    A concurrent signal or sweep may have a later time and get the lock first. Time never moves backwards, and no two
+    signals of a heartbeat have the same time, so the order of the log is the one in which they changed the state.
+    """
+    last = max(filter(None, (state.last_signal_at, state.last_ping_at, runs.latest(state.runs or {}))), default=None)
+    at = max(filter(None, (signal.at, state.status_since, last and last + runs.MICROSECOND)))
+    state.last_signal_at = at
+    return at
+
+
+def _take_signal(batch: StateBatch, monitor: Monitor, signal: Signal, unlogged: Unlogged) -> log.Entry:
     """Apply a signal to a locked heartbeat, and return its log entry. A paused one only notes when its job ran.
 
-    `ended` has the runs whose ends are not in the log yet; this one's is added.
+    The end of a run is added to `unlogged`.
     """
     state, kind = monitor.state, signal.target.kind
-    if kind is Ping.Kind.LOG:
-        return log.Entry(monitor.pk, signal, signal.at, None)
     open_runs: runs.Runs = state.runs or {}
-    # A concurrent signal or sweep may have a later time and get the lock first. Never move time backwards.
-    at = max(filter(None, (signal.at, state.last_ping_at, state.status_since, runs.latest(open_runs))))
+    batch.move(state)
+    ended_at = _end_after(monitor, signal, unlogged) if kind is Ping.Kind.START else None
+    if ended_at is not None and signal.rid is not None:
+        # In the log it comes before its end, which the rid finds.
+        before = min(signal.at, ended_at - runs.MICROSECOND)
+        return log.Entry(monitor.pk, signal, log.free_time(monitor, before, unlogged.times[monitor.pk]), None)
+    at = _next_time(state, signal)
+    if kind is Ping.Kind.LOG or ended_at is not None:
+        return log.Entry(monitor.pk, signal, at, None)
     duration: timedelta | None = None
     if kind is Ping.Kind.START:
-        ended_at = _end_after(monitor, signal, ended)
-        if ended_at is not None:
-            # In the log it comes before its end, which the rid finds.
-            logged_at = at if signal.rid is None else min(signal.at, ended_at - runs.MICROSECOND)
-            return log.Entry(monitor.pk, signal, logged_at, None)
-        open_runs = runs.started(open_runs, signal.rid, at)
+        if signal.rid is not None and runs.unwatched(open_runs) and str(signal.rid) not in open_runs:
+            open_runs = runs.ended_unwatched(open_runs, log.last_signal(monitor, signal.rid, is_start=True))
+        # The deadline of a run that is started in a pause must not bring the heartbeat down afterwards.
+        open_runs = runs.started(open_runs, signal.rid, at, is_watched=monitor.enabled)
     else:
         open_runs, start = runs.ended(open_runs, signal.rid)
         if signal.rid is not None:
-            if start is None and (monitor.pk, signal.rid) not in ended:
+            if start is None and (monitor.pk, signal.rid) not in unlogged.ends:
                 start = log.last_signal(monitor, signal.rid, is_start=True)
-            ended[monitor.pk, signal.rid] = at
+                open_runs = runs.ended_unwatched(open_runs, start)
+            unlogged.ends[monitor.pk, signal.rid] = at
         duration = None if start is None else max(at - start, timedelta())
     patience = monitor.run_patience
     if kind is Ping.Kind.SUCCESS:
@@ -196,15 +226,14 @@ def _take_signal(batch: StateBatch, monitor: Monitor, signal: Signal, ended: End
         if kind is not Ping.Kind.START:
             state.claim += 1
             _take(batch, monitor, _outcome(monitor, signal, duration, at))
-        _reschedule(monitor, kind)
+        _reschedule(monitor, kind, at)
     duration_ms = None if duration is None else duration // timedelta(milliseconds=1)
     if duration_ms is not None:
         state.last_duration_ms = duration_ms
-    batch.move(state)
     return log.Entry(monitor.pk, signal, at, duration_ms)
 
 
-def _end_after(monitor: Monitor, start: Signal, ended: Ended) -> datetime | None:
+def _end_after(monitor: Monitor, start: Signal, unlogged: Unlogged) -> datetime | None:
     """Return when the run ended that this signal started, if its end was recorded first.
 
     A job may send both without waiting, and signals of a locked heartbeat are recorded later than others.
@@ -213,7 +242,7 @@ def _end_after(monitor: Monitor, start: Signal, ended: Ended) -> datetime | None
     if start.rid is None:
         found = state.last_ping_at
     else:
-        found = ended.get((monitor.pk, start.rid))
+        found = unlogged.ends.get((monitor.pk, start.rid))
         last = max(filter(None, (state.last_ping_at, state.last_checked_at)), default=None)
         if found is None and last is not None and start.at <= last:
             found = log.last_signal(monitor, start.rid, is_start=False)
@@ -238,33 +267,42 @@ def _failure(at: datetime, text: str) -> CheckOutcome:
     return CheckOutcome(Verdict.DOWN, at, reason_code=ReasonCode.HEARTBEAT_FAILED, detail=text)
 
 
-def _reschedule(monitor: Monitor, kind: Ping.Kind) -> None:
+def _reschedule(monitor: Monitor, kind: Ping.Kind, at: datetime) -> None:
     """Set `next_due_at` after a signal. Nothing is due while a heartbeat is down and did not begin to recover."""
     state = monitor.state
     if kind is Ping.Kind.SUCCESS:
         state.armed_at = None
-    elif kind is Ping.Kind.START and state.armed_at is not None and monitor.run_deadline is not None:
+    elif kind is Ping.Kind.START and state.armed_at is not None:
         # The job runs, so a deadline that moved need not be waited for.
-        state.armed_at = min(state.armed_at, monitor.run_deadline)
+        state.armed_at = min(state.armed_at, at + monitor.run_patience)
     if state.fresh and state.next_due_at is not None:
         return  # resumed: it is judged at once, which sets it
     is_down = state.status == Verdict.DOWN and state.passes == 0 and not state.fresh
     state.next_due_at = None if is_down else monitor.ping_due_at()
 
 
-def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
+def sweep(monitor_ids: Collection[int], *, now: datetime) -> bool:
     """Judge claimed heartbeats: those past their deadline are down since then, the others are next due at it.
 
-    The lock orders a sweep and a concurrent ping: the second one sees the changes of the first. While the pings of most
-    accounts are missing, missed deadlines are held back.
+    The lock orders a sweep and a concurrent ping: the second one sees the changes of the first. While pings cannot
+    reach us, missed deadlines are held back. Return whether some wait for the canary to show that pings can.
     """
     with transaction.atomic():
         batch = lock_batch(monitor_ids)
         claimed = [one for one in batch.monitors.values() if one.enabled and one.state.claimed_at is not None]
-        gap = gaps.current(now) if any(_is_late(monitor, now=now) for monitor in claimed) else None
-        late = sum(_judge(batch, monitor, gap, now=now) for monitor in claimed)
+        is_late = any(_is_late(monitor, now=now) for monitor in claimed)
+        evidence = gaps.Evidence(now) if is_late else None
+        judged = Counter(_judge(batch, monitor, evidence, now=now) for monitor in claimed)
         batch.write()
-    metrics.HEARTBEATS_MISSED.add(late)
+    metrics.HEARTBEATS_MISSED.add(judged[_Judgement.MISSED])
+    return judged[_Judgement.AWAITED] > 0
+
+
+class _Judgement(Enum):
+    IN_TIME = auto()
+    MISSED = auto()
+    HELD_BACK = auto()
+    AWAITED = auto()
 
 
 def _is_late(monitor: Monitor, *, now: datetime) -> bool:
@@ -272,25 +310,29 @@ def _is_late(monitor: Monitor, *, now: datetime) -> bool:
     return due_at is not None and now > due_at
 
 
-def _judge(batch: StateBatch, monitor: Monitor, gap: PingGap | None, *, now: datetime) -> bool:
-    """Judge one heartbeat. Return whether it is down because its deadline has passed."""
+def _judge(batch: StateBatch, monitor: Monitor, evidence: gaps.Evidence | None, *, now: datetime) -> _Judgement:
+    """Judge one heartbeat. It is down if its deadline has passed. `evidence` is not None if that of any has."""
     state, deadline, due_at = monitor.state, monitor.ping_deadline, monitor.ping_due_at()
     state.claimed_at = None
     state.next_due_at = due_at
     batch.move(state)
     if due_at is None:
-        return False
-    if now > due_at and gap is not None and due_at >= gap.started_at:
-        state.armed_at = state.next_due_at = gap.held_until
-        return False
-    if now > due_at:
+        return _Judgement.IN_TIME
+    if now > due_at and evidence is not None:
+        gap = evidence.gap
+        if gap is not None and due_at >= gap.started_at:
+            state.slot_at, state.armed_at, state.next_due_at = due_at, gap.held_until, gap.held_until
+            return _Judgement.HELD_BACK
+        if evidence.is_awaited(due_at):
+            state.next_due_at = now + SECOND
+            return _Judgement.AWAITED
         _take(batch, monitor, _missed(monitor, due_at))
         state.next_due_at = None  # down: only a ping can change that
-        return True
+        return _Judgement.MISSED
     if state.fresh and deadline is not None and now <= min(filter(None, (deadline, monitor.run_deadline))):
         # Resumed before its deadline: the first judgement after resuming records it as up.
         _take(batch, monitor, CheckOutcome(Verdict.UP, now))
-    return False
+    return _Judgement.IN_TIME
 
 
 def _missed(monitor: Monitor, at: datetime) -> CheckOutcome:

@@ -15,9 +15,9 @@ from monitors.stale import stale_since, unobserved
 from monitors.state import Policy, Status, advance
 
 _WRITTEN = (
-    *("claim", "claimed_at", "next_due_at", "applied_claim", "armed_at", "fault", "fault_since"),
+    *("claim", "claimed_at", "slot_at", "next_due_at", "applied_claim", "armed_at", "fault", "fault_since"),
     *("status", "status_since", "fresh", "failures", "passes", "failing_since"),
-    *("last_ping_at", "runs", "run_started_at", "last_duration_ms", "bodies_since", "body_bytes"),
+    *("last_ping_at", "last_signal_at", "runs", "run_started_at", "last_duration_ms", "bodies_since", "body_bytes"),
     *("last_checked_at", "last_latency_ms", "last_connect_ms", "last_ttfb_ms", "cert_expires_at"),
 )
 

@@ -18,6 +18,8 @@ from monitors.recording import fast_path
 from monitors.stale import LOST
 
 STOPPED_AFTER = timedelta(seconds=30)
+SHORT_STOP = timedelta(seconds=5)
+"""A shorter time between two ticks is usual. A longer one, up to STOPPED_AFTER, moves deadlines only."""
 MOST_ORDERED = 20_000
 POSTPONED_LEAD_SEC = 1.0  # a tick: checks that come back too early wait for their turn, late ones miss it
 
@@ -225,22 +227,28 @@ def _note_faults(faults: Mapping[tuple[int, int], tuple[str, float]], also: str,
             )
 
 
-def tick(now: datetime) -> None:
-    """Record a run of the scheduler. A long time since the last run is stored as a gap in the observed time."""
+def tick(now: datetime, *, idle_for: timedelta | None = None) -> None:
+    """Record a run of the scheduler. A long time since the last run is stored as a gap in the observed time.
+
+    `idle_for`: the time since this process ended a tick, if it did. A scheduler that is slow has not stopped.
+    """
     with transaction.atomic():
         last, created = SchedulerTick.objects.select_for_update().get_or_create(id=1, defaults={"at": now})
         if created or last.at >= now:
             return
         if now - last.at > STOPPED_AFTER:
+            gaps.end(last.at)
             SchedulerGap.objects.create(started_at=last.at, ended_at=now)
             _get_over(last.at, now)
+        elif now - last.at > SHORT_STOP and (idle_for is None or idle_for > SHORT_STOP):
+            gaps.note_stop(last.at, now)
         SchedulerTick.objects.filter(id=1).update(at=now)
 
 
 def _get_over(start: datetime, end: datetime) -> None:
     """Adjust due times after Pulsekeeper was stopped.
 
-    Deadlines of heartbeats move as after a gap in their pings. Missed slots of schedulers are skipped, or made once, at
+    Deadlines of heartbeats move by its length. Missed slots of schedulers are skipped, or made once, at
     once, as `missed` says. Missed polls are made once, at once, like any overdue check.
     """
     due = MonitorState.objects.filter(next_due_at__gte=start, next_due_at__lte=end, claimed_at=None)

@@ -26,7 +26,7 @@ def queued(queue: str) -> int:
 class Backlog:
     """Due monitors that are not claimed. `oldest_due_at`: None without any. `last_tick_at`: None before the first.
 
-    `pings_missing_since` is the start of the open gap in which most pings are missing, if any.
+    `pings_missing_since` is the start of the open gap in which pings cannot reach us, if any.
     """
 
     oldest_due_at: datetime | None

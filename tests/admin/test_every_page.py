@@ -31,6 +31,8 @@ NOT_REGISTERED = {
     "monitors.MonitorState",
     "monitors.PingExcess",
     "monitors.ScheduleSlots",
+    # Shown by the health page.
+    "monitors.Canary",
     # Signals of jobs with their bodies, which are none of the staff's business.
     "monitors.Ping",
     # Parts of what is registered, shown there.

@@ -114,9 +114,35 @@ STORIES: dict[str, Story] = {
         durations=[None, None, None, 100],
     ),
     "a start in a pause, before the first ping": Story(
-        steps=[(0, "pause"), (10, "/start"), (20, "resume"), (71, "look")],
-        changes=[(70, "down", MISSED)],
-        durations=[None],
+        steps=[(0, "pause"), (10, "/start"), (20, "resume"), (71, "look")], durations=[None]
+    ),
+    "a start in a pause": Story(
+        steps=[(0, ""), (10, "pause"), (20, "/start"), (30, "resume"), (31, "look"), (200, "look"), (210, "")],
+        changes=[(0, "up", None)],
+        durations=[None, None, 190],
+    ),
+    "a start with a rid in a pause": Story(
+        steps=[
+            (0, ""),
+            (10, "pause"),
+            (20, "/start" + RID_A),
+            (30, "resume"),
+            (31, "look"),
+            (200, "look"),
+            (210, RID_A),
+        ],
+        changes=[(0, "up", None)],
+        durations=[None, None, 190],
+    ),
+    "a start in a pause replaces that before it": Story(
+        steps=[(0, ""), (10, "/start"), (20, "pause"), (30, "/start"), (40, "resume"), (100, "look"), (110, "/start")],
+        changes=[(0, "up", None)],
+        durations=[None] * 4,
+    ),
+    "a start after a pause is watched": Story(
+        steps=[(0, "pause"), (10, "/start"), (20, "resume"), (30, "/start"), (91, "look")],
+        changes=[(90, "down", MISSED)],
+        durations=[None] * 2,
     ),
     "a rid ends no run without one": Story(
         steps=[(0, "/start"), (10, RID_A), (20, "")], changes=[(10, "up", None)], durations=[None, None, 20]
@@ -217,9 +243,34 @@ STORIES: dict[str, Story] = {
         durations=[None, None, 20],
     ),
     "a shorter grace": Story(
-        steps=[(0, ""), (10, "/start"), (20, {"grace_sec": 5}), (20.5, "look")],
-        changes=[(0, "up", None), (20, "down", MISSED)],
+        steps=[(0, ""), (10, "/start"), (20, {"grace_sec": 5}), (25, "look"), (25.5, "look")],
+        changes=[(0, "up", None), (25, "down", MISSED)],
         durations=[None, None],
+    ),
+    "a start after a shorter grace": Story(
+        steps=[(0, ""), (10, "/start"), (20, {"grace_sec": 5}), (21, "/start" + RID_A), (24, RID_A), (24.5, "look")],
+        changes=[(0, "up", None)],
+        durations=[None, None, None, 3],
+    ),
+    "a grace that is still in time": Story(
+        steps=[(0, ""), (10, "/start"), (20, {"grace_sec": 15}), (25, "look"), (25.5, "look")],
+        changes=[(0, "up", None), (25, "down", MISSED)],
+        durations=[None, None],
+    ),
+    "an interval that would be over": Story(
+        steps=[(0, {"interval_sec": 900}), (1, ""), (800, {"interval_sec": 300}), (1160, "look"), (1161, "look")],
+        changes=[(1, "up", None), (1160, "down", MISSED)],
+        durations=[None],
+    ),
+    "a grace that would be over": Story(
+        steps=[(0, {"grace_sec": 900}), (1, ""), (800, {"grace_sec": 60}), (1160, "look"), (1161, "look")],
+        changes=[(1, "up", None), (1160, "down", MISSED)],
+        durations=[None],
+    ),
+    "a grace that is shortened after a mute": Story(
+        steps=[(0, ""), (10, "mute"), (20, {"grace_sec": 0}), (610, "look"), (611, "look")],
+        changes=[(0, "up", None), (610, "down", MISSED)],
+        durations=[None],
     ),
     "too fast": Story(
         steps=[(0, "/start"), (3.9, ""), (100, "look"), (110, "/start"), (170, "")],

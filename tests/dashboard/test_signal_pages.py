@@ -19,6 +19,7 @@ from dashboard.monitors.signals import HEIGHT, PAGE, RUNS, bars_of
 from monitors.heartbeats import log
 from monitors.heartbeats.history import SEARCHED, Ending, Run, last_runs
 from monitors.heartbeats.incoming import MAX_BODY_BYTES_PER_HOUR
+from monitors.heartbeats.runs import MAX_OPEN
 from monitors.heartbeats.signals import record, sweep
 from monitors.models import Monitor, MonitorState, Ping
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
@@ -69,6 +70,19 @@ def test_runs_end_with_success_failure_or_not_at_all(heartbeat: Monitor) -> None
     MonitorState.objects.update(claimed_at=NOON)
     sweep([heartbeat.pk], now=NOON + minutes(40))
     assert runs_at(heartbeat, 40)[3:] == [(Ending.MISSED, None)]
+
+
+def test_the_page_says_when_more_runs_are_open_than_are_watched(web: Client, heartbeat: Monitor) -> None:
+    for number in range(MAX_OPEN):
+        send(heartbeat, "start", at=number / 60, rid=UUID(int=number))
+    assert "more run" not in text_of(web, f"/monitors/{heartbeat.public_id}")
+    for number in (200, 201):
+        send(heartbeat, "start", at=2, rid=UUID(int=number))
+    assert "2 more runs are open. At most 100 open runs are watched" in text_of(web, f"/monitors/{heartbeat.public_id}")
+    send(heartbeat, at=3, rid=UUID(int=200))
+    assert "1 more run is open." in text_of(web, f"/monitors/{heartbeat.public_id}")
+    send(heartbeat, at=4, rid=UUID(int=201))
+    assert "more run" not in text_of(web, f"/monitors/{heartbeat.public_id}")
 
 
 def test_a_run_of_the_wrong_length_is_a_failure(user: User) -> None:

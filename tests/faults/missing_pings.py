@@ -65,15 +65,18 @@ def _ping(web: str, path: str, leaving: threading.Event) -> None:
 
 
 def _play(system: System) -> dict[str, int]:
-    from monitors.models import MonitorState, PingGap, SchedulerTick, StatusChange
+    from core.clock import utc_now
+    from monitors.models import Canary, MonitorState, PingGap, SchedulerTick, StatusChange
 
     def ticked() -> Callable[[], bool]:
         last = SchedulerTick.objects.get().at
         return lambda: SchedulerTick.objects.get().at > last
 
     until(lambda: MonitorState.objects.filter(status="up").count() == 20, PATIENCE_SEC, "all heartbeats are up")
+    until(lambda: Canary.objects.filter(ping_ok_at__isnull=False).exists(), PATIENCE_SEC, "a ping of our own arrives")
+    before = PingGap.objects.count()
     _kill(system, "web")
-    until(lambda: PingGap.objects.exists(), PATIENCE_SEC, "a gap begins")
+    until(lambda: PingGap.objects.count() > before, PATIENCE_SEC, "a gap begins")
     until(lambda: MonitorState.objects.filter(armed_at__isnull=False).exists(), PATIENCE_SEC, "a deadline is held back")
     for _ in range(2):
         _kill(system, "dispatcher", "beat")
@@ -81,6 +84,8 @@ def _play(system: System) -> dict[str, int]:
         until(ticked(), PATIENCE_SEC, "a tick")
     open_gaps = PingGap.objects.filter(ended_at=None).count()
     _start(system, "web")
+    asked = utc_now()
+    until(lambda: Canary.objects.filter(ping_ok_at__gt=asked).exists(), PATIENCE_SEC, "a ping of our own arrives again")
     until(lambda: not PingGap.objects.filter(ended_at=None).exists(), PATIENCE_SEC, "the gap ends")
     _kill(system, "dispatcher")
     _start(system, "dispatcher")
@@ -91,7 +96,8 @@ def _play(system: System) -> dict[str, int]:
     )
     until(ticked(), PATIENCE_SEC, "a tick")
     downs = StatusChange.objects.filter(after="down").count()
-    return {"downs": downs, "open": open_gaps, "ended": PingGap.objects.exclude(ended_at=None).count()}
+    ended = PingGap.objects.exclude(ended_at=None).exists()
+    return {"downs": downs, "open": open_gaps, "ended": int(ended)}
 
 
 def _kill(system: System, *kinds: str) -> None:

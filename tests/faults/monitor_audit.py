@@ -13,7 +13,7 @@ from datetime import datetime
 from math import ceil
 
 from checks.results.models import CheckResult
-from monitors.models import MonitorState, SchedulerGap, StatusChange
+from monitors.models import MonitorState, PingGap, SchedulerGap, StatusChange
 from tests.faults.heartbeat_jobs import Attempt
 from tests.faults.injector import Event
 from tests.faults.script import (
@@ -106,7 +106,9 @@ class Audit:
         """Check everything. `attempts` are by part number, `triggers` are (part number, run id, time)."""
         results, changes = self._results(), self._changes()
         states = {state.monitor_id: state for state in MonitorState.objects.all()}
-        gaps = [(self._since(gap.started_at), self._since(gap.ended_at)) for gap in SchedulerGap.objects.all()]
+        stops = [(self._since(gap.started_at), self._since(gap.ended_at)) for gap in SchedulerGap.objects.all()]
+        of_pings = PingGap.objects.exclude(ended_at=None).values_list("started_at", "ended_at")
+        gaps = [*stops, *((self._since(start), self._since(end)) for start, end in of_pings if end is not None)]
         self._no_trigger_twice(fleet, triggers)
         for watched in fleet:
             found, moved = results[watched.monitor_id], changes[watched.monitor_id]
@@ -116,7 +118,7 @@ class Audit:
             else:
                 self._verdicts(watched, found)
                 if watched.part.cron:
-                    self._slots(watched, found, gaps)
+                    self._slots(watched, found, stops)
                 else:
                     self._none_late(watched, found)
             self._true_changes(watched, moved)
@@ -255,9 +257,7 @@ class Audit:
                 if not any(_may_be(change.at, ping) for ping in pings):
                     self.report("lost_changes", watched, change.at, f"up without a ping: {change}")
                 continue
-            moved = [end - start for start, end in gaps if start <= change.at - (end - start) <= end]
-            for by in (0.0, *moved):
-                deadline = change.at - by
+            for deadline in _before_gaps(change.at, gaps):
                 # The times that the last ping, or the start of the run, must be within.
                 expected = deadline - GRACE_SEC
                 pinged = (expected - MINUTE_SEC, expected) if watched.part.cron else (expected - HEARTBEAT_SEC,) * 2
@@ -270,6 +270,17 @@ class Audit:
             else:
                 near = [p for p in pings if change.at - 2 * DEADLINE_SEC < p[0] < change.at + 2]
                 self.report("false_downs", watched, change.at, f"down although it was pinged: {near}; gaps {gaps}")
+
+
+def _before_gaps(deadline: float, gaps: Sequence[tuple[float, float]]) -> set[float]:
+    """Return the deadline, and what it may have been before gaps moved it, one after the other."""
+    found, waiting = {deadline}, [deadline]
+    while waiting:
+        moved = waiting.pop()
+        earlier = {moved - (end - start) for start, end in gaps if start <= moved - (end - start) <= end}
+        waiting += earlier - found
+        found |= earlier
+    return found
 
 
 def _may_be(at: float, attempt: tuple[float, float, bool]) -> bool:

@@ -128,6 +128,7 @@ def one_machine(stack: ExitStack, folder: Path) -> System:
     serve_privately(stack, folder)
     migrate(Place())
     os.environ["PORT"] = str(free_port())
+    os.environ["BASE_URL"] = f"http://{LOOPBACK}:{os.environ['PORT']}"
     tree = Tree(os.environ, folder, counts=COUNTS)
     return PrivateServers(tree, folder, webs=[f"{LOOPBACK}:{os.environ['PORT']}"])
 

@@ -24,7 +24,7 @@ from config.celery import app
 from core import metrics
 from core.clock import utc_now
 from monitors import metrics as instruments
-from monitors.models import Monitor, MonitorState
+from monitors.models import Canary, Monitor, MonitorState
 from monitors.scheduling import tick
 from projects.models import Project
 from statuspages.subscriptions import MAILS
@@ -161,6 +161,15 @@ def test_each_alert_is_fired_by_its_cause(
     MonitorState.objects.filter(pk=monitor.pk).update(cert_expires_at=now, domain_expires_at=now)
     tick(now - timedelta(hours=1))
     PingGapFactory(started_at=now - timedelta(minutes=10))
+    long_ago = now - timedelta(hours=1)
+    Canary.objects.create(
+        answered_at=long_ago,
+        ping_ok_at=long_ago,
+        ping_failing_since=long_ago,
+        ping_error="refused",
+        page_ok_at=long_ago,
+        page_ms=2_000,
+    )
     DeliveryFactory(channel=ChannelFactory(), created_at=now - timedelta(hours=1))
     for _ in range(MAX_QUEUED + 1):
         app.send_task("alerts.tasks.tick")

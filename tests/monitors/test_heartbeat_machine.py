@@ -129,6 +129,10 @@ class Reference:
         elif word == "start":
             self.runs[rid] = now
             self.given_up.discard(rid)
+            if self.enabled:
+                self.changed_at = min(self.changed_at, now + timedelta(seconds=self.grace_sec))
+            else:
+                self.given_up.add(rid)
             self.durations.append(None)
         elif word == "log":
             self.durations.append(None)
@@ -151,14 +155,27 @@ class Reference:
         self.given_up |= {other for other, start in self.runs.items() if start + grace < now}
         if not self.enabled:
             return
+        self.changed_at = NOON
         self.pings_in_a_row += 1
         if self.unset or self.status is UP or self.pings_in_a_row >= self.recover_threshold:
             self._set(UP, now)
 
     def edit(self, event: Edit, now: datetime) -> None:
+        is_moved = (self.interval_sec, self.grace_sec) != (event.interval_sec, event.grace_sec)
         self.interval_sec, self.grace_sec = event.interval_sec, event.grace_sec
         self.recover_threshold = event.recover_threshold
-        self.changed_at = now
+        if is_moved and self.enabled:
+            self.changed_at = max(self.changed_at, now, self._counted_from(now))
+
+    def _counted_from(self, now: datetime) -> datetime:
+        """A deadline that would be past counts from the edit."""
+        deadlines = self.deadlines()
+        if all(deadline > now for deadline in deadlines):
+            return now
+        grace = timedelta(seconds=self.grace_sec)
+        ping = [] if self.last_ping is None else [self.last_ping + timedelta(seconds=self.interval_sec) + grace]
+        counted = [each if each > now else now + timedelta(seconds=self.interval_sec) + grace for each in ping]
+        return min(counted + [each if each > now else now + grace for each in deadlines[len(ping) :]])
 
     def mute(self, length: int, now: datetime) -> None:
         if length:

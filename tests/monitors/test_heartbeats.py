@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from checks.results.models import CheckResult
+from monitors.heartbeats.runs import MICROSECOND
 from monitors.heartbeats.signals import sweep
 from monitors.models import Monitor, StatusChange
 from monitors.operations import mute_for
@@ -219,43 +220,80 @@ def test_changing_interval_or_grace_moves_the_deadline() -> None:
     longer, shorter, overdue = heartbeat(0), heartbeat(0), heartbeat(0, interval_sec=600)
     change(longer, 30, grace_sec=100)
     change(shorter, 30, grace_sec=0)
-    change(overdue, 300, interval_sec=60)
+    change(overdue, 100, interval_sec=60)
     beat(61)
     assert standing(shorter) == ("down", 60)
     beat(160)
     assert standing(longer) == ("up", 0)
-    beat(301)
+    beat(170)
     assert standing(longer) == ("down", 160)
-    assert standing(overdue) == ("down", 300), "never before the change"
+    assert standing(overdue) == ("up", 0), "it counts from the change"
+    beat(171)
+    assert standing(overdue) == ("down", 170)
 
 
-def test_deadlines_in_a_time_of_our_own_stop_move_by_its_length() -> None:
-    fell_in, later = heartbeat(0), heartbeat(50)
-    tick(at(65))
-    tick(at(65 + 600))
-    beat(65 + 600)
-    assert (standing(fell_in)[0], standing(later)[0]) == ("up", "up")
-    next_one = 720  # a job that pings every 60 s from 0 on does so next
-    beat(next_one + 10)
-    assert standing(fell_in)[0] == "up"
-    beat(next_one + 11)
-    assert standing(fell_in) == ("down", next_one + 10)
-
-
-@pytest.mark.parametrize("grace_sec", [60, 3600], ids=["deadline in the stop", "deadline after it"])
-def test_a_job_whose_ping_our_own_stop_swallowed_is_expected_at_its_next_time(grace_sec: int) -> None:
-    minute, day = 60, 86_400
-    job = heartbeat(-day, schedule="0 12 * * *", grace_sec=grace_sec)
-    pinged_before = heartbeat(-day, -10 * minute, schedule="50 11 * * *", grace_sec=grace_sec)
-    tick(at(-5 * minute))
-    tick(at(5 * minute))
-    for second in (5 * minute, 12 * minute, 61 * minute, day + grace_sec):
+@pytest.mark.parametrize("length", [6, 20, 30, 31, 600])
+@pytest.mark.parametrize(
+    "given", [{}, {"schedule": "1 12 * * *", "interval_sec": 86_400}], ids=["interval", "schedule"]
+)
+def test_deadlines_in_a_time_of_our_own_stop_move_by_its_length(given: dict[str, Any], length: int) -> None:
+    """Decisions 36 and 89: by its length, however short, and never to the next slot."""
+    start = DEADLINE - length / 2
+    fell_in, later = heartbeat(0, **given), heartbeat(0, **given | {"grace_sec": 10 + length})
+    tick(at(start))
+    tick(at(start + length))
+    for second in (start + length, DEADLINE + length):
         beat(second)
-        assert standing(job)[0] == "up"
-    assert not StatusChange.objects.filter(monitor=job, after="down").exists()
-    beat(day + grace_sec + 1)
-    assert standing(job) == ("down", day + grace_sec)
-    assert standing(pinged_before) == ("down", day - 10 * minute + grace_sec), "its ping was not lost"
+        assert standing(fell_in)[0] == standing(later)[0] == "up"
+    beat(DEADLINE + length + 1)
+    assert standing(fell_in) == ("down", DEADLINE + length)
+    assert standing(later) == ("down", DEADLINE + length), "it fell into none"
+
+
+def test_two_stops_move_a_deadline_by_both() -> None:
+    monitor = heartbeat(0)
+    for start, end in ((60, 80), (80.5, 90), (90.5, 140)):
+        tick(at(start))
+        tick(at(end))
+    due = DEADLINE + 20 + 9.5 + 49.5
+    beat(due)
+    assert standing(monitor)[0] == "up"
+    beat(due + 1)
+    assert standing(monitor) == ("down", due)
+
+
+def test_a_scheduler_that_is_slow_has_not_stopped() -> None:
+    """Else a busy one would never report what is missed."""
+    monitor = heartbeat(0)
+    for second in range(60, 120, 8):
+        tick(at(second), idle_for=timedelta(seconds=1))
+    beat(DEADLINE + 1)
+    assert standing(monitor) == ("down", DEADLINE)
+
+
+def test_short_stops_one_after_the_other_hide_a_dead_job_for_an_hour_at_most() -> None:
+    monitor = heartbeat(0)
+    second = DEADLINE - 10.0
+    while second < 3_800 and standing(monitor)[0] == "up":
+        tick(at(second))
+        beat(second)
+        second += 25
+    assert standing(monitor)[0] == "down"
+    assert 3_600 <= second <= 3_750
+
+
+def test_an_edit_keeps_a_deadline_that_our_own_stop_moved() -> None:
+    edits: list[dict[str, Any]] = [{"name": "Nightly"}, {"grace_sec": 9}, {"grace_sec": 11}, {"interval_sec": 61}]
+    monitors = [heartbeat(0) for _ in edits]
+    tick(at(60))
+    tick(at(660))
+    for monitor, edit in zip(monitors, edits, strict=True):
+        change(monitor, 661, **edit)
+    beat(670)
+    assert {standing(monitor)[0] for monitor in monitors} == {"up"}
+    beat(735)
+    later = [670, 661 + 69, 661 + 71, 661 + 71]
+    assert [standing(monitor) for monitor in monitors] == [("down", each) for each in later]
 
 
 def test_a_ping_towards_a_recovery_that_our_own_stop_swallowed_breaks_no_run() -> None:
@@ -287,7 +325,7 @@ def test_ping_and_sweep_and_ping_at_once() -> None:
         ping = partial(record_ping, monitor.public_id, now=at(second + DEADLINE + 2))
         run_concurrently(ping, partial(sweep, claims, now=at(second + DEADLINE + 2)), ping)
         assert standing(monitor)[0] == "up"
-        assert state_of(monitor).next_due_at == at(second + 2 * DEADLINE + 2)
+        assert state_of(monitor).next_due_at == at(second + 2 * DEADLINE + 2) + MICROSECOND, "the second ping's"
         turns = list(StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("before", "after"))
         assert turns in ([(None, "up")], [(None, "up"), ("up", "down"), ("down", "up")])
         results = CheckResult.objects.filter(monitor_id=monitor.pk)

@@ -20,8 +20,8 @@ from accounts.models import User
 from checks.results.models import CheckResult
 from config.middleware import pings as pings_middleware
 from core.db import release_connection
-from monitors.heartbeats import signals
-from monitors.heartbeats.incoming import MAX_BODY_BYTES, MAX_BODY_BYTES_PER_HOUR
+from monitors.heartbeats import runs, signals
+from monitors.heartbeats.incoming import MAX_BODY_BYTES, MAX_BODY_BYTES_PER_HOUR, signal_of, target_of
 from monitors.heartbeats.pings import PingViewSet
 from monitors.models import Monitor, MonitorState, Ping, StatusChange
 from monitors.operations import mute_for
@@ -82,7 +82,9 @@ def left(monitor: Monitor) -> dict[str, Any]:
 # What is different from a heartbeat that is up and stays up, and whether the short way may take it all the same.
 DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "nothing": ({}, {}, True),
-    "pinged at this moment": ({"last_ping_at": NOW}, {}, True),
+    "pinged at this moment": ({"last_ping_at": NOW}, {}, False),
+    "signalled at this moment": ({"last_signal_at": NOW}, {}, False),
+    "signalled before": ({"last_signal_at": at(-1)}, {}, True),
     "up since this moment": ({"status_since": NOW}, {}, True),
     "overdue": ({"last_ping_at": at(-900), "next_due_at": at(-830)}, {}, True),
     "claimed by a sweep": ({"claimed_at": at(-1), "slot_at": at(-2), "next_due_at": at(30)}, {}, True),
@@ -134,6 +136,7 @@ MOMENTS = st.none() | st.integers(-200, 200).map(at)
             "status_since": MOMENTS,
             "failing_since": st.none() | MOMENTS,
             "last_ping_at": MOMENTS,
+            "last_signal_at": MOMENTS,
             "armed_at": MOMENTS,
             "claimed_at": MOMENTS,
             "next_due_at": MOMENTS,
@@ -156,6 +159,72 @@ def test_both_ways_leave_the_same_whatever_they_find(
     one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))
     assert record_ping(one.public_id, now=NOW) is signals.record(signal(other.public_id, now=NOW)) is True
     assert left(one) == left(other)
+
+
+def test_two_signals_never_have_the_same_time(owner: User) -> None:
+    """Whichever way they take: the order of the log is the one in which they changed the status."""
+    monitor, rid = heartbeat(owner, last_ping_at=at(-60), status_since=at(-60)), UUID(int=0xA)
+    words = [("", None), ("", None), ("log", None), ("fail", None), ("", None), ("start", rid), ("3", rid), ("", None)]
+    for word, run in words:
+        given = signal(monitor.public_id, word, now=NOW, rid=run)
+        assert (given.is_plain and signals.keep_up([given])[0]) or signals.record(given)
+    batch = [signal(monitor.public_id, word, now=NOW) for word in ("log", "fail", "start", "log", "")]
+    assert all(signals.record_all(batch))
+    pings = Ping.objects.filter(monitor_id=monitor.pk).order_by("at")
+    times = list(pings.values_list("at", flat=True))
+    assert times == [NOW + number * runs.MICROSECOND for number in range(len(words) + len(batch))]
+    kinds = [ping.kind for ping in pings if ping.kind in ("success", "fail")]
+    assert kinds == ["success", "success", "fail", "success", "fail", "success", "fail", "success"]
+    changes = StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("after", "at")
+    assert list(changes) == [
+        (after, times[number])
+        for after, number in (("down", 3), ("up", 4), ("down", 6), ("up", 7), ("down", 9), ("up", 12))
+    ]
+    assert state_of(monitor).last_ping_at == state_of(monitor).last_signal_at == times[-1]
+
+
+def test_starts_that_are_recorded_after_their_end_have_times_of_their_own(owner: User) -> None:
+    monitor, rid = heartbeat(owner), UUID(int=0xA)
+    assert signals.record(signal(monitor.public_id, rid=rid, now=NOW))
+    start = signal(monitor.public_id, "start", rid=rid, now=NOW)
+    assert all(signals.record_all([start] * 150))
+    assert all(signals.record_all([start] * 2))
+    times = Ping.objects.filter(monitor_id=monitor.pk).values_list("at", flat=True)
+    assert sorted(times) == [NOW - number * runs.MICROSECOND for number in reversed(range(153))]
+    assert state_of(monitor).runs is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_signals_that_arrive_at_once_have_the_order_of_the_status(owner: User) -> None:
+    monitor = heartbeat(owner)
+    words = ["", "fail", "log", "start", "", "7", "", "fail"] * 3
+    sent = [partial(signals.record, signal(monitor.public_id, word, now=NOW)) for word in words]
+    assert run_concurrently(*sent) == [True] * len(words)
+    pings = list(Ping.objects.filter(monitor_id=monitor.pk).order_by("at").values_list("at", "kind"))
+    assert len({moment for moment, _ in pings}) == len(words)
+    changes = StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("at", "after")
+    status, expected = "up", []
+    for moment, kind in pings:
+        after = {"success": "up", "fail": "down"}.get(kind, status)
+        if after != status:
+            expected.append((moment, after))
+            status = after
+    assert list(changes) == expected
+    assert state_of(monitor).status == status
+
+
+def test_a_user_agent_is_kept_as_utf8_with_replacement() -> None:
+    """PEP 3333 hands bytes over as Latin-1."""
+    target = target_of("GET", "/v1/heartbeats/mon_a/ping")
+    assert target is not None
+    for sent, kept in [
+        ("Jürgen/2 ☕".encode(), "Jürgen/2 ☕"),
+        (b"J\xfcrgen", "J\ufffdrgen"),
+        ("é".encode() * 300, "é" * 200),
+        (b"x" * 300, "x" * 200),
+    ]:
+        meta = {"REQUEST_METHOD": "GET", "HTTP_USER_AGENT": sent.decode("latin-1")}
+        assert signal_of(meta, target, b"", at=NOW, remote_addr=None).user_agent == kept
 
 
 def test_a_start_that_is_recorded_after_its_success_opens_no_run(owner: User) -> None:

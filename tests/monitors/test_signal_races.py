@@ -40,7 +40,7 @@ def test_the_end_of_a_run_races_with_the_sweep_at_its_deadline() -> None:
         claimed = [claim.monitor_id for claim in claim_due(at(61), limit=10)]
         assert claimed == [monitor.pk]
         sweep = partial(signals.sweep, claimed, now=at(61))
-        assert run_concurrently(partial(send, monitor, 61), sweep) == [True, None]
+        assert run_concurrently(partial(send, monitor, 61), sweep) == [True, False]
         state = state_of(monitor)
         assert (state.status, state.last_duration_ms, state.runs, state.run_started_at) == ("up", 61_000, None, None)
         assert state.next_due_at == at(61 + 660)
@@ -65,10 +65,12 @@ def test_a_clock_that_is_behind_never_moves_time_backwards() -> None:
     send(monitor, 98)
     send(monitor, 97, "fail")
     send(monitor, 96, "start")
-    newest = [(ping.kind, ping.at, ping.duration_ms) for ping in pings_of(monitor, limit=10)]
-    kinds = [("start", None), ("fail", None), ("success", 0), ("start", None)]
-    assert newest == [(kind, at(100), duration_ms) for kind, duration_ms in kinds]
-    assert list(StatusChange.objects.values_list("after", "at").order_by("pk")) == [("up", at(100)), ("down", at(100))]
+    first = [(ping.kind, ping.at, ping.duration_ms) for ping in reversed(pings_of(monitor, limit=10))]
+    kinds = [("start", None), ("success", 0), ("fail", None), ("start", None)]
+    times = [at(100) + number * runs.MICROSECOND for number in range(4)]
+    assert first == [(kind, moment, ms) for (kind, ms), moment in zip(kinds, times, strict=True)]
+    changes = StatusChange.objects.values_list("after", "at").order_by("pk")
+    assert list(changes) == [("up", times[1]), ("down", times[2])]
 
 
 @pytest.mark.django_db
@@ -77,10 +79,30 @@ def test_no_more_runs_are_watched_than_the_state_can_hold() -> None:
     rids = [UUID(int=number) for number in range(runs.MAX_OPEN + 1)]
     for second, rid in enumerate(rids):
         send(monitor, second * 0.1, "start", rid)
-    assert len(state_of(monitor).runs or {}) == runs.MAX_OPEN
+    assert len(runs.starts(state_of(monitor).runs or {})) == runs.MAX_OPEN
+    assert unwatched(monitor) == 1
+    send(monitor, 20, "start", rids[-1])
+    assert unwatched(monitor) == 1, "it is the same run"
     send(monitor, 50, "", rids[-1])
-    assert state_of(monitor).last_duration_ms == 40_000, "from the log"
+    assert state_of(monitor).last_duration_ms == 30_000, "from the log"
     assert state_of(monitor).run_started_at == at(0)
+    assert unwatched(monitor) == 0
+
+
+@pytest.mark.django_db
+def test_a_success_settles_runs_that_are_not_watched_either() -> None:
+    monitor = job()
+    for number in range(runs.MAX_OPEN + 2):
+        send(monitor, 0, "start", UUID(int=number))
+    send(monitor, 59)
+    assert unwatched(monitor) == 2
+    assert len(runs.starts(state_of(monitor).runs or {})) == runs.MAX_OPEN
+    send(monitor, 61)
+    assert state_of(monitor).runs is None
+
+
+def unwatched(monitor: Monitor) -> int:
+    return runs.unwatched(state_of(monitor).runs or {})
 
 
 WORD = st.sampled_from(["", "/start", "/fail", "/log", "/9"])
