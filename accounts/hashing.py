@@ -32,6 +32,5 @@ def _users() -> list[str]:
     if request is None:
         return []
     user = getattr(request, "user", None)  # of a session, or the Caller of the API
-    user = getattr(user, "user", user)
-    account = [] if getattr(user, "pk", None) is None else [f"user:{user.pk}"]
-    return [client_network(request), *account]
+    key = getattr(getattr(user, "user", user), "pk", None)
+    return [client_network(request), *([] if key is None else [f"user:{key}"])]

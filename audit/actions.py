@@ -57,6 +57,8 @@ class Action(StrEnum):
     CHANNEL_UPDATED = "channel.updated", "Changed an alert channel"
     CHANNEL_CONFIRMED = "channel.confirmed", "Agreed to get alerts"
     CHANNEL_DELETED = "channel.deleted", "Deleted an alert channel"
+    DOMAIN_VERIFIED = "domain.verified", "Verified the domain of a status page"
+    DOMAIN_LOST = "domain.lost", "Lost the domain of a status page to another page"
     CONNECTOR_LINKED = "connector.linked", "Linked a provider"
     CONNECTOR_UNLINKED = "connector.unlinked", "Unlinked a provider"
 

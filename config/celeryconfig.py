@@ -49,6 +49,7 @@ _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "remind": ("alerts.tasks.remind", 60, 50),
     "forget-deliveries": ("alerts.tasks.sweep", 3600, 3000),
     "status-mails": ("statuspages.tasks.tick", 5, 5),
+    "verify-domains": ("statuspages.tasks.verify_domains", 60, 50),
     "forget-subscribers": ("statuspages.tasks.sweep", 3600, 3000),
     "keep-partitions": ("checks.tasks.keep_partitions", crontab(minute="11"), 3000),
     "erase-deleted": ("checks.tasks.erase_deleted", crontab(minute="41"), 3000),

@@ -200,5 +200,9 @@ class StatusPageLimit(ApiError, status=403, code="status_page_limit"):
     limit = 50
 
 
+class DomainUnverified(ApiError, status=409, code="domain_unverified"):
+    reason = "The TXT record of the domain was not found; create it, and verify the domain again."
+
+
 class NoteResolved(ApiError, status=409, code="note_resolved"):
     reason = "The note is resolved already; write another."

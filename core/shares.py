@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from django.db import connection
-
-from core.db import release_connection
+from core.db import release_outside_transaction
 from core.errors import TooManyRequests
 
 HALF_LIFE_SEC = 30.0
@@ -87,8 +85,8 @@ class Shares:
                 self._changed.notify_all()
             waits = not self._may_go(ticket)
         try:
-            if waits and not connection.in_atomic_block:
-                release_connection()
+            if waits:
+                release_outside_transaction()
             with self._changed:
                 if not self._changed.wait_for(lambda: self._may_go(ticket), self._patience_sec) or ticket.refused:
                     raise TooManyRequests(wait=self._patience_sec)

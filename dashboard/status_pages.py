@@ -5,13 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.contrib import messages
 from django.http import HttpResponse
+from django.shortcuts import redirect
 
+from core.waiting import limit_waiting
 from dashboard.forms import MonitorsField, ObjectForm, PageForm, ProjectField, monitor_choices, project_choices
-from dashboard.pages import PageRequest, action, button, done, page, render_page
+from dashboard.pages import (
+    PageRequest,
+    action,
+    button,
+    count_request,
+    done,
+    errors_as_messages,
+    page,
+    render_page,
+)
 from monitors.models import Monitor
 from projects.access import Caller
-from statuspages import selectors, services
+from statuspages import domains, selectors, services
 from statuspages.logos import MAX_BYTES
 from statuspages.models import NoteUpdate, PageMonitor, StatusPage
 from statuspages.serializers import MAX_TEXT
@@ -48,7 +60,8 @@ class StatusPageForm(ObjectForm):
         max_length=253,
         required=False,
         label="Custom domain",
-        help_text="For example status.example.com, if your operator serves it.",
+        help_text="For example status.example.com, if your operator serves it. "
+        "A TXT record then proves that it is yours: the page shows it after you saved.",
     )
     password = forms.CharField(
         min_length=8,
@@ -207,6 +220,15 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
 delete = button(services.delete_page, "Status page deleted.", "status_pages")
 remove_logo = button(services.remove_logo, "Logo removed.", "status_page", to_first_id=True)
 delete_note = button(services.delete_note, "Note deleted.", "status_page", to_first_id=True)
+
+
+@action
+def verify_domain(request: PageRequest, page_id: str) -> HttpResponse:
+    count_request(request, "create-and-test")
+    with errors_as_messages(request), limit_waiting(request.caller.account):
+        domains.verify(request.caller, page_id)
+        messages.success(request, "Domain verified.")
+    return redirect("status_page", page_id)
 
 
 @action

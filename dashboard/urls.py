@@ -64,6 +64,7 @@ urlpatterns = [
     path("status-pages/new", status_pages.create, name="status_page_new"),
     path("status-pages/<id:page_id>", status_pages.show, name="status_page"),
     path("status-pages/<id:page_id>/edit", status_pages.edit, name="status_page_edit"),
+    path("status-pages/<id:page_id>/verify-domain", status_pages.verify_domain, name="status_page_verify_domain"),
     path("status-pages/<id:page_id>/delete", status_pages.delete, name="status_page_delete"),
     path("status-pages/<id:page_id>/logo", status_pages.set_logo, name="status_page_logo"),
     path("status-pages/<id:page_id>/logo/remove", status_pages.remove_logo, name="status_page_logo_remove"),

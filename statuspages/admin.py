@@ -20,7 +20,15 @@ class StatusPageAdmin(ReadOnlyAdmin[StatusPage]):
     list_filter = ("published", ("owner", AutocompleteFilter), ("project", AutocompleteFilter))
     list_select_related = ("owner", "project")
     search_fields = ("public_id", "slug", "custom_domain", "name__icontains", "owner__email")
-    fields = (*list_display, "has_password", "description", "theme", "accent", "show_window_names")
+    fields = (
+        *list_display,
+        "domain_verified_at",
+        "has_password",
+        "description",
+        "theme",
+        "accent",
+        "show_window_names",
+    )
 
     @admin.display(boolean=True, description="has a password")
     def has_password(self, page: StatusPage) -> bool:

@@ -28,6 +28,7 @@ LOCAL_SEC = 2
 RENDER_LEASE_SEC = 15
 """How long a reader may render before another one tries."""
 PAGE_SEC = 10
+MAX_ADDRESS = 253
 
 T = TypeVar("T")
 
@@ -86,16 +87,19 @@ def find_page(address: str) -> PublishedPage | None:
 
 
 def _find_page(address: str) -> PublishedPage | None:
+    if len(address) > MAX_ADDRESS:
+        return None
     key = _key(address)
     found = load(key, PublishedPage, seconds=PAGE_SEC)
     if found is not None:
         return found
-    by = {"custom_domain": address} if "." in address else {"slug": address}
+    is_domain = "." in address
+    by = {"custom_domain": address, "domain_verified_at__isnull": False} if is_domain else {"slug": address}
     page = StatusPage.objects.filter(published=True, owner__is_active=True, **by).first()
     if page is None:  # not cached: visitors can request any number of unknown addresses
         return None
     lock = page.password_hash and salted_hmac("pulsekeeper.status-pages", page.password_hash).hexdigest()
-    root = "" if "." in address else f"/status/{page.slug}"
+    root = "" if is_domain else f"/status/{page.slug}"
     site, feeds = origin(None if root else page.custom_domain), root or "/status"
     found = PublishedPage(page.pk, page.version, lock, site, root, root or "/", f"{feeds}.json", f"{feeds}.atom")
     store(key, found, seconds=PAGE_SEC)

@@ -4,12 +4,13 @@ and their mails (Subscriber, PageEvent, PageMail), and badges (Badge).
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.utils.crypto import salted_hmac
 
 from core import ids
 from core.crypto import EncryptedField
@@ -17,6 +18,15 @@ from incidents.models import Incident
 from monitors.models import Monitor
 from notifications.models import Notification
 from projects.models import Project
+
+CHALLENGE = "_pulsekeeper-challenge"
+
+
+class DomainRecord(NamedTuple):
+    """A TXT record."""
+
+    name: str
+    value: str
 
 
 class StatusPage(models.Model):
@@ -42,17 +52,46 @@ class StatusPage(models.Model):
     theme = models.CharField(max_length=5, choices=Theme.choices, default=Theme.AUTO)
     accent = models.CharField(max_length=7, null=True, help_text="#rrggbb; null: Pulsekeeper's own.")
     password_hash = models.CharField(max_length=200, default="", editable=False)
-    custom_domain = models.CharField(max_length=253, null=True, unique=True)
+    custom_domain = models.CharField(max_length=253, null=True)
+    domain_verified_at = models.DateTimeField(null=True, editable=False, help_text="Else the domain is not served.")
+    domain_check_at = models.DateTimeField(null=True, editable=False, help_text="Next look-up of its TXT record.")
+    domain_failures = models.SmallIntegerField(default=0, db_default=0, editable=False)
     show_window_names = models.BooleanField(
         default=False, help_text="Else a maintenance window is shown without its name."
     )
+
+    class Meta:
+        constraints: ClassVar = [
+            # Any number of pages may claim a domain. One has proved it.
+            models.UniqueConstraint(
+                fields=["custom_domain"],
+                condition=Q(domain_verified_at__isnull=False),
+                name="verified_domain_of_one_page",
+            )
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["domain_check_at"], name="page_domain_due", condition=Q(domain_check_at__isnull=False))
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.slug})"
 
     @property
+    def served_domain(self) -> str | None:
+        """The custom domain once it is verified."""
+        return None if self.domain_verified_at is None else self.custom_domain
+
+    @property
     def url(self) -> str:
-        return f"{origin(self.custom_domain)}/" if self.custom_domain else f"{origin(None)}/status/{self.slug}"
+        return f"{origin(self.served_domain)}/" if self.served_domain else f"{origin(None)}/status/{self.slug}"
+
+    @property
+    def domain_record(self) -> DomainRecord | None:
+        """The TXT record that proves the custom domain. Its value is the page's own, whatever the domain."""
+        if self.custom_domain is None:
+            return None
+        token = salted_hmac("pulsekeeper.status-page-domains", self.public_id, algorithm="sha256").hexdigest()[:40]
+        return DomainRecord(f"{CHALLENGE}.{self.custom_domain}", f"pulsekeeper-domain={token}")
 
     @property
     def is_protected(self) -> bool:

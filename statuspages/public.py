@@ -149,7 +149,7 @@ def _unlock(request: HttpRequest, page: PublishedPage) -> HttpResponse:
     count_request("status-password-page", str(page.page_id))
     stored = StatusPage.objects.filter(pk=page.page_id).values_list("password_hash", flat=True).first()
     with origin_of(request):  # whose share of hashing it is
-        is_right = bool(stored) and check_password(request.POST.get("password", "")[:200], stored)
+        is_right = bool(stored and check_password(request.POST.get("password", "")[:200], stored))
     if not is_right:
         return _ask_for_password(page, wrong="Wrong password.")
     back.set_signed_cookie(

@@ -62,7 +62,10 @@ class PageInputSerializer(StrictSerializer):
         help_text="Required to read the page; null: everyone can read it.",
     )
     custom_domain = TextField(
-        required=False, allow_null=True, max_length=253, help_text="Own domain of the page; it must point here."
+        required=False,
+        allow_null=True,
+        max_length=253,
+        help_text="Own domain of the page; it must point here. It is served once `domain_record` was found.",
     )
     show_window_names = BoolField(
         required=False, help_text="Whether maintenance windows are shown by their names. Default: false."
@@ -86,6 +89,13 @@ class PageGroupSerializer(serializers.Serializer[Any]):
     monitors = PageMonitorSerializer(source="monitors.all", many=True)
 
 
+class DomainRecordSerializer(serializers.Serializer[Any]):
+    """A TXT record to create in the zone of a domain."""
+
+    name = serializers.CharField()
+    value = serializers.CharField()
+
+
 class StatusPageSerializer(serializers.Serializer[Any]):
     """A public page with the status of monitors. Its password is never returned."""
 
@@ -102,10 +112,17 @@ class StatusPageSerializer(serializers.Serializer[Any]):
         source="is_protected", read_only=True, help_text="Whether the page requires a password."
     )
     custom_domain = serializers.CharField(allow_null=True)
+    domain_verified = serializers.SerializerMethodField(help_text="Whether the page is served on its own domain.")
+    domain_record = DomainRecordSerializer(
+        read_only=True, allow_null=True, help_text="TXT record that proves the domain; null without a domain."
+    )
     show_window_names = serializers.BooleanField()
     has_logo = serializers.BooleanField(read_only=True)
     groups = PageGroupSerializer(source="groups.all", many=True)
     created_at = EpochMsField()
+
+    def get_domain_verified(self, page: StatusPage) -> bool:
+        return page.served_domain is not None
 
 
 class PagePatchSerializer(PageInputSerializer):

@@ -15,6 +15,7 @@ from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError, transaction
 from django.http.request import validate_host
 
+from core.clock import utc_now
 from core.errors import NoteResolved, StatusPageLimit, ValidationFailed
 from incidents.models import Incident
 from monitors.models import Monitor
@@ -28,6 +29,7 @@ from statuspages.selectors import get_note, get_page, showable
 
 MAX_PAGES = 50
 MAX_MONITORS = 1_000
+_DERIVED = ("password_hash", "domain_verified_at", "domain_check_at", "domain_failures")
 _PLAIN = ("name", "description", "published", "theme", "show_window_names")
 
 
@@ -135,10 +137,11 @@ _CHECKS = {"slug": validation.check_slug, "accent": validation.check_accent, "cu
 
 
 def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: Mapping[str, Monitor]) -> StatusPage:
-    """Save a new or locked page with the given values. Raises ValidationFailed, also if the slug or domain is taken."""
+    """Save a new or locked page with the given values. Raises ValidationFailed, also if the slug is taken."""
     old_addresses = (page.slug, page.custom_domain)
     for name in _PLAIN:
         setattr(page, name, given.get(name, getattr(page, name)))
+    domain = page.custom_domain
     for name, check in _CHECKS.items():
         value = given.get(name)
         if name in given and value != getattr(page, name):
@@ -146,14 +149,16 @@ def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: 
                 setattr(page, name, None if value is None else check(value))
             except ValueError as error:
                 raise ValidationFailed(str(error), field=name) from None
+    if page.custom_domain != domain:
+        page.domain_verified_at, page.domain_failures = None, 0
+        page.domain_check_at = None if page.custom_domain is None else utc_now()
     page.password_hash = given.get("password", page.password_hash)
     page.version += 1
     try:
         with transaction.atomic():
-            page.save(update_fields=None if page._state.adding else ["version", "password_hash", *_PLAIN, *_CHECKS])
-    except IntegrityError as error:
-        taken = "custom_domain" if "custom_domain" in str(error) else "slug"
-        raise ValidationFailed("is taken by another status page.", field=taken) from None
+            page.save(update_fields=None if page._state.adding else ["version", *_PLAIN, *_CHECKS, *_DERIVED])
+    except IntegrityError:
+        raise ValidationFailed("is taken by another status page.", field="slug") from None
     if "groups" in given:
         _replace_groups(page, given["groups"], monitors)
     caching.forget_on_commit(*old_addresses, page.slug, page.custom_domain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from core.clock import utc_now
-from statuspages import events, mailing, subscriptions
+from statuspages import domains, events, mailing, subscriptions
 
 
 @shared_task(name="statuspages.tasks.tick")
@@ -15,6 +15,12 @@ def tick() -> None:
     events.add_outage_events(now)
     events.create_mails(now)
     mailing.OUTBOX.wake(now)
+
+
+@shared_task(name="statuspages.tasks.verify_domains")
+def verify_domains() -> None:
+    """Look for the TXT records of custom domains that are not verified yet."""
+    domains.verify_due(utc_now())
 
 
 @shared_task(name="statuspages.tasks.sweep")

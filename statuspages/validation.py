@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import idna
 
+MAX_DOMAIN = 253 - len("_pulsekeeper-challenge.")
+
 _RESERVED = re.compile(
     "admin|api|assets|badges?|confirm|edit|feed|history|index|logo|new|pages?|static|status|subscribe|subscriptions"
     "|theme|unsubscribe"
@@ -37,7 +39,7 @@ def check_domain(text: str, *, own: Iterable[str]) -> str:
     except idna.IDNAError:
         raise ValueError("must be a host name, like status.example.com.") from None
     labels = name.split(".")
-    if len(name) > 253 or len(labels) < 2 or not all(map(_LABEL.fullmatch, labels)) or labels[-1].isdigit():
+    if len(name) > MAX_DOMAIN or len(labels) < 2 or not all(map(_LABEL.fullmatch, labels)) or labels[-1].isdigit():
         raise ValueError("must be a host name, like status.example.com.")
     if name in own:
         raise ValueError("is an address of Pulsekeeper itself.")

@@ -8,9 +8,10 @@ from django.db.models import QuerySet
 
 from core.api.query import HISTORY, HISTORY_LIMIT, Pages
 from core.api.viewsets import ServiceViewSet, operation
-from core.errors import NoteResolved, StatusPageLimit
-from core.throttles import LogoThrottle
-from statuspages import badges, selectors, services, subscriptions
+from core.errors import DomainUnverified, NoteResolved, NoWorker, StatusPageLimit
+from core.throttles import LogoThrottle, ProbeThrottle
+from core.waiting import limit_waiting
+from statuspages import badges, domains, selectors, services, subscriptions
 from statuspages.models import Badge, PageNote, StatusPage, Subscriber
 from statuspages.serializers import (
     MAX_ENCODED,
@@ -64,6 +65,21 @@ class StatusPageViewSet(ServiceViewSet):
         `groups` replaces the stored ones.
         """
         return services.update_page(self.caller, page_id, data)
+
+    @operation(
+        "verify-domain",
+        id="verify_status_page_domain",
+        errors=(DomainUnverified, NoWorker),
+        throttles=(ProbeThrottle,),
+    )
+    def verify_domain(self, page_id: str) -> StatusPage:
+        """Verify the domain of a status page.
+
+        Looks for `domain_record` at once; Pulsekeeper also does so by itself, in intervals that grow from a minute to
+        a day. A domain that another page has verified moves here when its record is gone.
+        """
+        with limit_waiting(self.caller.account):
+            return domains.verify(self.caller, page_id)
 
     @operation()
     def destroy(self, page_id: str) -> None:

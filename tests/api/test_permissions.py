@@ -95,6 +95,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
     ("PATCH",  "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
     ("DELETE", "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
+    ("POST",   "/v1/status-pages/{page_id}/verify-domain"): (409, 409, 409, 404, 409, 404),
     ("PUT",    "/v1/status-pages/{page_id}/logo"):         (200, 200, 200, 404, 200, 404),
     ("DELETE", "/v1/status-pages/{page_id}/logo"):         (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/status-pages/{page_id}/notes"):        (200, 200, 200, 404, 200, 404),
@@ -146,7 +147,7 @@ UPDATE = {"status": "investigating", "text": "New."}
 NOTE = UPDATE | {"title": "New"}
 
 CODES = {400: {"project_forbidden"}, 401: {"unauthorized"}, 404: {"not_found"}, 422: {"validation_error"}}
-CODES |= {403: {"forbidden", "session_required"}, 409: {"reconnect_required", "projects_shared"}}
+CODES |= {403: {"forbidden", "session_required"}, 409: {"domain_unverified", "reconnect_required", "projects_shared"}}
 CODES |= {503: {"no_worker", "provider_not_configured"}}
 
 

@@ -98,13 +98,14 @@ def test_a_page_of_a_thousand_long_names_is_no_body_too_large(api: Api) -> None:
     )
 
 
-def test_a_slug_and_a_domain_are_one_pages(api: Api, settings: Settings) -> None:
+def test_a_slug_is_one_pages_and_a_domain_may_be_claimed_by_many(api: Api, settings: Settings) -> None:
     settings.STATUS_PAGE_DOMAINS = [".shop.example"]
     create(api, custom_domain="Status.Shop.Example.")
     other = Api.signed_in(UserFactory())
     assert create(other).error == "validation_error slug: is taken by another status page."
-    taken = create(other, slug="another", custom_domain="status.shop.example")
-    assert taken.error == "validation_error custom_domain: is taken by another status page."
+    claimed = create(other, slug="another", custom_domain="status.shop.example").json
+    assert (claimed["custom_domain"], claimed["domain_verified"]) == ("status.shop.example", False)
+    assert claimed["url"].endswith("/status/another")
 
 
 def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user: User) -> None:

@@ -35,7 +35,7 @@ class From(requests.adapters.HTTPAdapter):
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs, source_address=(self._address, 0))  # type: ignore[no-untyped-call]
+        super().init_poolmanager(*args, **kwargs, source_address=(self._address, 0))
 
 
 def test_ten_addresses_delay_a_sign_in_by_little_and_refuse_none(stage: Stage) -> None:

@@ -288,7 +288,9 @@ class TestDomains:
     @pytest.fixture
     def page(self, user: User, settings: Settings) -> StatusPage:
         settings.STATUS_PAGE_DOMAINS = [".shop.example"]
-        return make_page(user, [private_monitor(user)], custom_domain="Status.Shop.example")
+        page = make_page(user, [private_monitor(user)], custom_domain="Status.Shop.example")
+        StatusPage.objects.update(domain_verified_at=utc_now())
+        return page
 
     def test_the_domain_is_the_page(self, page: StatusPage) -> None:
         host = "status.shop.example"
@@ -330,6 +332,15 @@ class TestDomains:
     def test_a_domain_without_a_page_shows_nothing(self, page: StatusPage) -> None:
         assert look("/", host="other.shop.example").status_code == 404
         assert look("/v1/monitors", host="other.shop.example").status_code == 404
+
+    def test_a_domain_that_nobody_proved_shows_nothing(self, page: StatusPage) -> None:
+        StatusPage.objects.update(domain_verified_at=None)
+        assert look("/", host="status.shop.example").status_code == 404
+        page.refresh_from_db()
+        assert page.url == f"http://localhost:8000/status/{page.slug}"
+
+    def test_a_host_longer_than_any_domain_is_none(self, page: StatusPage) -> None:
+        assert look("/", host=f"{'a.' * 2_000}shop.example").status_code == 404
 
     def test_hosts_that_are_none_of_ours_are_refused(self, page: StatusPage) -> None:
         assert look("/", host="evil.example").status_code == 400

@@ -36,6 +36,7 @@ class Name:
 
     a: tuple[str, ...] | Fault = ()
     aaaa: tuple[str, ...] | Fault = ()
+    txt: tuple[str, ...] | Fault = ()
     alias: str | None = None  # a CNAME, which the rest of the zone is asked about in the same answer
     seconds: float = 0.0  # until the answer
     ttl: int = 60
@@ -94,7 +95,7 @@ class NameServer:
             if found is None:
                 return Fault.NXDOMAIN
             if found.alias is None:
-                records = found.a if kind == "A" else found.aaaa
+                records = {"A": found.a, "TXT": found.txt}.get(kind, found.aaaa)
                 if isinstance(records, Fault):
                     return records
                 if records:
