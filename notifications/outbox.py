@@ -12,7 +12,7 @@ import random
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter as Counted
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, TypeVar
@@ -83,7 +83,7 @@ class Lane:
     """Threads of a process that claim under these limits, which are parameters of `Outbox.chosen`."""
 
     threads: int
-    limits: Mapping[str, object] = field(default_factory=dict)
+    limits: dict[str, object] = field(default_factory=dict)
 
 
 class Outbox(ABC, Generic[M]):

@@ -306,7 +306,7 @@ def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage
 def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_page(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(mailing.OUTBOX.limits, "batch", 4)
+    monkeypatch.setitem(mailing.OUTBOX.lanes[0].limits, "batch", 4)
     many = [make_page(user, []) for _ in range(8)]
     single = make_page(UserFactory(), [])
     for page in (*many, single, single):
