@@ -135,18 +135,21 @@ def test_a_claim_among_many_messages_reads_few_rows() -> None:
     """Some accounts have most of them, in channels that fail, hang, or send one after the other."""
     owners = [account() for _ in range(20)]
     channels = [make_channel(owner) for owner in owners for _ in range(5)]
-    rows = (
-        Delivery(
-            channel=(channel := channels[number % len(channels)]),
-            account=channel.owner_id,
-            created_at=at(0),
-            next_try_at=at(number % 1000 if number % 3 else 10**7),
-            give_up_at=at(10**6),
-            behind=[1] if number % 2 else [],
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO alerts_delivery
+                   (public_id, channel_id, account, created_at, next_try_at, give_up_at, state, attempts, behind)
+            SELECT 'dlv_' || number, channel.id, channel.owner_id, %(at)s, %(at)s + CASE number %% 3 WHEN 0
+                   THEN interval '1 hour' ELSE make_interval(secs => number %% 1000) END, %(at)s + interval '1 day',
+                   'waiting', 0, CASE number %% 2 WHEN 0 THEN '{}' ELSE '{1}'::bigint[] END
+              FROM generate_series(1, %(many)s) AS number
+              JOIN (SELECT id, owner_id, row_number() OVER () - 1 AS place
+                      FROM alerts_alertchannel WHERE id = ANY(%(channels)s)) AS channel
+                ON channel.place = number %% %(places)s
+            """,
+            {"at": at(0), "many": MANY, "channels": [each.pk for each in channels], "places": len(channels)},
         )
-        for number in range(MANY)
-    )
-    Delivery.objects.bulk_create(rows, batch_size=10_000)
     mine = message(account(), at(2000))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE alerts_delivery")
