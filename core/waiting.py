@@ -41,7 +41,8 @@ _REMEMBERED = 10_000
 _LOOK_SEC = 0.1
 
 WAITING_REQUESTS = metrics.Level(
-    "pulsekeeper_waiting_requests", f"Requests that wait for a worker or a provider, at most {MAX_IN_PROCESS} a process."
+    "pulsekeeper_waiting_requests",
+    f"Requests that wait for a worker or a provider, at most {MAX_IN_PROCESS} a process.",
 )
 WAITING_REFUSED = metrics.Counter(
     "pulsekeeper_waiting_refused_total",

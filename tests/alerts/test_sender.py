@@ -87,9 +87,7 @@ def test_all_senders_at_once_take_few_messages_of_one_account(stuck: Stuck) -> N
         DeliveryFactory(channel=channel, created_at=utc_now())
     with ThreadPoolExecutor(SENDERS) as pool:
         tries = [pool.submit(send_and_release) for _ in range(SENDERS)]
-        until(
-            lambda: sum(each.done() for each in tries) == SENDERS - MAX_PER_OWNER, PATIENCE, "the rest is free"
-        )
+        until(lambda: sum(each.done() for each in tries) == SENDERS - MAX_PER_OWNER, PATIENCE, "the rest is free")
         assert [each.result() for each in tries if each.done()] == [0] * (SENDERS - MAX_PER_OWNER)
         until(lambda: len(stuck.calls) == MAX_PER_OWNER, PATIENCE, "each message is sent")
         stuck.let_go()
