@@ -27,7 +27,7 @@ from alerts.turns import READY
 from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
-from core.metrics import Counter, Labels
+from core.metrics import Counter, Labels, Level
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
 from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Lane, Outbox, SendResult
@@ -42,6 +42,8 @@ DELIVERIES = Counter(
     ("outcome", "kind"),
     list(product(OUTCOMES, KINDS)),
 )
+
+SENDERS_BUSY = Level("pulsekeeper_senders_busy", "Threads that send an alert, or look for one, at most 160 a process.")
 
 STORM_SIZE = 2
 """Messages per channel within STORM_WINDOW that are sent one by one."""
@@ -156,6 +158,7 @@ class DeliveryOutbox(Outbox[Delivery]):
     chosen = turns.CHOSEN
     lease = timedelta(seconds=45)
     lanes = (PROVEN, FIRST, FURTHER)
+    level = SENDERS_BUSY
     counter = DELIVERIES
 
     def attempt(self, claimed: Sequence[Delivery]) -> Iterator[tuple[Delivery, SendResult]]:

@@ -199,7 +199,7 @@ class _Hop(HTTPAdapter):
         pool.ConnectionCls = partial(_guarded, pool.ConnectionCls, self._door)
         return pool
 
-    def cert_verify(self, conn: Any, url: str, verify: bool | str, cert: Any) -> None:
+    def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
         """Use a shared context: to read the authorities takes 1 MiB and some milliseconds for each connection."""
         super().cert_verify(conn, url, verify, cert)
         if conn.scheme == "https" and conn.ca_certs:

@@ -1,9 +1,9 @@
 """Limit the requests that wait for a worker, a provider or a mail server.
 
-Each occupies a thread of the web process for seconds, so all accounts get only part of the threads (`config.gateway`),
-and an account few of these places. When all are taken, accounts without a place queue for one, the least recently served
-first, and a request that has waited for TENURE_SEC gives its place up. Each web process counts its own, so a crash
-leaves nothing behind.
+Each occupies a thread of the web process for seconds, so all accounts get only part of the threads
+(`config.gateway`), and an account few of these places. When all are taken, accounts without a place queue for one, the
+least recently served first, and a request that has waited for TENURE_SEC gives its place up. Each web process counts
+its own, so a crash leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _take_place(account: str, *, stranger: bool) -> _Place:
         own, free = _present[account], MAX_IN_PROCESS - len(_places)
         if own >= MAX_PRESENT or (own and free <= RESERVED):
             raise _refused("share")
-        if not _queue and _has_room(stranger):
-            return _enter(account, stranger)
+        if not _queue and _has_room(stranger=stranger):
+            return _enter(account, stranger=stranger)
         if own:
             raise _refused("full")
         ticket = _Ticket(account, stranger, _served.get(account, 0.0))
@@ -171,10 +171,10 @@ def _await_place(ticket: _Ticket) -> _Place:
     while True:
         interrupt = None
         with _changed:
-            eligible = [other for other in _queue if _has_room(other.stranger)]
+            eligible = [other for other in _queue if _has_room(stranger=other.stranger)]
             if eligible and min(eligible, key=lambda other: other.turn) is ticket:
                 _queue.remove(ticket)
-                return _enter(ticket.account, ticket.stranger)
+                return _enter(ticket.account, stranger=ticket.stranger)
             remaining = deadline - time.monotonic()
             if ticket.rejected or remaining <= 0:
                 raise _refused("full")
@@ -186,13 +186,13 @@ def _await_place(ticket: _Ticket) -> _Place:
             interrupt()
 
 
-def _has_room(stranger: bool) -> bool:
+def _has_room(*, stranger: bool) -> bool:
     if stranger and sum(place.stranger for place in _places) >= MAX_STRANGERS:
         return False
     return len(_places) < MAX_IN_PROCESS
 
 
-def _enter(account: str, stranger: bool) -> _Place:
+def _enter(account: str, *, stranger: bool) -> _Place:
     place = _Place(account, stranger, time.monotonic())
     _places.append(place)
     _present[account] += 1

@@ -24,7 +24,7 @@ from django.db.models import Q
 from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
-from core.metrics import Counter, Labels
+from core.metrics import Counter, Labels, Level
 from core.text import shorten
 from notifications.models import Notification
 
@@ -100,6 +100,8 @@ class Outbox(ABC, Generic[M]):
     lease: ClassVar[timedelta]
     lanes: ClassVar[tuple[Lane, ...]] = (Lane(1),)
     max_per_wake: ClassVar[float] = math.inf
+    level: ClassVar[Level | None] = None
+    """Reports how many threads are busy."""
     counter: ClassVar[Counter]
     """Counts attempts by outcome (`OUTCOMES`), and by further `labels`."""
 
@@ -168,6 +170,8 @@ class Outbox(ABC, Generic[M]):
 
     def wake(self, now: datetime) -> None:
         """Send what is due. Each thread that finds a message starts the next one: busy ones may hang for long."""
+        if self.level is not None:
+            self.level.follow(lambda: self.in_flight)
         free = Q(leased_until=None) | Q(leased_until__lte=now)
         if self._rows().filter(free, state__in=OPEN, next_try_at__lte=now).exists():
             for lane in self.lanes:

@@ -283,10 +283,8 @@ class Prober:
                         extra={"monitor": records[0].monitor_id, "claim": records[0].claim},
                     )
                     return set(), set()
-                each_alone = [self._store([each]) for each in records]
-                return set().union(*(stored for stored, _ in each_alone)), set().union(
-                    *(kept for _, kept in each_alone)
-                )
+                alone = [self._store([each]) for each in records]
+                return set().union(*(stored for stored, _ in alone)), set().union(*(kept for _, kept in alone))
             else:
                 kept = {each.key for each in left}
                 done = [each for each in records if each.key not in kept]
