@@ -10,6 +10,7 @@ claim finds in an index what can be sent, however many messages wait. `behind` o
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from django.db import connection
 
@@ -163,6 +164,6 @@ def release(channel_id: int, done: int) -> None:
     _execute(_RELEASE, channel=channel_id, id=done)
 
 
-def _execute(statement: str, **parameters: object) -> None:
+def _execute(statement: str, **parameters: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)

@@ -201,7 +201,7 @@ class _Hop(HTTPAdapter):
 
     def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
         """Use a shared context: to read the authorities takes 1 MiB and some milliseconds for each connection."""
-        super().cert_verify(conn, url, verify, cert)
+        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
         if conn.scheme == "https" and conn.ca_certs:
             conn.conn_kw["ssl_context"] = _context(conn.ca_certs, Path(conn.ca_certs).stat().st_mtime_ns)
             conn.ca_certs = None

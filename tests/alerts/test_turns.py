@@ -153,7 +153,7 @@ def test_a_claim_among_many_messages_reads_few_rows() -> None:
     mine = message(account(), at(2000))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE alerts_delivery")
-        limits = {"now": at(2000), "start": 0.5, **FIRST.limits}
+        limits: dict[str, Any] = {"now": at(2000), "start": 0.5, **FIRST.limits}
         statement = f"WITH RECURSIVE {turns.CHOSEN} SELECT * FROM chosen"
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", limits)
         ((plan,),) = cursor.fetchall()

@@ -187,7 +187,7 @@ def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCap
         )
         for each, latency_ms in ((good, 20), (odd, 2**40))
     ]
-    assert prober._store(records) == {(good.monitor_id, good.claim)}
+    assert prober._store(records) == ({(good.monitor_id, good.claim)}, set())
     assert CheckResult.objects.exclude(claim=1).get().monitor_id == good.monitor_id
     assert f"the result of monitor {odd.monitor_id} cannot be stored" in caplog.text
 
