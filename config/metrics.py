@@ -25,6 +25,7 @@ from config import connections, shares
 from config.health import PATIENCE_SEC, Cached
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
+from core import waiting
 from core.addresses import address_of, is_forwarded_by_unknown_proxy
 from core.api.exposition import expose
 from core.clock import utc_now
@@ -105,7 +106,7 @@ GAUGES: tuple[Gauge | Recent, ...] = (
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (connections, shares, instruments, outbox, subscriptions)
+    for module in (connections, shares, instruments, outbox, subscriptions, waiting)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )

@@ -76,7 +76,7 @@ def _verify(page: StatusPage, caller: Caller) -> str | None:
     record = page.domain_record
     assert record is not None
     holder = _holders(page).first()
-    problem = _problem(record, holder)
+    problem = _problem(page, record, holder)
     try:
         with transaction.atomic():
             return _store(page, holder, problem, caller)
@@ -84,20 +84,22 @@ def _verify(page: StatusPage, caller: Caller) -> str | None:
         return _TAKEN.format(**record._asdict())
 
 
-def _problem(record: DomainRecord, holder: StatusPage | None) -> str | None:
+def _problem(page: StatusPage, record: DomainRecord, holder: StatusPage | None) -> str | None:
     """Return why the domain does not belong to the page with this record, or None."""
-    detail = _look_up(record.name, ContentRule(RuleType.TEXT_CONTAINS, record.value))
+    detail = _look_up(page, record.name, ContentRule(RuleType.TEXT_CONTAINS, record.value))
     if detail is not None:
         return f"The TXT record {record.name} with the value {record.value} was not found. {detail}"
     former = None if holder is None else holder.domain_record
-    if former is not None and _look_up(record.name, ContentRule(RuleType.TEXT_ABSENT, former.value)) is not None:
+    gone = ContentRule(RuleType.TEXT_ABSENT, former.value) if former is not None else None
+    if gone is not None and _look_up(page, record.name, gone) is not None:
         return _TAKEN.format(**record._asdict())
     return None
 
 
-def _look_up(name: str, rule: ContentRule) -> str | None:
+def _look_up(page: StatusPage, name: str, rule: ContentRule) -> str | None:
     """Return why the TXT records of a name do not match the rule, or None."""
-    result = check_draft(DnsSpec(name=name, record_type="TXT", rules=(rule,), timeout_ms=TIMEOUT_MS))
+    spec = DnsSpec(name=name, record_type="TXT", rules=(rule,), timeout_ms=TIMEOUT_MS)
+    result = check_draft(spec, owner_id=page.owner_id)
     return (result["detail"] or "") if result["status"] == Verdict.DOWN else None
 
 

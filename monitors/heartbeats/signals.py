@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from django.db import transaction
 
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.bulk import array
-from core.db import fetch_prepared
+from core.db import LockTimeoutError, fetch_prepared, lock_timeout
 from monitors import metrics, types
 from monitors.cron import TZDATA_VERSION
 from monitors.heartbeats import canary, gaps, log, runs
@@ -22,6 +23,9 @@ from monitors.models import Monitor, MonitorState, Ping
 from monitors.recording.batch import CheckRecord, StateBatch, lock_batch
 from monitors.slots import next_slot_sql
 
+logger = logging.getLogger(__name__)
+
+SWEEP_LOCK_SEC = 0.5
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 
@@ -286,16 +290,31 @@ def sweep(monitor_ids: Collection[int], *, now: datetime) -> bool:
 
     The lock orders a sweep and a concurrent ping: the second one sees the changes of the first. While pings cannot
     reach us, missed deadlines are held back. Return whether some wait for the canary to show that pings can.
+
+    A heartbeat that another transaction keeps locked is judged when its claim expires: the scheduler must not wait for
+    a long edit of one account.
     """
+    is_awaited, left = _sweep(monitor_ids, now=now, skip_locked=True)
+    if left:
+        try:
+            with transaction.atomic(), lock_timeout(SWEEP_LOCK_SEC):
+                is_awaited |= _sweep(left, now=now)[0]
+        except LockTimeoutError:
+            logger.warning("%d heartbeats are judged later: another transaction has locked them", len(left))
+    return is_awaited
+
+
+def _sweep(monitor_ids: Collection[int], *, now: datetime, skip_locked: bool = False) -> tuple[bool, set[int]]:
+    """Judge the heartbeats. Return whether some wait for the canary, and the keys of those locked or deleted."""
     with transaction.atomic():
-        batch = lock_batch(monitor_ids)
+        batch = lock_batch(monitor_ids, skip_locked=skip_locked)
         claimed = [one for one in batch.monitors.values() if one.enabled and one.state.claimed_at is not None]
         is_late = any(_is_late(monitor, now=now) for monitor in claimed)
         evidence = gaps.Evidence(now) if is_late else None
         judged = Counter(_judge(batch, monitor, evidence, now=now) for monitor in claimed)
         batch.write()
     metrics.HEARTBEATS_MISSED.add(judged[_Judgement.MISSED])
-    return judged[_Judgement.AWAITED] > 0
+    return judged[_Judgement.AWAITED] > 0, set(monitor_ids) - batch.monitors.keys()
 
 
 class _Judgement(Enum):

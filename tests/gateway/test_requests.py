@@ -223,8 +223,10 @@ def test_bodies_use_little_memory_until_their_requests_are_answered(echo: Echo, 
         echo.go.set()
         other = requests.Session()
         other.mount("http://", _From("127.0.0.99"))
-        small = {"data": b"x" * 10_000, "headers": {"Authorization": BEARER}, "timeout": PATIENCE_SEC}
-        assert other.post(f"http://127.0.0.1:{port}/", **small).status_code == 200
+        small = other.post(
+            f"http://127.0.0.1:{port}/", b"x" * 10_000, headers={"Authorization": BEARER}, timeout=PATIENCE_SEC
+        )
+        assert small.status_code == 200
 
 
 def _is_readable(client: socket.socket) -> bool:
