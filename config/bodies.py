@@ -121,7 +121,7 @@ class Body:
 
 
 def has_body(environ: WSGIEnvironment) -> bool:
-    """Return whether the request has a body. Remove the header of a chunked one: its length is known once it is read."""
+    """Return whether the request has a body. Remove the header of a chunked one, whose length will be known."""
     is_chunked = environ.pop("HTTP_TRANSFER_ENCODING", None) is not None
     return is_chunked or environ.get("CONTENT_LENGTH", "0") != "0"
 

@@ -55,7 +55,7 @@ class GroupCommit(Generic[Item, Result]):
     async def run(self, client: str, item: Item) -> Result:
         """Return the result of the item. Clients take turns.
 
-        If too many items wait, as while the database hangs, the newest one of the client with the most raises Overloaded.
+        If too many items wait, as while the database hangs, the newest of the client with the most raises Overloaded.
         """
         future: Future[Result] = get_running_loop().create_future()
         if removed := self._waiting.put(client, (item, future)):

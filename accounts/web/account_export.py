@@ -95,8 +95,9 @@ class ExportViewSet(ServiceViewSet):
         """Export everything that is stored about the account.
 
         One JSON file without secrets. `not_included` lists what is missing and why. The last member is `complete`; a
-        file without it was cut off. While one is sent, a second one gets 429 `rate_limited`. Requires a session that was created within the last 5 minutes, otherwise 403
-        `reauthentication_required`.
+        file without it was cut off. Requires a session that was created within the last 5 minutes, otherwise 403
+        `reauthentication_required`. While a file is sent, a second request gets 429 `rate_limited`. A client that
+        receives less than 64 KiB in 30 s is disconnected.
         """
         self.caller.require_recent_session(now=self.now)
         return download(self.caller.user)
