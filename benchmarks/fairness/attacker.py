@@ -1,7 +1,7 @@
 """The process that plays a row: `python -m benchmarks.fairness.attacker`.
 
-It reads what to play as a JSON line from standard input, plays until that ends, and prints how many answers of which
-status it got.
+It reads what to play as a JSON line from standard input and says when it has begun. It plays until its input ends, and
+prints how many requests it sent, and how many answers of which status it got.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ async def attack(given: dict[str, Any]) -> None:
     ]
     play = ROWS[given["row"]].play
     playing = [asyncio.ensure_future(play(attacker)) for attacker in attackers]
+    await asyncio.sleep(0)  # the first requests are sent
+    print("true", flush=True)
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, ended.set)
     await asyncio.wait([*playing, asyncio.ensure_future(ended.wait())], return_when=asyncio.FIRST_COMPLETED)

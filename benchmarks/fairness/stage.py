@@ -82,6 +82,8 @@ class Stage:
                 given = [{"address": each.address, "own": each.own} for each in attackers]
                 front = {"port": self._front.port, "name": self._front.name}
                 process.write({"row": row.name, "front": front, "attackers": given, "facts": facts})
+            for *_, process in played:
+                process.read()  # it has begun
             figures = self._measure(seconds)
             figures["answers"] = _answers([process for *_, process in played])
         self._recover()
@@ -101,7 +103,10 @@ class Stage:
         }
 
     def _equip(self, row: Row, attackers: Sequence[Hostile], facts: dict[str, Any]) -> None:
-        """Create what the row's accounts own."""
+        """Create what the row's accounts own, with new sessions: some requests refuse older ones."""
+        for account in attackers:
+            if account.user is not None:
+                account.own["token"] = tenants.sign_in(account.user)
         if channels := row.own.get("channels"):
             kind, count = channels
             tenants.add_channels(attackers, f"http://127.0.0.1:{facts['ports'][kind]}/hook", count)

@@ -55,7 +55,8 @@ MIX = {
     "heartbeat": 6,
 }
 SWITCHING = 24
-SLUG, LOCKED_SLUG, PAGE_PASSWORD = "quiet", "locked", "a fine long password"
+EMAIL, PASSWORD = "quiet@example.com", "a fine long password"
+SLUG, LOCKED_SLUG = "quiet", "locked"
 
 
 class Process:
@@ -120,6 +121,7 @@ class Quiet:
     monitors: Sequence[Watched]
     token: str
     cookie: str
+    draft: Mapping[str, Any] = field(default_factory=dict)  # of a target that is up
 
     @property
     def ids(self) -> list[int]:
@@ -163,7 +165,7 @@ def sign_in(user: User) -> str:
 
 def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     Plan.objects.create(name="quiet", min_interval_sec=1, monitor_limit=100)
-    user = create_account(email="quiet@example.com", password=None, plan="quiet")
+    user = create_account(email=EMAIL, password=PASSWORD, plan="quiet")
     caller = Caller(user)
     kinds = [kind for kind, count in MIX.items() for _ in range(count)]
     configs = [complete(_quiet_monitor(kind, number, ports), user.plan) for number, kind in enumerate(kinds, 1)]
@@ -200,7 +202,9 @@ def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     browser.force_login(user)
     cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in browser.cookies.items())
     spread(watched)
-    return Quiet(user, watched, sign_in(user), cookie)
+    still = next(each.number for each in watched if each.kind == "http" and not each.switches)
+    draft = {"url": f"http://{address_of(still)}:{ports['http']}/", "timeout_ms": TIMEOUT_MS}
+    return Quiet(user, watched, sign_in(user), cookie, draft)
 
 
 def _may_switch(index: int, kinds: Sequence[str]) -> bool:
@@ -249,7 +253,7 @@ def make_hostile(count: int) -> list[Hostile]:
     found = []
     for number in range(1, count + 1):
         user = create_account(email=f"hostile{number}@example.com", password=None, plan="free")
-        found.append(Hostile(f"127.0.1.{number}", user, {"token": sign_in(user)}))
+        found.append(Hostile(f"127.0.1.{number}", user))
     return found
 
 
@@ -283,7 +287,7 @@ def add_channels(accounts: Sequence[Hostile], url: str, count: int) -> None:
 def add_page(account: Hostile) -> None:
     """Give an account a status page with a password."""
     assert account.user is not None
-    page = {"name": "Locked", "slug": LOCKED_SLUG, "published": True, "password": PAGE_PASSWORD}
+    page = {"name": "Locked", "slug": LOCKED_SLUG, "published": True, "password": PASSWORD}
     create_page(Caller(account.user), page, now=utc_now())
 
 
@@ -348,7 +352,7 @@ def clear(quiet: Quiet, grave: User, accounts: Sequence[Hostile]) -> None:
             _retry(partial(_execute, statement.replace("{}", table), values))
     _retry(AlertChannel.objects.exclude(owner=quiet.user).delete)
     for account in accounts:
-        account.own = {name: value for name, value in account.own.items() if name == "token"}
+        account.own = {}
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as broker:
         if keys := list(broker.scan_iter("throttle:*", count=1_000)):
             broker.delete(*keys)

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, Self
 from benchmarks.fairness.client import PATIENCE_SEC, Front
 from benchmarks.fairness.figures import Sample
 from benchmarks.fairness.targets import response
-from benchmarks.fairness.tenants import MINUTE_SEC, SLUG, Quiet, Watched
+from benchmarks.fairness.tenants import EMAIL, MINUTE_SEC, PASSWORD, SLUG, Quiet, Watched
 
 ADDRESS = "127.0.9.1"
 """The quiet tenant's own, as a proxy is 127.0.0.1."""
 PINGS_PER_INTERVAL = 6
-READY_SEC, PAGES_SEC = 0.5, 0.5
+READY_SEC, PAGES_SEC, DRAFTS_SEC, SIGN_IN_SEC = 0.5, 0.5, 2.0, 5.0
 
 
 class Alert(NamedTuple):
@@ -82,18 +82,21 @@ class Watch:
 
     def begin(self, quiet: Quiet) -> None:
         """Ping the heartbeats, and read the pages."""
-        ask: list[tuple[float, Callable[[float], Coroutine[Any, Any, None]]]] = [(READY_SEC, self._readyz)]
+        ask: list[tuple[float, Callable[..., Coroutine[Any, Any, None]]]] = [(READY_SEC, self._readyz)]
         for each in quiet.monitors:
             if not each.polled:
                 every = MINUTE_SEC if each.interval_sec == MINUTE_SEC else each.interval_sec / PINGS_PER_INTERVAL
                 ask.append((every, partial(self._ping, each)))
-        pages: Sequence[tuple[str, dict[str, str]]] = (
-            ("/monitors", {"Cookie": quiet.cookie}),
-            (f"/status/{SLUG}", {}),
-            ("/v1/monitors", {"Authorization": f"Bearer {quiet.token}"}),
-        )
-        for path, headers in pages:
-            ask.append((PAGES_SEC, partial(self._page, path, headers)))
+        bearer = {"Authorization": f"Bearer {quiet.token}"}
+        credentials = {"email": EMAIL, "password": PASSWORD}
+        for every, page in (
+            (PAGES_SEC, partial(self._ask, "pages", "GET", "/monitors", headers={"Cookie": quiet.cookie})),
+            (PAGES_SEC, partial(self._ask, "pages", "GET", f"/status/{SLUG}")),
+            (PAGES_SEC, partial(self._ask, "pages", "GET", "/v1/monitors", headers=bearer)),
+            (DRAFTS_SEC, partial(self._ask, "pages", "POST", "/v1/monitors/test", quiet.draft, headers=bearer)),
+            (SIGN_IN_SEC, partial(self._ask, "pages", "POST", "/v1/sessions", credentials)),
+        ):
+            ask.append((every, page))
         for number, (every, act) in enumerate(ask):
             asyncio.run_coroutine_threadsafe(self._repeat(every, act, number / len(ask)), self._loop)
 
@@ -118,27 +121,27 @@ class Watch:
     def _set_silent(self, number: int, up: bool) -> None:  # noqa: FBT001
         (self._silent.discard if up else self._silent.add)(number)
 
-    async def _repeat(self, every: float, act: Callable[[float], Coroutine[Any, Any, None]], phase: float) -> None:
+    async def _repeat(self, every: float, act: Callable[..., Coroutine[Any, Any, None]], phase: float) -> None:
         due = time.time() + min(every, 1.0) * phase
         while True:
             await asyncio.sleep(max(0.0, due - time.time()))
-            task = self._loop.create_task(act(due))
+            task = self._loop.create_task(act(due=due))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             due += every
 
     async def _ping(self, each: Watched, due: float) -> None:
         if each.number not in self._silent:
-            await self._ask("pings", due, "POST", f"/v1/heartbeats/{each.public_id}/ping", {})
+            await self._ask("pings", "POST", f"/v1/heartbeats/{each.public_id}/ping", due=due)
 
-    async def _page(self, path: str, headers: dict[str, str], due: float) -> None:
-        await self._ask("pages", due, "GET", path, headers)
-
-    async def _ask(self, kind: str, due: float, method: str, path: str, headers: dict[str, str]) -> None:
+    async def _ask(
+        self, kind: str, method: str, path: str, body: Any = None, *, due: float, headers: Any = None
+    ) -> None:
         self._open[kind].append(due)
-        status, _ = await self._front.ask(ADDRESS, method, path, headers=headers)
+        status, _ = await self._front.ask(ADDRESS, method, path, body, headers=headers)
         taken = time.time() - due
-        getattr(self._all, kind).append(Sample(due, taken if status == 200 else max(taken, PATIENCE_SEC)))
+        is_ok = status in (200, 201)
+        getattr(self._all, kind).append(Sample(due, taken if is_ok else max(taken, PATIENCE_SEC)))
         self._open[kind].remove(due)
 
     async def _readyz(self, due: float) -> None:

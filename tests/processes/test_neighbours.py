@@ -43,4 +43,4 @@ def test_quick(clean_environment: dict[str, str], migrated_cluster: Path) -> Non
             assert figures["checks"] > 0
             assert figures["pings"] > 0
             assert figures["pages"] > 0
-            assert bool(sum(figures["answers"].values())) is (name != "quiet")
+            assert ("sent" in figures["answers"]) is (name != "quiet")
