@@ -13,6 +13,7 @@ from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind, Setting
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
+from core.registry import union
 
 MAX_CHOSEN = 1_000
 SCOPE_HELP = "all: the caller's, or the channel's project's; project: those of scope_project_id; chosen: monitor_ids."
@@ -58,7 +59,7 @@ class ChannelInputSerializer(StrictSerializer):
         fields = super().get_fields()
         first = {name: fields.pop(name) for name in ("kind", "name")}
         settings = {name: self._setting(found) for name, found in settings_by_name().items()}
-        return first | settings | fields
+        return union(first=first, settings=settings, channel=fields)
 
     def _setting(self, found: Sequence[tuple[ChannelKind, Setting]]) -> TextField:
         return TextField(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
+from enum import StrEnum, unique
 
 import msgspec
 
@@ -22,6 +22,7 @@ class Verdict(StrEnum):
     DOWN = "down"
 
 
+@unique
 class ReasonCode(StrEnum):
     """Why a check failed, for machines."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
+
+from core.registry import NameTakenError
 
 
 class ApiError(Exception):
@@ -20,7 +22,12 @@ class ApiError(Exception):
     wait: float | None = None
     """Seconds until a retry may succeed, where that is known."""
 
+    _classes: ClassVar[dict[str, str]] = {}
+
     def __init_subclass__(cls, *, status: int | None = None, code: str | None = None) -> None:
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        if code is not None and (other := cls._classes.setdefault(code, name)) != name:
+            raise NameTakenError(f"{name} and {other} both have the code {code!r}.")
         cls.status, cls.code = status or cls.status, code or cls.code
 
     def __init__(self, reason: str | None = None, *, limit: int | None = None) -> None:

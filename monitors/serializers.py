@@ -12,6 +12,7 @@ from checks.results.series import average_latency
 from checks.spec import RuleType, Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 from core.clock import to_ms, utc_now
+from core.registry import union
 from monitors import types
 from monitors.models import Monitor
 from monitors.selectors import DAY, uptimes
@@ -126,7 +127,8 @@ class MonitorInputSerializer(StrictSerializer):
         fields = {name: input_field(setting) for name, setting in types.settings().items()}
         kind = ChoiceField(choices=types.names(), required=False, help_text=f"Default: {types.DEFAULT}.")
         project_id = TextField(required=False, allow_null=True, max_length=64)
-        return {"url": fields.pop("url"), "name": fields.pop("name"), "type": kind, **fields, "project_id": project_id}
+        first = {"url": fields.pop("url"), "name": fields.pop("name"), "type": kind}
+        return union(common=first, settings=fields, ownership={"project_id": project_id})
 
 
 class MuteSerializer(StrictSerializer):
@@ -163,8 +165,9 @@ class MonitorSerializer(serializers.Serializer[Any]):
     def get_fields(self) -> dict[str, Field]:
         fields = super().get_fields()
         settings = {name: output_field(setting) for name, setting in types.settings().items()}
-        kind = serializers.ChoiceField(choices=types.names())
-        return {"id": fields.pop("id"), "name": settings.pop("name"), **fields, "type": kind, **settings}
+        fields["type"] = serializers.ChoiceField(choices=types.names())
+        first = {"id": fields.pop("id"), "name": settings.pop("name")}
+        return union(common=first, monitor=fields, settings=settings)
 
     @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
     def get_muted_until(self, monitor: Monitor) -> int | None:
@@ -209,7 +212,7 @@ class MonitorPatchSerializer(MonitorInputSerializer):
 
     def get_fields(self) -> dict[str, Field]:
         enabled = BoolField(required=False, help_text="false pauses the monitor.")
-        return {**super().get_fields(), "enabled": enabled}
+        return union(input=super().get_fields(), patch={"enabled": enabled})
 
 
 class SchedulePreviewSerializer(serializers.Serializer[Any]):

@@ -43,7 +43,9 @@ class SchedulePreviewViewSet(ServiceViewSet):
         params=(
             Param("schedule", "A cron expression of five fields. Required."),
             Param("timezone", f"An IANA time zone. Default: {UTC}."),
-            TimeParam("from", "Epoch milliseconds, 1970 to 2200; the times are after it. Default: now.", LAST_PREVIEW_MS),
+            TimeParam(
+                "from", "Epoch milliseconds, 1970 to 2200; the times are after it. Default: now.", LAST_PREVIEW_MS
+            ),
             IntParam("count", "How many times.", 1, MAX_PREVIEW, USUAL_PREVIEW),
         )
     )
@@ -54,7 +56,9 @@ class SchedulePreviewViewSet(ServiceViewSet):
         """
         if schedule is None:
             raise ValidationFailed("is required.", field="schedule")
-        parsed = parse_schedule(schedule, UTC if timezone is None else timezone, floor_sec=self.caller.user.plan.min_interval_sec)
+        parsed = parse_schedule(
+            schedule, UTC if timezone is None else timezone, floor_sec=self.caller.user.plan.min_interval_sec
+        )
         return {"times": parsed.upcoming(params["from"] or self.now, count)}
 
 

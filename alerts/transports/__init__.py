@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alerts.transports import apprise, discord, email, ntfy, pagerduty, pushover, slack, teams, telegram, webhook
 from alerts.transports.base import ChannelKind, Setting
+from core.registry import Registry
 
 _ALL: tuple[ChannelKind, ...] = (
     email.Email(),
@@ -17,7 +18,7 @@ _ALL: tuple[ChannelKind, ...] = (
     pagerduty.PagerDuty(),
     apprise.Apprise(),
 )
-KINDS = {kind.name: kind for kind in _ALL}
+KINDS = Registry(_ALL)
 """Every kind by name, in the order in which the dashboard offers them."""
 
 

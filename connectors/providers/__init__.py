@@ -5,5 +5,6 @@ from __future__ import annotations
 from connectors.providers.backend import ProviderBackend
 from connectors.providers.netlify import Netlify
 from connectors.providers.vercel import Vercel
+from core.registry import Registry
 
-BACKENDS: dict[str, type[ProviderBackend]] = {backend.name: backend for backend in (Vercel, Netlify)}
+BACKENDS: Registry[type[ProviderBackend]] = Registry((Vercel, Netlify))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from core.registry import NameTakenError, Registry
 from monitors.types.api import JsonApi
 from monitors.types.base import MonitorType
 from monitors.types.dns import Dns
@@ -18,9 +19,26 @@ from monitors.types.scheduler import Scheduler
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 from monitors.types.udp import Udp
 
-REGISTRY: dict[str, MonitorType] = {
-    kind.name: kind() for kind in (Http, Keyword, JsonApi, Port, Udp, Ping, Dns, Heartbeat, Scheduler)
-}
+
+class _Types(Registry[MonitorType]):
+    def check(self, entry: MonitorType) -> None:
+        """Raise NameTakenError for a setting of the new type that another type, or every type, defines otherwise.
+
+        Settings of all types share the fields of the API, the forms and YAML: one definition each.
+        """
+        own, common = settings_of(entry.settings), ("type", *settings_of(MonitorConfig))
+        for name in own.keys() & set(common):
+            raise NameTakenError(f"the type {entry.name!r} defines {name!r}, which is a setting of every type.")
+        for other in self.values():
+            theirs = settings_of(other.settings)
+            for name in own.keys() & theirs.keys():
+                if own[name] != theirs[name]:
+                    raise NameTakenError(
+                        f"the types {other.name!r} and {entry.name!r} both define {name!r}, not alike."
+                    )
+
+
+REGISTRY = _Types(kind() for kind in (Http, Keyword, JsonApi, Port, Udp, Ping, Dns, Heartbeat, Scheduler))
 DEFAULT = Http.name
 
 
