@@ -237,11 +237,11 @@ class PingLogViewSet(HistoryViewSet):
     def get_serializer_context(self) -> dict[str, Any]:
         return super().get_serializer_context() | {"ids": CheckIds(self.kwargs["monitor_id"], prefix=ID_PREFIX)}
 
-    @operation(pages=TimePages(time="at", number="id", text="body"))
+    @operation(pages=TimePages(time="at", number="id", chars=lambda ping: len(ping.body or "")))
     def list(self, monitor_id: str, **page: Any) -> Sequence[Ping]:
         """List the signals of a heartbeat's job, newest first.
 
-        They are kept as long as checks. A page may be shorter than `limit`: it ends after 1,000,000 characters of
+        They are kept as long as checks. A page may be shorter than `limit`: it ends after 200,000 characters of
         bodies. For monitors of other types the list is empty.
         """
         return pings_of(self.get_parent(monitor_id), **page)

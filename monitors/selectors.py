@@ -18,11 +18,12 @@ from django.db.models import (
     Q,
     QuerySet,
     Subquery,
+    TextField,
     Value,
     When,
 )
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Greatest, Least
+from django.db.models.functions import Cast, Greatest, Least, Length
 from django.db.models.lookups import IsNull, LessThan
 
 from checks.spec import Verdict
@@ -46,6 +47,8 @@ from projects.access import Caller
 logger = logging.getLogger(__name__)
 
 DAY = timedelta(hours=24)
+STORED_BYTES = Length(Cast("config", TextField())) + Length("url")
+"""How much of a monitor's settings a list reads, in characters."""
 _STARTS_PAUSE = {StatusChange.Kind.PAUSED, StatusChange.Kind.STALE}
 _ENDS_PAUSE = {StatusChange.Kind.RESUMED, StatusChange.Kind.CHECKED}
 

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from rest_framework.response import Response
 
 from core.api.idempotency import Created, create_once
-from core.api.query import IntParam, Param, TimeParam
+from core.api.query import IntParam, Pages, Param, TimeParam
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker, ValidationFailed
@@ -73,7 +73,7 @@ class MonitorViewSet(ServiceViewSet):
     def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
         return serialize_monitors(rows)
 
-    @operation()
+    @operation(pages=Pages(weight=selectors.STORED_BYTES))
     def list(self) -> QuerySet[Monitor]:
         """List monitors."""
         return selectors.list_monitors(self.caller)

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import connection
+from django.http import HttpResponseBase, StreamingHttpResponse
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.api.converters import PUBLIC_ID, is_public_id
 from core.clock import EPOCH, MAX_MS, from_ms
+from core.db import release_connection
 from core.errors import ValidationFailed
+from core.waiting import limit_waiting
 
 MAX_LIMIT = 1000
 MAX_NUMBER = 2**63 - 1
 HISTORY_LIMIT = 100
 """The default length of a page of something that grows without bounds."""
-MAX_PAGE_CHARS = 1_000_000
-"""How much text a page may have, which is up to six times as long in JSON."""
+HEAVY_BYTES = 1024 * 1024
+"""How much of the rows of a list with a `weight` is in memory at the same time; more is streamed."""
+LONG_LISTS = 2
+"""How many streamed lists of an account are made at the same time."""
+FEW_ROWS = 50
+"""So many rows of any weight fit into memory."""
+MAX_PAGE_CHARS = 200_000
+"""How much text a page may have, which is up to six times as long in JSON, and takes four bytes a character before."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -123,6 +135,8 @@ class Pages:
 
     newest_first: bool = False
     default: int | None = None
+    weight: Any = None
+    """An expression for the bytes of a row, of lists whose rows may be so long that memory does not hold all."""
 
     def parameters(self) -> list[OpenApiParameter]:
         cursor = OpenApiParameter("cursor", str, description="From the Link header of the page before.")
@@ -130,15 +144,57 @@ class Pages:
 
     def respond(
         self, request: Request, fetch: Callable[..., Any], serialize: Callable[[Sequence[Any]], Any]
-    ) -> Response:
-        """Raises ValidationFailed for an invalid limit or cursor."""
+    ) -> HttpResponseBase:
+        """Raises ValidationFailed for an invalid limit or cursor, and TooManyRequests for too many long lists."""
         queryset = fetch().order_by("-pk" if self.newest_first else "pk")
         limit, after = self._limit.read(request), _read_cursor(request, numbers=1)
         if after is not None:
-            queryset = queryset.filter(**{"pk__lt" if self.newest_first else "pk__gt": after[0]})
+            queryset = self._after(queryset, after[0])
+        if self.weight is not None and (limit is None or limit > FEW_ROWS):
+            rows = list(queryset[: FEW_ROWS + 1])
+            if len(rows) <= FEW_ROWS:
+                return self._respond(request, serialize(rows), next_from=None)
+            batches, position = self._weigh(queryset, limit)
+            if len(batches) > 1:
+                return self._stream(request, queryset, batches, serialize, next_from=position)
         rows = list(queryset if limit is None else queryset[: limit + 1])
         position = (rows[limit - 1].pk,) if limit is not None and len(rows) > limit else None
         return self._respond(request, serialize(rows[:limit]), next_from=position)
+
+    def _after(self, queryset: Any, key: int) -> Any:
+        return queryset.filter(**{"pk__lt" if self.newest_first else "pk__gt": key})
+
+    def _weigh(self, queryset: Any, limit: int | None) -> tuple[list[list[int]], tuple[int] | None]:
+        """Return the keys of the page in batches that memory holds, and the position of a further page, if any."""
+        found = queryset.annotate(weight=self.weight).values_list("pk", "weight")
+        weights = list(found if limit is None else found[: limit + 1])
+        batches: list[list[int]] = []
+        room = 0
+        for key, weight in weights[:limit]:
+            if weight > room:
+                batches.append([])
+                room = HEAVY_BYTES
+            batches[-1].append(key)
+            room -= weight
+        return batches, (weights[limit - 1][0],) if limit is not None and len(weights) > limit else None
+
+    def _stream(
+        self,
+        request: Request,
+        queryset: Any,
+        batches: Iterable[list[int]],
+        serialize: Callable[..., Any],
+        *,
+        next_from: tuple[int] | None,
+    ) -> HttpResponseBase:
+        with ExitStack() as place:
+            place.enter_context(limit_waiting(f"lists {request.user.account}", most=LONG_LISTS))
+            parts = _json_parts(serialize(list(queryset.filter(pk__in=keys))) for keys in batches)
+            response = StreamingHttpResponse(parts, content_type=JSONRenderer.media_type)
+            # The account keeps the place until its client has the last part.
+            response._resource_closers.append(place.pop_all().close)  # type: ignore[attr-defined]
+        self._announce(request, response, next_from=next_from)
+        return response
 
     @property
     def _limit(self) -> IntParam:
@@ -147,12 +203,28 @@ class Pages:
 
     def _respond(self, request: Request, page: Any, *, next_from: tuple[int, ...] | None) -> Response:
         response = Response(page)
+        self._announce(request, response, next_from=next_from)
+        return response
+
+    def _announce(self, request: Request, response: HttpResponseBase, *, next_from: tuple[int, ...] | None) -> None:
+        """Add a Link header to the next page, if there is one."""
         if next_from is not None:
             query = request.query_params.copy()
             query["cursor"] = base64.urlsafe_b64encode(".".join(map(str, next_from)).encode()).decode()
             address = request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
             response["Link"] = f'<{address}>; rel="next"'
-        return response
+
+
+def _json_parts(batches: Iterable[list[Any]]) -> Iterator[bytes]:
+    """Yield a JSON array of the objects in all batches. The connection is in the pool while a client reads."""
+    renderer, before = JSONRenderer(), b"["
+    for batch in batches:
+        part = b"".join(piece for row in batch for piece in (b",", renderer.render(row)))
+        if not connection.in_atomic_block:  # which only tests are in
+            release_connection()
+        yield before + part[1:]
+        before = b","
+    yield b"]"
 
 
 HISTORY = Pages(newest_first=True, default=HISTORY_LIMIT)
@@ -163,13 +235,14 @@ class TimePages(Pages):
     """Newest first by a time and a number of each row. `fetch` takes `limit` and `before`, the position of the last
     row of the previous page, and returns a list.
 
-    `text` names the column of a long text, if there is one: a page ends before its row that exceeds MAX_PAGE_CHARS.
+    `chars` returns the length of a row's long texts, if it has any: a page ends before its row that exceeds
+    MAX_PAGE_CHARS.
     """
 
     default: int | None = HISTORY_LIMIT
     time: str = "created_at"
     number: str = "pk"
-    text: str | None = None
+    chars: Callable[[Any], int] | None = None
 
     def respond(
         self, request: Request, fetch: Callable[..., Any], serialize: Callable[[Sequence[Any]], Any]
@@ -186,11 +259,11 @@ class TimePages(Pages):
         chars = 0
         while True:
             wanted = limit + 1 - len(rows)
-            if self.text:
+            if self.chars:
                 wanted = min(wanted, HISTORY_LIMIT + 1)
             batch = fetch(limit=wanted, before=before)
             for row in batch:
-                chars += len(getattr(row, self.text) or "") if self.text else 0
+                chars += self.chars(row) if self.chars else 0
                 if len(rows) == limit or (rows and chars > MAX_PAGE_CHARS):
                     return rows, True
                 rows.append(row)
