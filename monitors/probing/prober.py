@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -178,7 +179,8 @@ class Prober:
             group = self._next_group()
             if group is None:
                 return
-            self._room.release(self._take(group))
+            if done := self._take(group):
+                self._room.release(done)
 
     def _next_group(self) -> list[_Done] | None:
         """Return the next results in order, as many as one transaction should record, or None at the end."""
@@ -257,7 +259,8 @@ class Prober:
 
     def _answer(self, then: Then | None, outcome: CheckOutcome | None) -> None:
         if then is not None:
-            self._callers.submit(_call, then, outcome)
+            with suppress(RuntimeError):  # the worker has stopped: nobody passes the answer on
+                self._callers.submit(_call, then, outcome)
 
     def _store(self, records: Sequence[CheckRecord]) -> tuple[set[_Key], set[_Key]]:
         """Record the results, retrying while the database is away.
