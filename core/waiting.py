@@ -42,7 +42,7 @@ _LOOK_SEC = 0.1
 
 WAITING_REQUESTS = metrics.Level(
     "pulsekeeper_waiting_requests",
-    f"Requests that wait for a worker or a provider, at most {MAX_IN_PROCESS} a process.",
+    "Requests that wait for a worker, a provider or a mail server, at most 64 a process.",
 )
 WAITING_REFUSED = metrics.Counter(
     "pulsekeeper_waiting_refused_total",

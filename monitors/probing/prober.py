@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -342,7 +343,8 @@ class Prober:
 
     def _answer(self, then: Then | None, outcome: CheckOutcome | None) -> None:
         if then is not None:
-            self._callers.submit(_call, then, outcome)
+            with suppress(RuntimeError):  # the worker has stopped: nobody passes the answer on
+                self._callers.submit(_call, then, outcome)
 
     def _store(self, records: Sequence[CheckRecord]) -> tuple[set[_Key], set[_Key]]:
         """Record the results, retrying while the database is away.
