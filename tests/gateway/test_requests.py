@@ -128,13 +128,13 @@ def test_one_client_has_few_bodies_at_a_time(port: int) -> None:
             return found.status_code == 429 and bool(found.headers["Retry-After"])
 
         until(is_refused, PATIENCE_SEC, "the next body is refused")
-        other = requests.Session()
-        other.mount("http://", _From("127.0.0.5"))
-        assert other.post(f"http://127.0.0.1:{port}/", data=b"{}", timeout=PATIENCE_SEC).status_code == 200
+        with requests.Session() as other:
+            other.mount("http://", From("127.0.0.5"))
+            assert other.post(f"http://127.0.0.1:{port}/", data=b"{}", timeout=PATIENCE_SEC).status_code == 200
         assert requests.get(f"http://127.0.0.1:{port}/", timeout=PATIENCE_SEC).status_code == 200
 
 
-class _From(requests.adapters.HTTPAdapter):
+class From(requests.adapters.HTTPAdapter):
     """Connects from this address."""
 
     def __init__(self, address: str) -> None:
@@ -221,12 +221,12 @@ def test_bodies_use_little_memory_until_their_requests_are_answered(echo: Echo, 
         assert refused > 60
         assert len(echo.environs) * size * bodies.WEIGHT <= bodies.MEMORY_BYTES
         echo.go.set()
-        other = requests.Session()
-        other.mount("http://", _From("127.0.0.99"))
-        small = other.post(
-            f"http://127.0.0.1:{port}/", b"x" * 10_000, headers={"Authorization": BEARER}, timeout=PATIENCE_SEC
-        )
-        assert small.status_code == 200
+        with requests.Session() as other:
+            other.mount("http://", From("127.0.0.99"))
+            small = other.post(
+                f"http://127.0.0.1:{port}/", b"x" * 10_000, headers={"Authorization": BEARER}, timeout=PATIENCE_SEC
+            )
+            assert small.status_code == 200
 
 
 def _is_readable(client: socket.socket) -> bool:
