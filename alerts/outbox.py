@@ -27,7 +27,7 @@ from alerts.turns import READY
 from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
-from core.metrics import Counter, Labels, Level
+from core.metrics import ALERT_SEC, LATE, Counter, Labels, Level
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
 from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Lane, Outbox, SendResult
@@ -163,6 +163,7 @@ class DeliveryOutbox(Outbox[Delivery]):
 
     def attempt(self, claimed: Sequence[Delivery]) -> Iterator[tuple[Delivery, SendResult]]:
         for delivery in claimed:
+            self._count_if_late(delivery)
             try:
                 channel, items = load(delivery)
             except msgspec.ValidationError:
@@ -175,6 +176,15 @@ class DeliveryOutbox(Outbox[Delivery]):
                 else:
                     result = _send(channel, items, delivery.public_id)
             yield delivery, result
+
+    def _count_if_late(self, claimed: Delivery) -> None:
+        """Count a late first attempt, unless an attempt for another message of its account ended meanwhile."""
+        if claimed.attempts > 1 or claimed.leased_until is None:
+            return
+        latest_start = claimed.leased_until - self.lease - timedelta(seconds=ALERT_SEC)
+        if claimed.next_try_at < latest_start:
+            served = AlertChannel.objects.filter(owner=claimed.account, last_tried_at__gte=latest_start)
+            LATE.add(not served.exists(), "alerts")
 
     def lock_receiver(self, message: Delivery) -> bool:
         """Lock the channel before its delivery, in the order of its deletion."""

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from audit.actions import MEANINGS
+from benchmarks.fairness.rows import ROWS
 from config.settings import BASE_DIR, env
 
 ROOT = Path(__file__).parents[1]
@@ -29,6 +30,15 @@ def test_every_action_of_the_audit_log_is_in_its_table() -> None:
     lines = (ROOT / "docs" / "operate" / "audit.md").read_text().splitlines()
     assert [line for line in lines if re.match(r"\| `\w+\.\w+` \|", line)] == table
     assert all(re.fullmatch("[a-z]+(_[a-z]+)?[.][a-z]+", action) for action in MEANINGS)
+
+
+def test_each_attack_of_neighbours_proves_a_row_of_the_threat_model() -> None:
+    text = (ROOT / "docs" / "operate" / "threat-model.md").read_text()
+    table = text.partition("## Shared resources")[2].partition("\n## ")[0]
+    last = [row.rsplit("|", 2)[-2] for row in table.splitlines() if row.startswith("| ")][1:]
+    proved = [set(re.findall("`([a-z0-9-]+)`", cell)) for cell in last]
+    assert all(proved)
+    assert set().union(*proved) == set(ROWS)
 
 
 def test_code_and_tests_that_the_threat_model_names_are_there() -> None:

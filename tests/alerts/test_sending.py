@@ -14,6 +14,8 @@ from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import MAX_PER_OWNER, OUTBOX, PROVEN, QUIET, OutboxItem, load, put
 from checks.spec import Verdict
+from core import metrics
+from core.metrics import LATE
 from incidents import consuming
 from incidents.models import Incident
 from notifications.outbox import FIRST_RETRY, JITTER, LONGEST_RETRY, RETRY_FOR, backoff
@@ -54,6 +56,21 @@ def claimed(moment: datetime) -> Delivery:
 
 def tried(found: Delivery, moment: datetime, *, delivered: bool = False, retry: bool = True) -> str | None:
     return finish(found, delivered=delivered, detail="Answered 500.", retry=retry, now=moment)
+
+
+def test_late_first_attempts_are_counted_unless_their_account_was_served(owner: User) -> None:
+    def late() -> float:
+        metrics.report()
+        return LATE.read(metrics.read_levels())["alerts",]
+
+    before, channel = late(), make_channel(owner)
+    for delay, counted in ((9, 0), (11, 1), (11, 1)):
+        [delivery] = waiting(channel)
+        list(OUTBOX.attempt([claimed(delivery.next_try_at + timedelta(seconds=delay))]))
+        assert late() == before + counted
+        # The next message may be late because of this one.
+        AlertChannel.objects.update(last_tried_at=delivery.next_try_at + timedelta(minutes=10) if counted else None)
+        Delivery.objects.update(state="sent")
 
 
 def test_a_failed_message_is_tried_again_and_later_each_time(owner: User) -> None:
