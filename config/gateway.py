@@ -87,7 +87,7 @@ class Gateway:
         self._application = django
         self._readiness = ThreadLane("readiness", threads=2, queue=64)
         self._pings = ThreadLane("pings", threads=16, queue=1_024)
-        self._public = ThreadLane("public", threads=8, queue=512)
+        self._public = ThreadLane("public", threads=16, queue=512)
         # `core.waiting` limits how many of these threads may wait for a worker.
         self._rest = ThreadLane("requests", threads=REQUEST_THREADS, queue=512)
         # Each answer waits for its client between the parts, without a thread.

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gzip
+from collections.abc import Callable, Iterator
+from typing import cast
 
-from django.http import HttpRequest, HttpResponse
+from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.http import FileResponse, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
+from django.utils.cache import patch_vary_headers
 
 from accounts.web.limits import too_many
 from config.pings import ATTEMPT
-from core.errors import TooManyRequests
+from core.errors import BodyTooLarge, TooManyRequests
+from core.forms import require_small_form
+from core.packed import takes_gzip
 from monitors.heartbeats import pings as heartbeat_pings
 from monitors.heartbeats.incoming import target_of
 from statuspages import public
@@ -49,6 +56,21 @@ def status_pages(get_response: Callable[[HttpRequest], HttpResponse]) -> Callabl
     return middleware
 
 
+def limit_forms(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Refuse large forms of strangers before the check of the CSRF token, which parses them. DRF limits the API's."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        if request.method == "POST" and not request.path_info.startswith("/v1/"):
+            try:
+                require_small_form(request)
+            except BodyTooLarge as error:
+                if SESSION_KEY not in request.session:
+                    return HttpResponse(error.reason, "text/plain", error.status)
+        return get_response(request)
+
+    return middleware
+
+
 def refuse(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
     """Answer with 429 if a page needs a hash and the client has had its share. Of the API, DRF handles all errors."""
 
@@ -67,7 +89,8 @@ def compress(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callabl
 
     WhiteNoise would need a compressed copy of each file on disk. Django adds random bytes against BREACH attacks.
     """
-    gzip = GZipMiddleware(get_response)
+    pages = GZipMiddleware(get_response)
+    static: dict[str, bytes] = {}  # only as many as there are files
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
@@ -76,7 +99,25 @@ def compress(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callabl
             return response
         if request.path_info.startswith("/v1/"):
             return response
-        compressed: HttpResponseBase = gzip.process_response(request, response)
+        if request.path_info.startswith(settings.STATIC_URL) and isinstance(response, FileResponse):
+            return _compress_file(request, response, static)
+        compressed: HttpResponseBase = pages.process_response(request, response)
         return compressed
 
     return middleware
+
+
+def _compress_file(request: HttpRequest, response: FileResponse, packed: dict[str, bytes]) -> HttpResponseBase:
+    """Compress a static file once: a large script takes 50 ms. It has no secrets, so it needs no random bytes."""
+    patch_vary_headers(response, ("Accept-Encoding",))
+    if not takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", "")):
+        return response
+    key = f"{request.path_info} {response.headers.get('Last-Modified')}"
+    if key not in packed:
+        packed[key] = gzip.compress(b"".join(cast("Iterator[bytes]", response.streaming_content)), mtime=0)
+    if response.file_to_stream is not None:
+        response.file_to_stream.close()  # not the response, which would end the request
+    headers = {**response.headers, "Content-Encoding": "gzip", "Content-Length": str(len(packed[key]))}
+    if "ETag" in headers:
+        headers["ETag"] = f"W/{headers['ETag']}"
+    return HttpResponse(packed[key], headers=headers)

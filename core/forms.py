@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from django import forms
 from django.forms.renderers import TemplatesSetting
+from django.http import HttpRequest
 from django.utils.text import capfirst
 
-from core.errors import ApiError, NotFound, ValidationFailed
+from core.errors import ApiError, BodyTooLarge, NotFound, ValidationFailed
 
 T = TypeVar("T")
 F = TypeVar("F", bound=forms.Field)
@@ -18,6 +19,17 @@ F = TypeVar("F", bound=forms.Field)
 class Renderer(TemplatesSetting):
     form_template_name = "forms/form.html"
     field_template_name = "forms/field.html"
+
+
+MAX_FORM_BYTES, MAX_MULTIPART_BYTES = 16 * 1024, 8 * 1024
+"""The largest forms of somebody who is not signed in. Parsing a multipart body costs many times as much."""
+
+
+def require_small_form(request: HttpRequest) -> None:
+    """Raise BodyTooLarge before Django parses a form that is larger than those of strangers."""
+    limit = MAX_MULTIPART_BYTES if request.content_type == "multipart/form-data" else MAX_FORM_BYTES
+    if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
+        raise BodyTooLarge(limit=limit)
 
 
 def conditional(field: F) -> F:

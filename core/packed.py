@@ -30,7 +30,7 @@ def respond(request: HttpRequest, packed: Packed) -> HttpResponse:
     if packed.etag in request.META.get("HTTP_IF_NONE_MATCH", ""):
         response: HttpResponse = HttpResponseNotModified()
     else:
-        is_gzipped = bool(packed.gzipped) and _takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", ""))
+        is_gzipped = bool(packed.gzipped) and takes_gzip(request.META.get("HTTP_ACCEPT_ENCODING", ""))
         body = packed.gzipped if is_gzipped else packed.body
         response = HttpResponse(b"" if request.method == "HEAD" else body, packed.content_type)
         response["Content-Length"] = str(len(body))
@@ -41,7 +41,7 @@ def respond(request: HttpRequest, packed: Packed) -> HttpResponse:
     return response
 
 
-def _takes_gzip(accepted: str) -> bool:
+def takes_gzip(accepted: str) -> bool:
     for coding in accepted.split(","):
         name, _, weight = coding.strip().partition(";")
         if name.strip().lower() in ("gzip", "*"):

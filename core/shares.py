@@ -34,8 +34,8 @@ class _Ticket:
 class Shares:
     """A resource that `at_once` requests may use, while `most_waiting` others wait up to `patience_sec` for it.
 
-    A client or account has at most `most_present` requests that use it or wait. `typical_sec` is the CPU time that a
-    request is expected to take.
+    A client has at most `most_present` requests that use it or wait. `typical_sec` is the CPU time that a request is
+    expected to take.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Shares:
 
     @contextmanager
     def turn(self, *users: str) -> Iterator[None]:
-        """Run the block in turn, on behalf of a client and an account. Raises TooManyRequests.
+        """Run the block in turn. Raises TooManyRequests. The first of `users` is the client, another an account.
 
         If too many wait, those are refused whose client or account has most places, or else used most.
         """
         ticket = _Ticket(users)
         with self._changed:
-            if any(self._present[user] >= self._most_present for user in users):
+            if any(self._present[user] >= self._most_present for user in users[:1]):
                 raise TooManyRequests(wait=self._patience_sec)
             self._present.update(users)
         began = None

@@ -7,10 +7,11 @@ a rendering every ten seconds and a cache query every two.
 
 from __future__ import annotations
 
+import gzip
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Generic, TypeVar
 
@@ -19,7 +20,9 @@ from django.db import transaction
 from django.utils.crypto import salted_hmac
 
 from core.cache import load, store
+from core.errors import TooManyRequests
 from core.packed import Packed, pack
+from core.shares import Shares
 from statuspages.models import StatusPage, origin
 
 FRESH_SEC = 10
@@ -72,6 +75,7 @@ class PublishedPage:
     """
 
     page_id: int
+    owner_id: int
     version: int
     lock: str
     origin: str
@@ -101,7 +105,9 @@ def _find_page(address: str) -> PublishedPage | None:
     lock = page.password_hash and salted_hmac("pulsekeeper.status-pages", page.password_hash).hexdigest()
     root = "" if is_domain else f"/status/{page.slug}"
     site, feeds = origin(None if root else page.custom_domain), root or "/status"
-    found = PublishedPage(page.pk, page.version, lock, site, root, root or "/", f"{feeds}.json", f"{feeds}.atom")
+    found = PublishedPage(
+        page.pk, page.owner_id, page.version, lock, site, root, root or "/", f"{feeds}.json", f"{feeds}.atom"
+    )
     store(key, found, seconds=PAGE_SEC)
     return found
 
@@ -126,12 +132,16 @@ class Rendered(Packed):
 _local_pages: LocalCache[PublishedPage | None] = LocalCache(1_024)
 _local: LocalCache[Rendered] = LocalCache(64)
 _fallback: LocalCache[Rendered] = LocalCache(64, seconds=FRESH_SEC)
-_rendering = threading.Lock()  # concurrent readers of an uncached page wait for one rendering
+_turns = Shares(at_once=1, most_waiting=12, most_present=4, patience_sec=5.0, typical_sec=0.05)
+"""Renderings of this process, one at a time. Fewer requests wait than the gateway has threads for pages."""
 
 
-def fetch(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
-    """Return the entry of `key`, rendered by `make` if absent or stale. Exceptions of `make` are not cached."""
-    return _local.get(key, lambda: _shared(key, content_type, make))
+def fetch(key: str, content_type: str, make: Callable[[], bytes], *, users: Sequence[str] = ()) -> Rendered:
+    """Return the entry of `key`, rendered by `make` if absent or stale. Exceptions of `make` are not cached.
+
+    `users` are the reader's address and the page's owner, whose share of renderings it is. Raises TooManyRequests.
+    """
+    return _local.get(key, lambda: _shared(key, content_type, make, users))
 
 
 def clear_local_caches() -> None:
@@ -141,24 +151,82 @@ def clear_local_caches() -> None:
     _fallback.clear()
 
 
-def _shared(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
-    found = load(key, Rendered, seconds=KEPT_SEC)
+def _shared(key: str, content_type: str, make: Callable[[], bytes], users: Sequence[str]) -> Rendered:
+    found = _load(key)
     if found is not None:
         # The first reader of a stale entry renders it; the others get the stale one.
         is_fresh = 0 <= time.time() - found.made_at < FRESH_SEC
         if is_fresh or not cache.add(f"{key}:rendering", 1, RENDER_LEASE_SEC):
             return found
         try:
-            return _make(key, content_type, make)
+            with _turns.turn(*users):
+                return _make(key, content_type, make, users)
+        except TooManyRequests:
+            return found
         finally:
             cache.delete(f"{key}:rendering")
-    with _rendering:
-        # Keep a local copy, in case the cache server is down.
-        return load(key, Rendered, seconds=KEPT_SEC) or _fallback.get(key, lambda: _make(key, content_type, make))
+    with _turns.turn(*users):
+        # Keep a local copy, in case the cache server is down or the entry is not stored.
+        return _load(key) or _fallback.get(key, lambda: _make(key, content_type, make, users))
 
 
-def _make(key: str, content_type: str, make: Callable[[], bytes]) -> Rendered:
+def _make(key: str, content_type: str, make: Callable[[], bytes], users: Sequence[str]) -> Rendered:
     made_at = time.time()
     found = Rendered(**asdict(pack(make(), content_type)), made_at=made_at)
-    store(key, found, seconds=KEPT_SEC)
+    data = found.gzipped or found.body
+    if _budget.take(key, len(data), owner=users[-1] if users else ""):
+        store(key, _Stored(data, bool(found.gzipped), found.etag, content_type, made_at), seconds=KEPT_SEC)
     return found
+
+
+def _load(key: str) -> Rendered | None:
+    stored = load(key, _Stored, seconds=KEPT_SEC)
+    if stored is None:
+        return None
+    body = gzip.decompress(stored.data) if stored.is_gzipped else stored.data
+    gzipped = stored.data if stored.is_gzipped else b""
+    return Rendered(body, gzipped, stored.etag, stored.content_type, stored.made_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A rendering in the shared cache, in one form: the broker's memory is for tasks."""
+
+    data: bytes
+    is_gzipped: bool
+    etag: str
+    content_type: str
+    made_at: float
+
+
+class _Budget:
+    """Limits the bytes of renderings that this process keeps in the broker, which is full at 192 MB.
+
+    A rendering beyond the limit stays in the process for FRESH_SEC.
+    """
+
+    def __init__(self, most: int, *, most_of_owner: int) -> None:
+        self._most, self._most_of_owner = most, most_of_owner
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[str, int, float]] = OrderedDict()
+        self._sizes: Counter[str] = Counter()
+
+    def take(self, key: str, size: int, *, owner: str) -> bool:
+        """Return whether an entry of this size may be stored, and count it for as long as it is kept."""
+        now = time.monotonic()
+        with self._lock:
+            while self._kept and next(iter(self._kept.values()))[2] <= now:
+                self._drop(next(iter(self._kept)))
+            self._drop(key)
+            if self._sizes[owner] + size > self._most_of_owner or self._sizes.total() + size > self._most:
+                return False
+            self._kept[key] = (owner, size, now + KEPT_SEC)
+            self._sizes[owner] += size
+            return True
+
+    def _drop(self, key: str) -> None:
+        if found := self._kept.pop(key, None):
+            self._sizes -= Counter({found[0]: found[1]})
+
+
+_budget = _Budget(32 << 20, most_of_owner=4 << 20)

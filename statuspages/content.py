@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from dateutil.relativedelta import relativedelta
+from django.db.models import Prefetch, QuerySet
 
 from checks.spec import Verdict
 from incidents import windows
@@ -17,13 +18,16 @@ from incidents.models import Incident
 from monitors.selectors import began_at, status_of
 from monitors.uptime.daily import History, daily_uptimes
 from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
-from statuspages.selectors import list_notes, showable, shown_monitors
+from statuspages.selectors import showable, shown_monitors
 
 DAYS = 90
 PAST = timedelta(days=14)
 AHEAD = timedelta(days=14)
 MOST_OUTAGES = 200
 """Limit on past outages, newest first: a flapping monitor must not fill the page with thousands."""
+
+MOST_NOTES, MOST_UPDATES = 50, 20
+"""Limits on notes, and on the updates of each, newest first."""
 
 UP, SLOW, DOWN = Verdict.UP.value, Verdict.SLOW.value, Verdict.DOWN.value
 MAINTENANCE, PAUSED, UNKNOWN = "maintenance", "paused", "unknown"
@@ -134,12 +138,12 @@ def _incidents(
     incidents = Incident.objects.filter(monitor__in=shown, confirmed_at__isnull=False).only(
         "public_id", "monitor", "started_at", "resolved_at"
     )
-    notes = list(list_notes(page).filter(created_at__gte=since, created_at__lt=until))
+    notes = list(_notes(page, created_at__gte=since, created_at__lt=until))
     began = incidents.filter(started_at__gte=since, started_at__lt=until)
     outages = list(began.order_by("-started_at")[:MOST_OUTAGES])
     if and_open:
-        notes += list_notes(page).filter(created_at__lt=since, resolved_at=None)
-        outages += incidents.filter(started_at__lt=since, resolved_at=None)
+        notes += _notes(page, created_at__lt=since, resolved_at=None)
+        outages += incidents.filter(started_at__lt=since, resolved_at=None).order_by("-started_at")[:MOST_OUTAGES]
     names: dict[int | None, str] = {item.monitor_id: item.name for item in items}
     announced = {note.incident_id for note in notes}
     entries = [_of_note(note, names) for note in notes]
@@ -157,11 +161,18 @@ def _incidents(
     return sorted(entries, key=lambda one: one.started_at, reverse=True)
 
 
+def _notes(page: StatusPage, **period: Any) -> QuerySet[PageNote]:
+    """Return the newest notes of a period, with their newest updates first."""
+    updates = Prefetch("updates", NoteUpdate.objects.order_by("-pk")[:MOST_UPDATES], to_attr="shown_updates")
+    notes = PageNote.objects.filter(page=page, **period).select_related("incident").prefetch_related(updates)
+    return notes.order_by("-created_at")[:MOST_NOTES]
+
+
 def _of_note(note: PageNote, names: dict[int | None, str]) -> IncidentEntry:
     incident = note.incident
     shown = None if incident is None else names.get(incident.monitor_id)
     started_at = note.created_at if incident is None or shown is None else incident.started_at
-    return IncidentEntry(note.public_id, note.title, started_at, note.resolved_at, shown, [*note.updates.all()][::-1])
+    return IncidentEntry(note.public_id, note.title, started_at, note.resolved_at, shown, note.shown_updates)  # type: ignore[attr-defined]
 
 
 def _overall(monitors: Sequence[dict[str, Any]], incidents: Sequence[IncidentEntry]) -> tuple[str, str]:

@@ -22,7 +22,8 @@ from django.utils.crypto import constant_time_compare
 from audit.origin import origin_of
 from core.addresses import client_network
 from core.clock import utc_now
-from core.errors import NotFound, TooManyRequests, ValidationFailed
+from core.errors import BodyTooLarge, NotFound, TooManyRequests, ValidationFailed
+from core.forms import require_small_form
 from core.packed import respond
 from core.throttles import count_request
 from statuspages import badges, caching, rendering, subscriptions
@@ -60,8 +61,10 @@ def answer(request: HttpRequest) -> HttpResponse | None:
         return _answer(request)
     except NotFound:
         return _message("Page not found", "It may have been moved or deleted.", status=404)
+    except BodyTooLarge as error:
+        return _message("Form too large", status=error.status)
     except TooManyRequests as error:
-        response = _message("Too many attempts", "Wait before you try again.", status=error.status)
+        response = _message("Too many requests", "Wait before you try again.", status=error.status)
         response["Retry-After"] = error.headers["Retry-After"]
         return response
 
@@ -107,7 +110,9 @@ def _page(request: HttpRequest, address: str, rest: str) -> HttpResponse:
         return _subscribe(request, page)
     content_type, make = rendering.part(rest)
     key = f"status-page:{page.page_id}:{page.version}:{page.root}:{rest}"
-    response = _rendered(request, caching.fetch(key, content_type, lambda: make(rendering.load_page(page), page)))
+    users = (client_network(request), f"owner:{page.owner_id}")
+    found = caching.fetch(key, content_type, lambda: make(rendering.load_page(page), page), users=users)
+    response = _rendered(request, found)
     if page.lock:
         response["Cache-Control"] = "private, no-cache"
         response["X-Robots-Tag"] = "noindex"
@@ -144,6 +149,7 @@ def _unlock(request: HttpRequest, page: PublishedPage) -> HttpResponse:
     back = HttpResponseRedirect(page.page)
     if not page.lock:
         return back
+    require_small_form(request)
     # Count per address first: a blocked address must not use up the page's attempts.
     count_request("status-password", f"{page.page_id} {client_network(request)}")
     count_request("status-password-page", str(page.page_id))
@@ -166,6 +172,7 @@ def _unlock(request: HttpRequest, page: PublishedPage) -> HttpResponse:
 
 
 def _subscribe(request: HttpRequest, page: PublishedPage) -> HttpResponse:
+    require_small_form(request)
     email = request.POST.get("email", "")[:254]
     count_request("status-subscribe", client_network(request))
     count_request("status-subscribe-address", email.strip().lower())
@@ -210,7 +217,8 @@ def _badge(request: HttpRequest, key: str, name: str) -> HttpResponse:
     if request.method not in _READ:
         return _not_allowed("GET, HEAD")
     draw = partial(badges.draw, key, name, now=utc_now())
-    response = _rendered(request, caching.fetch(f"badge:{key}:{name}", "image/svg+xml", draw))
+    users = (client_network(request), f"badge:{key}")
+    response = _rendered(request, caching.fetch(f"badge:{key}:{name}", "image/svg+xml", draw, users=users))
     response["Content-Security-Policy"] = "default-src 'none'"
     response["Cache-Control"] = "public, max-age=30"
     return response

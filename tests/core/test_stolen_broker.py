@@ -114,7 +114,7 @@ def test_a_malformed_answer_of_a_worker_counts_as_none(broker: redis.Redis, mark
 
 
 def test_an_entry_that_was_not_stored_under_its_key_is_absent(broker: redis.Redis, settings: Settings) -> None:
-    place = PublishedPage(1, 1, "x", "http://testserver", "/status/shop", "/status/shop", "/shop.json", "/shop.atom")
+    place = PublishedPage(1, 1, 1, "x", "http://testserver", "/status/shop", "/status/shop", "/shop.json", "/shop.atom")
     store("status-page-at:shop", place, seconds=60)
     assert load("status-page-at:shop", PublishedPage, seconds=60) == place
     (key,) = cast("list[bytes]", broker.keys("*status-page-at:shop"))
