@@ -107,15 +107,22 @@ def mute(monitor: Monitor, *, minutes: int, now: datetime) -> None:
 
 
 def arm_after_change(monitor: Monitor, *, now: datetime) -> datetime:
-    """Return `armed_at` of a heartbeat whose schedule changed.
+    """Return `armed_at` of a heartbeat whose deadlines changed.
 
-    The last ping came by the old schedule. If the new deadline after it has passed, or the old one moved because the
-    ping may have been lost, it counts as if it came now.
+    A new deadline that has passed counts from now, because the last ping and the start of a run came by the old
+    settings. So does that of a ping which moved because the ping may have been lost.
     """
-    deadline, armed_at = monitor.ping_deadline, max(now, monitor.state.armed_at or now)
-    if deadline is None or (deadline > now and armed_at == now):
+    armed_at = max(now, monitor.state.armed_at or now)
+    ping, run = monitor.ping_deadline, monitor.run_deadline
+    is_ping_over = ping is not None and (ping < now or armed_at > now)
+    is_run_over = run is not None and run < now
+    if not (is_ping_over or is_run_over):
         return armed_at
-    return max(armed_at, monitor.ping_deadline_after(now))
+    deadlines = (
+        monitor.ping_deadline_after(now) if is_ping_over else ping,
+        now + monitor.run_patience if is_run_over else run,
+    )
+    return max(armed_at, min(filter(None, deadlines)))
 
 
 def watch(monitor: Monitor) -> None:
@@ -148,11 +155,8 @@ def _reschedule(
     state, schedule = monitor.state, schedule_of(after)
     is_rescheduled = schedule_of(before) != schedule
     if monitor.kind.waits:
-        is_moved = any(before[name] != after[name] for name in DEADLINE)
-        if is_rescheduled or (is_moved and state.armed_at is not None and state.armed_at > now):
+        if is_rescheduled or any(before[name] != after[name] for name in DEADLINE):
             state.armed_at = arm_after_change(monitor, now=now)
-        elif is_moved:
-            state.armed_at = now
     elif is_outdated and not monitor.kind.fires:  # an edit must not fire a trigger
         state.fault_since = state.fault_since or since  # it stays stale until a check ends
         state.next_due_at, state.claimed_at = now, None

@@ -217,9 +217,25 @@ STORIES: dict[str, Story] = {
         durations=[None, None, 20],
     ),
     "a shorter grace": Story(
-        steps=[(0, ""), (10, "/start"), (20, {"grace_sec": 5}), (20.5, "look")],
-        changes=[(0, "up", None), (20, "down", MISSED)],
+        steps=[(0, ""), (10, "/start"), (20, {"grace_sec": 5}), (25, "look"), (25.5, "look")],
+        changes=[(0, "up", None), (25, "down", MISSED)],
         durations=[None, None],
+    ),
+    "a shorter interval": Story(
+        steps=[(0, ""), (200, {"interval_sec": 60}), (320, "look"), (320.5, "look")],
+        changes=[(0, "up", None), (320, "down", MISSED)],
+        durations=[None],
+    ),
+    "a shorter interval that is not over": Story(
+        steps=[(0, ""), (100, {"interval_sec": 60}), (120.5, "look")],
+        changes=[(0, "up", None), (120, "down", MISSED)],
+        durations=[None],
+    ),
+    "a schedule whose time was missed": Story(
+        steps=[(0, ""), (3000, {"schedule": "30 * * * *"}), (3001, "look"), (5460, "look"), (5460.5, "look")],
+        changes=[(0, "up", None), (5460, "down", MISSED)],
+        durations=[None],
+        settings={"interval_sec": 7200},
     ),
     "too fast": Story(
         steps=[(0, "/start"), (3.9, ""), (100, "look"), (110, "/start"), (170, "")],

@@ -158,7 +158,22 @@ class Reference:
     def edit(self, event: Edit, now: datetime) -> None:
         self.interval_sec, self.grace_sec = event.interval_sec, event.grace_sec
         self.recover_threshold = event.recover_threshold
-        self.changed_at = now
+        self.changed_at = max(self.changed_at, now)
+        grace = timedelta(seconds=self.grace_sec)
+        patience = timedelta(seconds=self.interval_sec) + grace
+        was_moved, over = self.changed_at > now, False
+        ends = []
+        if self.last_ping is not None:
+            is_over = was_moved or self.last_ping + patience < now
+            over |= is_over
+            ends.append((now if is_over else self.last_ping) + patience)
+        runs = [start for rid, start in self.runs.items() if rid not in self.given_up]
+        if runs:
+            is_over = min(runs) + grace < now
+            over |= is_over
+            ends.append((now if is_over else min(runs)) + grace)
+        if over:  # decision 89: it counts from the edit
+            self.changed_at = max(self.changed_at, min(ends))
 
     def mute(self, length: int, now: datetime) -> None:
         if length:

@@ -219,14 +219,17 @@ def test_changing_interval_or_grace_moves_the_deadline() -> None:
     longer, shorter, overdue = heartbeat(0), heartbeat(0), heartbeat(0, interval_sec=600)
     change(longer, 30, grace_sec=100)
     change(shorter, 30, grace_sec=0)
-    change(overdue, 300, interval_sec=60)
+    change(overdue, 300, interval_sec=60, grace_sec=10)
     beat(61)
     assert standing(shorter) == ("down", 60)
     beat(160)
     assert standing(longer) == ("up", 0)
     beat(301)
     assert standing(longer) == ("down", 160)
-    assert standing(overdue) == ("down", 300), "never before the change"
+    beat(370)
+    assert standing(overdue) == ("up", 0), "a deadline that would be past counts from the change"
+    beat(371)
+    assert standing(overdue) == ("down", 370)
 
 
 def test_deadlines_in_a_time_of_our_own_stop_move_by_its_length() -> None:
