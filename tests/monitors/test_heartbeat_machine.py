@@ -107,7 +107,10 @@ class Reference:
     def deadlines(self) -> list[datetime]:
         grace = timedelta(seconds=self.grace_sec)
         ping = [] if self.last_ping is None else [self.last_ping + timedelta(seconds=self.interval_sec) + grace]
-        return ping + [start + grace for rid, start in self.runs.items() if rid not in self.given_up]
+        return ping + [start + grace for start in self._runs()]
+
+    def _runs(self) -> list[datetime]:
+        return [start for rid, start in self.runs.items() if rid not in self.given_up]
 
     def look(self, now: datetime) -> None:
         """Pulsekeeper looks at its clock."""
@@ -129,6 +132,8 @@ class Reference:
         elif word == "start":
             self.runs[rid] = now
             self.given_up.discard(rid)
+            if self.enabled and self.changed_at > now:  # the job runs: its deadline need not wait for a later one
+                self.changed_at = min(self.changed_at, min(self._runs()) + timedelta(seconds=self.grace_sec))
             self.durations.append(None)
         elif word == "log":
             self.durations.append(None)
@@ -149,6 +154,7 @@ class Reference:
         self.last_ping = now
         grace = timedelta(seconds=self.grace_sec)
         self.given_up |= {other for other, start in self.runs.items() if start + grace < now}
+        self.changed_at = min(self.changed_at, now)
         if not self.enabled:
             return
         self.pings_in_a_row += 1
@@ -159,6 +165,8 @@ class Reference:
         self.interval_sec, self.grace_sec = event.interval_sec, event.grace_sec
         self.recover_threshold = event.recover_threshold
         self.changed_at = max(self.changed_at, now)
+        if not self.enabled:
+            return
         grace = timedelta(seconds=self.grace_sec)
         patience = timedelta(seconds=self.interval_sec) + grace
         was_moved, over = self.changed_at > now, False
@@ -167,8 +175,7 @@ class Reference:
             is_over = was_moved or self.last_ping + patience < now
             over |= is_over
             ends.append((now if is_over else self.last_ping) + patience)
-        runs = [start for rid, start in self.runs.items() if rid not in self.given_up]
-        if runs:
+        if runs := self._runs():
             is_over = min(runs) + grace < now
             over |= is_over
             ends.append((now if is_over else min(runs)) + grace)
@@ -184,7 +191,7 @@ class Reference:
     def switch(self, now: datetime) -> None:
         self.enabled = not self.enabled
         if self.enabled:
-            self.unset, self.changed_at, self.pings_in_a_row = True, now, 0
+            self.unset, self.changed_at, self.pings_in_a_row = True, max(self.changed_at, now), 0
 
     def _set(self, status: Verdict, at: datetime) -> None:
         self.unset = False
