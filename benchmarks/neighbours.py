@@ -4,10 +4,11 @@
 
 The processes of the Procfile on private servers, with throttles as in production, and a quiet tenant: 60 monitors of
 all types, whose targets on loopback switch at known times; heartbeats, two of them pinged every minute; an overview, a
-list and a status page, each read twice a second; tests of a draft and sign-ins, which count as pages; and webhooks that
-answer at once. Beside it each row of `benchmarks.fairness.rows` is played by hostile accounts of the plan `free` (300 s, 50 monitors), each with an address
-of its own, or by strangers at addresses of their own; at last by all rows together, which share the highest level.
-Level 0 is the quiet tenant alone. Strangers have at most 10 addresses.
+list and a status page, each read once a second; tests of a draft and sign-ins, which count as pages; and webhooks that
+answer at once. Beside it each row of `benchmarks.fairness.rows` is played by hostile accounts of the plan `free`
+(300 s, 50 monitors), each with an address of its own, or by strangers at addresses of their own; at last by all rows
+together, which share the highest level. Level 0 is the quiet tenant alone. Strangers have at
+most 10 addresses.
 
 So that seconds show what would take minutes, the quiet tenant has a plan of its own: its checks are 5 s apart, and four
 heartbeats expect a ping every 3 s. The monitors of hostile accounts keep 300 s, but are all due when a row begins, as

@@ -339,7 +339,7 @@ async def silence(attacker: Attacker) -> None:
     await asyncio.Event().wait()
 
 
-@row("exports", "accounts", monitors=[("http", "fast")] * LIMIT, history=200_000)
+@row("exports", "accounts", monitors=[("http", "fast")] * LIMIT, history=500_000)
 async def exports(attacker: Attacker) -> None:
     """Memory of web, and its threads: exports that are requested and not read."""
     head = attacker.front.head(

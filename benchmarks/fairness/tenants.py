@@ -39,9 +39,11 @@ from tokens.services import SESSION_LIFETIME, SESSION_PREFIX, _issue
 ROOT = Path(__file__).resolve().parents[2]
 INTERVAL_SEC = 5
 HEARTBEAT_SEC, GRACE_SEC = 3, 4
-MINUTE_SEC, MINUTE_GRACE_SEC = 60, 10
+JOBS = {"heartbeat": (HEARTBEAT_SEC, GRACE_SEC), "minute": (60, 10)}
+"""Intervals and graces."""
 TIMEOUT_MS = 2_000
-# Sixty monitors. Each type has some that switch, except `ping`: the kernel answers for all of 127/8.
+# Sixty monitors. Some of each kind switch, except `ping`, as the kernel answers for all of 127/8, and `minute`, a
+# heartbeat whose silence a short row would not see.
 MIX = {
     "http": 14,
     "api": 6,
@@ -52,9 +54,10 @@ MIX = {
     "ping": 4,
     "dns": 6,
     "scheduler": 4,
-    "heartbeat": 6,
+    "minute": 2,
+    "heartbeat": 4,
 }
-SWITCHING = 24
+SWITCHING = {kind: 3 for kind in MIX if kind not in ("ping", "minute")}
 EMAIL, PASSWORD = "quiet@example.com", "a fine long password"
 SLUG, LOCKED_SLUG = "quiet", "locked"
 
@@ -109,7 +112,7 @@ class Watched:
 
     @property
     def polled(self) -> bool:
-        return self.kind != "heartbeat"
+        return self.kind not in JOBS
 
     def __str__(self) -> str:
         return f"{self.kind} {self.number} (monitor {self.monitor_id})"
@@ -122,6 +125,10 @@ class Quiet:
     token: str
     cookie: str
     draft: Mapping[str, Any] = field(default_factory=dict)  # of a target that is up
+
+    @property
+    def switching(self) -> list[Watched]:
+        return [each for each in self.monitors if each.switches]
 
     @property
     def ids(self) -> list[int]:
@@ -170,15 +177,8 @@ def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     kinds = [kind for kind, count in MIX.items() for _ in range(count)]
     configs = [complete(_quiet_monitor(kind, number, ports), user.plan) for number, kind in enumerate(kinds, 1)]
     made = store_new([Draft(user, None, config) for config in configs], is_claimed=False, now=utc_now())
-    # One of each type in turn, so that SWITCHING of them are of all types.
-    turn = sorted(
-        (kinds[:index].count(kind), index)
-        for index, kind in enumerate(kinds)
-        if kind != "ping" and _may_switch(index, kinds)
-    )
-    switching = {index for _, index in turn[:SWITCHING]}
     watched = [
-        Watched(index + 1, kinds[index], monitor.pk, monitor.public_id, monitor.interval_sec, index in switching)
+        Watched(index + 1, kinds[index], monitor.pk, monitor.public_id, monitor.interval_sec, _switches(index, kinds))
         for index, monitor in enumerate(made)
     ]
     AlertChannel.objects.filter(owner=user).delete()
@@ -207,9 +207,9 @@ def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     return Quiet(user, watched, sign_in(user), cookie, draft)
 
 
-def _may_switch(index: int, kinds: Sequence[str]) -> bool:
-    """Return False for the heartbeats that are pinged once a minute: a short row would not see them go down."""
-    return kinds[index] != "heartbeat" or kinds[:index].count("heartbeat") >= 2
+def _switches(index: int, kinds: Sequence[str]) -> bool:
+    """Return whether it is one of the first monitors of its kind, which switch."""
+    return kinds[:index].count(kinds[index]) < SWITCHING.get(kinds[index], 0)
 
 
 def _quiet_monitor(kind: str, number: int, ports: dict[str, int]) -> dict[str, Any]:
@@ -219,10 +219,9 @@ def _quiet_monitor(kind: str, number: int, ports: dict[str, int]) -> dict[str, A
     says = {"content_rules": [{"type": "text_contains", "value": READY.decode()}]}
     if kind == "ping" and not may_ping():
         kind = "tcp"
-    if kind == "heartbeat":
-        minute = number <= sum(MIX.values()) - MIX["heartbeat"] + 2
-        every = (MINUTE_SEC, MINUTE_GRACE_SEC) if minute else (HEARTBEAT_SEC, GRACE_SEC)
-        own = {"interval_sec": every[0], "grace_sec": every[1]}
+    if kind in JOBS:
+        every, grace = JOBS[kind]
+        own = {"type": "heartbeat", "interval_sec": every, "grace_sec": grace}
     elif kind in ("tcp", "tls"):
         own = {"type": "port", "url": f"{kind}://{host}:{ports[kind]}", **says}
     elif kind == "udp":

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, Self
 from benchmarks.fairness.client import PATIENCE_SEC, Front
 from benchmarks.fairness.figures import Sample
 from benchmarks.fairness.targets import response
-from benchmarks.fairness.tenants import EMAIL, MINUTE_SEC, PASSWORD, SLUG, Quiet, Watched
+from benchmarks.fairness.tenants import EMAIL, PASSWORD, SLUG, Quiet, Watched
 
 ADDRESS = "127.0.9.1"
 """The quiet tenant's own, as a proxy is 127.0.0.1."""
 PINGS_PER_INTERVAL = 6
-READY_SEC, PAGES_SEC, DRAFTS_SEC, SIGN_IN_SEC = 0.5, 0.5, 2.0, 5.0
+READY_SEC, PAGES_SEC, DRAFTS_SEC, SIGN_IN_SEC = 0.5, 1.0, 2.0, 5.0
 
 
 class Alert(NamedTuple):
@@ -85,7 +85,7 @@ class Watch:
         ask: list[tuple[float, Callable[..., Coroutine[Any, Any, None]]]] = [(READY_SEC, self._readyz)]
         for each in quiet.monitors:
             if not each.polled:
-                every = MINUTE_SEC if each.interval_sec == MINUTE_SEC else each.interval_sec / PINGS_PER_INTERVAL
+                every = each.interval_sec / (1 if each.kind == "minute" else PINGS_PER_INTERVAL)
                 ask.append((every, partial(self._ping, each)))
         bearer = {"Authorization": f"Bearer {quiet.token}"}
         credentials = {"email": EMAIL, "password": PASSWORD}
@@ -108,6 +108,12 @@ class Watch:
         )
         ready = [one for one in found.ready[:] if one[0] >= since]
         return Seen(pings, pages, ready, [alert for alert in found.alerts[:] if alert.at >= since])
+
+    def ping_all(self, quiet: Quiet) -> None:
+        """Ping each heartbeat at once, without waiting for its next time."""
+        for each in quiet.monitors:
+            if not each.polled:
+                asyncio.run_coroutine_threadsafe(self._ping(each, due=time.time()), self._loop)
 
     def switch(self, switches: Sequence[tuple[float, int, bool]]) -> None:
         """Let the jobs of heartbeats fall silent, or come back, at these times."""

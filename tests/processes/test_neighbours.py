@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.fairness.tenants import SWITCHING
 from tests.processes.up import ROOT
 
-LONGEST = 400  # on a busy machine
+LONGEST = 600  # on a busy machine
 FIGURES = {
     *("worst_check_late_s", "worst_ping_ms", "worst_page_ms", "worst_alert_s", "false_changes", "missed_changes"),
     *("web_peak_mib", "silent", "restarts"),
@@ -39,7 +39,7 @@ def test_quick(clean_environment: dict[str, str], migrated_cluster: Path) -> Non
         assert row.keys() == FIGURES | {"levels"}
         for figures in row["levels"].values():
             # Each change is announced or missed, and each check is made or waited for.
-            assert figures["alerts"] + figures["missed_changes"] == SWITCHING, done.stderr
+            assert figures["alerts"] + figures["missed_changes"] == sum(SWITCHING.values()), done.stderr
             assert figures["checks"] > 0
             assert figures["pings"] > 0
             assert figures["pages"] > 0
