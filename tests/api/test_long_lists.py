@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from pytest import MonkeyPatch
 
 from core import waiting
 from core.api import query
@@ -69,7 +68,7 @@ def test_the_last_page_of_a_long_list_has_no_link(api: Api) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_account_reads_few_long_lists_at_the_same_time(api: Api, monkeypatch: MonkeyPatch) -> None:
+def test_an_account_reads_few_long_lists_at_the_same_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_SEC", 0.01)
     unread = [ask(api, "/v1/monitors") for _ in range(query.LONG_LISTS)]
     refused = ask(api, "/v1/monitors")
