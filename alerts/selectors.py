@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from django.db import connection
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, Prefetch, Q, QuerySet, Value
 
 from alerts.models import AlertChannel, Delivery, DeliveryItem
-from core.db import get_or_not_found
+from core.db import get_or_not_found, total_of
 from monitors.models import Monitor
 from projects import access
 from projects.access import Caller
@@ -58,6 +58,10 @@ _ROUTES = """
 
 Routes = Mapping[int, Mapping[int, frozenset[str]]]
 """Topics by monitor id and channel id."""
+
+
+CHANNEL_BYTES = total_of(AlertChannel.monitors.through.objects.all(), "alertchannel", Value(3_000))
+"""What the chosen monitors with their addresses take while a list is made."""
 
 
 def list_channels(caller: Caller) -> QuerySet[AlertChannel]:

@@ -21,7 +21,7 @@ from alerts.serializers import (
     ChannelTestSerializer,
     DeliverySerializer,
 )
-from core.api.query import ChoiceParam, TimePages
+from core.api.query import ChoiceParam, Pages, TimePages
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import ChannelLimit, NotConfirmed, NotDead, NotFound, NoWorker
@@ -37,7 +37,7 @@ class ChannelViewSet(ServiceViewSet):
     def get_object(self, channel_id: str) -> AlertChannel:
         return selectors.get_channel(self.caller, channel_id)
 
-    @operation()
+    @operation(pages=Pages(weight=selectors.CHANNEL_BYTES))
     def list(self) -> QuerySet[AlertChannel]:
         """List alert channels."""
         return selectors.list_channels(self.caller)

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import psycopg
 from django.db import OperationalError, connection
-from django.db.models import F, Min, Model, QuerySet, Window
-from django.db.models.functions import RowNumber
+from django.db.models import BigIntegerField, F, Min, Model, OuterRef, QuerySet, Subquery, Sum, Window
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, RowNumber
 
 from core.errors import NotFound
 
@@ -26,6 +27,12 @@ def get_or_not_found(rows: QuerySet[M], **conditions: Any) -> M:
     if found is None:
         raise NotFound
     return found
+
+
+def total_of(rows: QuerySet[Any], parent: str, each: Any) -> Combinable:
+    """Return an expression for the sum of `each` over the rows whose `parent` is the row of the outer query."""
+    related = rows.filter(**{parent: OuterRef("pk")}).order_by().values(parent)
+    return Coalesce(Subquery(related.annotate(total=Sum(each)).values("total")), 0, output_field=BigIntegerField())
 
 
 def release_connection() -> None:

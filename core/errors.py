@@ -162,6 +162,13 @@ class WindowLimit(ApiError, status=403, code="window_limit"):
     limit = 100
 
 
+class LimitReached(ApiError, status=403, code="limit_reached"):
+    """For rows that one request reads together, so that no number of them makes it expensive."""
+
+    reason = "The number of these is reached; delete some first."
+    limit = 200
+
+
 class IncidentResolved(ApiError, status=409, code="incident_resolved"):
     reason = "The incident is resolved already."
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet, Value
+from django.db.models.functions import Coalesce, Length
 
-from core.db import get_or_not_found
+from core.db import get_or_not_found, total_of
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from monitors.models import Monitor
 from projects import access
 from projects.access import Caller
 
 TIMELINE = Prefetch("events", IncidentEvent.objects.order_by("pk"))
+INCIDENT_CHARS = Coalesce(Length("detail"), 0)
+WINDOW_BYTES = total_of(MaintenanceWindow.monitors.through.objects.all(), "maintenancewindow", Value(500))
+"""What the chosen monitors take while a list is made."""
 
 
 def list_incidents(
@@ -39,7 +43,7 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
     """Return windows with those of their monitors that the caller may see."""
-    visible = access.accessible(caller, Monitor.objects.order_by("pk"))
+    visible = access.accessible(caller, Monitor.objects.only("public_id", "project_id").order_by("pk"))
     windows = MaintenanceWindow.objects.select_related("project")
     return access.accessible(caller, windows).prefetch_related(Prefetch("monitors", visible))
 

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from accounts.models import User
 from accounts.services import GONE, addresses_of
 from core.db import get_or_not_found
-from core.errors import IncidentResolved, ResolvesByItself
+from core.errors import IncidentResolved, LimitReached, ResolvesByItself
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.selectors import get_incident
 from monitors.locking import lock_monitors
@@ -21,6 +21,8 @@ from projects.access import Caller
 from projects.placement import place
 
 Type = IncidentEvent.Type
+MAX_COMMENTS = 200
+"""Of an incident."""
 
 
 def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:
@@ -40,6 +42,8 @@ def comment(caller: Caller, public_id: str, *, text: str, now: datetime) -> Inci
     """Add a comment, also to a resolved incident: lessons are often written down afterwards."""
     with transaction.atomic():
         incident = _lock(caller, public_id)
+        if incident.events.filter(type=Type.COMMENTED).count() >= MAX_COMMENTS:
+            raise LimitReached("The number of comments of an incident is reached.", limit=MAX_COMMENTS)
         _note(incident, Type.COMMENTED, text, caller, now)
         return get_incident(caller, public_id)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from core.api.query import HISTORY, ChoiceParam, IdParam
+from core.api.query import HISTORY_LIMIT, ChoiceParam, IdParam, Pages
 from core.api.viewsets import ServiceViewSet, operation
-from core.errors import IncidentResolved, ResolvesByItself, WindowLimit
+from core.errors import IncidentResolved, LimitReached, ResolvesByItself, WindowLimit
 from incidents import selectors, services, windows
 from incidents.models import Incident, MaintenanceWindow
 from incidents.serializers import (
@@ -33,7 +33,7 @@ class IncidentViewSet(ServiceViewSet):
 
     @operation(
         answer=IncidentSerializer,
-        pages=HISTORY,
+        pages=Pages(newest_first=True, default=HISTORY_LIMIT, weight=selectors.INCIDENT_CHARS, few=100),
         params=(
             ChoiceParam("status", "Only such incidents.", INCIDENT_STATUSES),
             IdParam("monitor_id", "Only those of this monitor."),
@@ -66,7 +66,7 @@ class IncidentViewSet(ServiceViewSet):
         """
         return services.acknowledge(self.caller, incident_id, now=self.now)
 
-    @operation("comments", body=CommentSerializer)
+    @operation("comments", body=CommentSerializer, errors=(LimitReached,))
     def comment(self, incident_id: str, data: dict[str, Any]) -> Incident:
         """Comment on an incident."""
         return services.comment(self.caller, incident_id, **data, now=self.now)
@@ -88,7 +88,7 @@ class WindowViewSet(ServiceViewSet):
     def get_object(self, window_id: str) -> MaintenanceWindow:
         return selectors.get_window(self.caller, window_id)
 
-    @operation()
+    @operation(pages=Pages(weight=selectors.WINDOW_BYTES))
     def list(self) -> QuerySet[MaintenanceWindow]:
         """List maintenance windows."""
         return selectors.list_windows(self.caller)

@@ -73,7 +73,7 @@ class MonitorViewSet(ServiceViewSet):
     def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
         return serialize_monitors(rows)
 
-    @operation(pages=Pages(weight=selectors.STORED_BYTES))
+    @operation(pages=Pages(weight=selectors.STORED_BYTES, few=50))
     def list(self) -> QuerySet[Monitor]:
         """List monitors."""
         return selectors.list_monitors(self.caller)

@@ -19,7 +19,7 @@ from accounts.models import User
 from accounts.services import email_address, is_verified, verified_account
 from audit.actions import Action
 from core.db import get_or_not_found
-from core.errors import Forbidden, ValidationFailed
+from core.errors import Forbidden, LimitReached, ValidationFailed
 from core.ids import random_text
 from core.mail import send_on_commit
 from core.text import one_line
@@ -29,6 +29,8 @@ from projects.models import Membership, Project, Role
 
 logger = logging.getLogger(__name__)
 
+MAX_MEMBERS = 200
+"""Of a project, with open invitations."""
 INVITATION_LIFETIME = timedelta(days=14)
 INVITED = "invited_email"
 """Session key: the address of an invitation whose copied link was opened."""
@@ -71,6 +73,8 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
         places = Membership.objects.filter(project=project)
         places.filter(user=None, invited_until__lte=now).delete()
         user = verified_account(email)
+        if places.exclude(invited_email=email).count() >= MAX_MEMBERS:
+            raise LimitReached("The number of members and invitations of a project is reached.", limit=MAX_MEMBERS)
         if user is None:
             return _invite(caller, project, email=email, role=role, now=now)
         # The account may be younger than its invitation, which the membership replaces. Delete the invitation first:

@@ -11,10 +11,13 @@ from django.db.models import Count, Q, QuerySet
 import audit.services
 from accounts.models import User
 from audit.actions import Action
-from core.errors import ProjectsShared
+from core.errors import LimitReached, ProjectsShared
 from projects import access, log
 from projects.access import Caller
 from projects.models import IdempotencyKey, Membership, Project, Role
+
+MAX_PROJECTS = 200
+"""Of an account."""
 
 before_projects_deleted: list[Callable[[Collection[int]], None]] = []
 """Hooks that lock rows of higher layers, in key order, before these projects are deleted."""
@@ -34,6 +37,9 @@ def list_projects(caller: Caller) -> QuerySet[Project]:
 def create_project(caller: Caller, *, name: str, now: datetime) -> Project:
     caller.require_session()
     with transaction.atomic():
+        User.objects.select_for_update(no_key=True).get(pk=caller.user.pk)  # concurrent creations count each other
+        if Membership.objects.filter(user=caller.user, role=Role.OWNER).count() >= MAX_PROJECTS:
+            raise LimitReached("The number of projects of an account is reached.", limit=MAX_PROJECTS)
         project = Project.objects.create(name=name, created_at=now)
         Membership.objects.create(project=project, user=caller.user, role=Role.OWNER)
         log.record_of_project(caller, Action.PROJECT_CREATED, project)

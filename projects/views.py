@@ -16,7 +16,7 @@ from audit.models import Entry
 from core.api.query import HISTORY, ChoiceParam
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.clock import utc_now
-from core.errors import NotFound
+from core.errors import LimitReached, NotFound
 from core.throttles import InviteThrottle
 from projects import access, log, members, services
 from projects.models import Membership, Project
@@ -47,7 +47,7 @@ class ProjectViewSet(ServiceViewSet):
         """List projects."""
         return services.list_projects(self.caller)
 
-    @operation(body=ProjectInputSerializer)
+    @operation(body=ProjectInputSerializer, errors=(LimitReached,))
     def create(self, data: dict[str, Any]) -> Project:
         """Create a project."""
         return services.create_project(self.caller, **data, now=self.now)
@@ -81,7 +81,13 @@ class MemberViewSet(ServiceViewSet):
         """List the members of a project, and its open invitations."""
         return members.list_members(self.caller, project_id, now=self.now)
 
-    @operation(id="add_member", body=MemberInputSerializer, is_idempotent=False, throttles=(InviteThrottle,))
+    @operation(
+        id="add_member",
+        body=MemberInputSerializer,
+        is_idempotent=False,
+        errors=(LimitReached,),
+        throttles=(InviteThrottle,),
+    )
     def create(self, project_id: str, data: dict[str, Any]) -> Membership:
         """Add a member to a project.
 

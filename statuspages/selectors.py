@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet, Value
+from django.db.models.functions import Length
 
-from core.db import get_or_not_found
+from core.db import get_or_not_found, total_of
 from core.errors import NotFound
 from monitors.selectors import get_monitor
 from monitors.stale import STALE_COLUMNS
@@ -13,14 +14,21 @@ from projects.access import Caller
 from projects.models import Membership
 from statuspages.models import Badge, NoteUpdate, PageGroup, PageMonitor, PageNote, StatusPage, Subscriber
 
+PAGE_BYTES = total_of(PageMonitor.objects.all(), "page", Value(2_000)) + Length("description")
+NOTE_CHARS = total_of(NoteUpdate.objects.all(), "note", Length("text"))
+"""What the monitors of a page, and the updates of a note, take while a list is made."""
+
 
 def list_pages(caller: Caller) -> QuerySet[StatusPage]:
     """Return the pages with their groups and the monitors that may be shown."""
     groups = PageGroup.objects.order_by("pk").prefetch_related(
-        Prefetch("monitors", showable().select_related("monitor").order_by("pk"))
+        Prefetch("monitors", showable().select_related("monitor").only(*_SHOWN).order_by("pk"))
     )
     pages = StatusPage.objects.select_related("project", "logo").defer("logo__image")
     return access.accessible(caller, pages).prefetch_related(Prefetch("groups", groups))
+
+
+_SHOWN = ("page", "group", "name", "monitor__public_id", "monitor__name", "monitor__owner", "monitor__project")
 
 
 def get_page(caller: Caller, public_id: str) -> StatusPage:

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.http.request import validate_host
 
 from core.clock import utc_now
-from core.errors import NoteResolved, StatusPageLimit, ValidationFailed
+from core.errors import LimitReached, NoteResolved, StatusPageLimit, ValidationFailed
 from incidents.models import Incident
 from monitors.models import Monitor
 from monitors.services import lock_monitors
@@ -29,6 +29,8 @@ from statuspages.selectors import get_note, get_page, showable
 
 MAX_PAGES = 50
 MAX_MONITORS = 1_000
+MAX_UPDATES = 50
+"""Of a note."""
 _DERIVED = ("password_hash", "domain_verified_at", "domain_check_at", "domain_failures")
 _PLAIN = ("name", "description", "published", "theme", "show_window_names")
 
@@ -104,6 +106,8 @@ def add_update(caller: Caller, page_id: str, note_id: str, given: Mapping[str, A
         note = get_note(page, note_id)
         if note.resolved_at is not None:
             raise NoteResolved
+        if given["status"] != NoteUpdate.Status.RESOLVED and note.updates.count() >= MAX_UPDATES:
+            raise LimitReached("The number of updates of a note is reached; publish another note.", limit=MAX_UPDATES)
         _add_update(page, note, given, now=now)
         return get_note(page, note_id)
 

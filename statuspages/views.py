@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from core.api.query import HISTORY, HISTORY_LIMIT, Pages
+from core.api.query import HISTORY_LIMIT, Pages
 from core.api.viewsets import ServiceViewSet, operation
-from core.errors import DomainUnverified, NoteResolved, NoWorker, StatusPageLimit
+from core.errors import DomainUnverified, LimitReached, NoteResolved, NoWorker, StatusPageLimit
 from core.throttles import LogoThrottle, ProbeThrottle
 from core.waiting import limit_waiting
 from statuspages import badges, domains, selectors, services, subscriptions
@@ -40,7 +40,7 @@ class StatusPageViewSet(ServiceViewSet):
     def get_object(self, page_id: str) -> StatusPage:
         return selectors.get_page(self.caller, page_id)
 
-    @operation()
+    @operation(pages=Pages(weight=selectors.PAGE_BYTES))
     def list(self) -> QuerySet[StatusPage]:
         """List status pages."""
         return selectors.list_pages(self.caller)
@@ -122,7 +122,7 @@ class NoteViewSet(_OfPage):
     def get_object(self, page_id: str, note_id: str) -> PageNote:
         return selectors.get_note(self.get_parent(page_id), note_id)
 
-    @operation(pages=HISTORY)
+    @operation(pages=Pages(newest_first=True, default=HISTORY_LIMIT, weight=selectors.NOTE_CHARS))
     def list(self, page_id: str) -> QuerySet[PageNote]:
         """List the notes of a status page, newest first."""
         return selectors.list_notes(self.get_parent(page_id))
@@ -151,7 +151,7 @@ class NoteViewSet(_OfPage):
         body=NoteUpdateInputSerializer,
         status=201,
         is_idempotent=True,
-        errors=(NoteResolved,),
+        errors=(NoteResolved, LimitReached),
     )
     def add_update(self, page_id: str, note_id: str, data: dict[str, Any]) -> PageNote:
         """Add an update to a note of a status page.

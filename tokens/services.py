@@ -33,6 +33,8 @@ SESSION_PREFIX = "ses_"
 TOKEN_PREFIX = "svc_"  # noqa: S105  (a prefix, not a password)
 SESSION_LIFETIME = timedelta(days=14)
 DOOR = "api"  # the value in the audit log; sign-ins by pages have "web"
+MAX_TOKENS = 500
+"""That an account creates."""
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 C = TypeVar("C", bound=Credential)
@@ -159,6 +161,9 @@ def create_token(
             project = access.lock_project(caller, project_id)
         except errors.NotFound:
             raise errors.ProjectForbidden from None
+        User.objects.select_for_update(no_key=True).get(pk=caller.user.pk)  # concurrent creations count each other
+        if ProjectToken.objects.filter(created_by=caller.user).count() >= MAX_TOKENS:
+            raise errors.LimitReached("The number of tokens of an account is reached.", limit=MAX_TOKENS)
         token = ProjectToken.objects.create(
             project=project,
             created_by=caller.user,

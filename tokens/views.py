@@ -12,7 +12,7 @@ from accounts.serializers import AccountSerializer
 from accounts.services import change_password
 from core.api.query import Pages
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
-from core.errors import EmailUnverified, InvalidCredentials, ProjectRequired, ProjectsShared
+from core.errors import EmailUnverified, InvalidCredentials, LimitReached, ProjectRequired, ProjectsShared
 from core.throttles import PasswordThrottle, SignInThrottle
 from tokens import serializers, services
 from tokens.models import ProjectToken, Session
@@ -124,7 +124,9 @@ class TokenViewSet(ServiceViewSet):
         return services.list_tokens(self.caller)
 
     @operation(
-        body=serializers.TokenInputSerializer, answer=serializers.TokenCreatedSerializer, errors=(ProjectRequired,)
+        body=serializers.TokenInputSerializer,
+        answer=serializers.TokenCreatedSerializer,
+        errors=(ProjectRequired, LimitReached),
     )
     def create(self, data: dict[str, Any]) -> ProjectToken:
         """Create a project token."""

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
+from django.db.models import prefetch_related_objects
 from django.http import HttpResponseBase, StreamingHttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.renderers import JSONRenderer
@@ -31,8 +32,6 @@ HEAVY_BYTES = 1024 * 1024
 """How much of the rows of a list with a `weight` is in memory at the same time; more is streamed."""
 LONG_LISTS = 2
 """How many streamed lists of an account are made at the same time."""
-FEW_ROWS = 50
-"""So many rows of any weight fit into memory."""
 MAX_PAGE_CHARS = 200_000
 """How much text a page may have, which is up to six times as long in JSON, and takes four bytes a character before."""
 _MICROSECOND = timedelta(microseconds=1)
@@ -136,7 +135,9 @@ class Pages:
     newest_first: bool = False
     default: int | None = None
     weight: Any = None
-    """An expression for the bytes of a row, of lists whose rows may be so long that memory does not hold all."""
+    """An expression for the characters of a row, of lists whose rows may be so long that memory does not hold all."""
+    few: int = MAX_LIMIT
+    """So many rows without what is prefetched fit into memory."""
 
     def parameters(self) -> list[OpenApiParameter]:
         cursor = OpenApiParameter("cursor", str, description="From the Link header of the page before.")
@@ -149,34 +150,31 @@ class Pages:
         queryset = fetch().order_by("-pk" if self.newest_first else "pk")
         limit, after = self._limit.read(request), _read_cursor(request, numbers=1)
         if after is not None:
-            queryset = self._after(queryset, after[0])
-        if self.weight is not None and (limit is None or limit > FEW_ROWS):
-            rows = list(queryset[: FEW_ROWS + 1])
-            if len(rows) <= FEW_ROWS:
-                return self._respond(request, serialize(rows), next_from=None)
-            batches, position = self._weigh(queryset, limit)
-            if len(batches) > 1:
-                return self._stream(request, queryset, batches, serialize, next_from=position)
+            queryset = queryset.filter(**{"pk__lt" if self.newest_first else "pk__gt": after[0]})
+        if self.weight is not None:
+            return self._respond_weighed(request, queryset, limit, serialize)
         rows = list(queryset if limit is None else queryset[: limit + 1])
         position = (rows[limit - 1].pk,) if limit is not None and len(rows) > limit else None
         return self._respond(request, serialize(rows[:limit]), next_from=position)
 
-    def _after(self, queryset: Any, key: int) -> Any:
-        return queryset.filter(**{"pk__lt" if self.newest_first else "pk__gt": key})
-
-    def _weigh(self, queryset: Any, limit: int | None) -> tuple[list[list[int]], tuple[int] | None]:
-        """Return the keys of the page in batches that memory holds, and the position of a further page, if any."""
-        found = queryset.annotate(weight=self.weight).values_list("pk", "weight")
+    def _respond_weighed(
+        self, request: Request, queryset: Any, limit: int | None, serialize: Callable[..., Any]
+    ) -> HttpResponseBase:
+        """Respond with a list at once if it is short and light. Otherwise weigh all of it, and stream it if heavy."""
+        weighed = queryset.annotate(list_weight=self.weight)
+        few = self.few if limit is None else min(limit, self.few)
+        rows = list(weighed.prefetch_related(None)[: few + 1])
+        if (len(rows) <= few or few == limit) and sum(row.list_weight for row in rows) <= HEAVY_BYTES:
+            prefetch_related_objects(rows, *queryset._prefetch_related_lookups)
+            return self._respond(request, serialize(rows[:few]), next_from=(rows[few - 1].pk,) if rows[few:] else None)
+        del rows
+        found = weighed.prefetch_related(None).values_list("pk", "list_weight")
         weights = list(found if limit is None else found[: limit + 1])
-        batches: list[list[int]] = []
-        room = 0
-        for key, weight in weights[:limit]:
-            if weight > room:
-                batches.append([])
-                room = HEAVY_BYTES
-            batches[-1].append(key)
-            room -= weight
-        return batches, (weights[limit - 1][0],) if limit is not None and len(weights) > limit else None
+        position = (weights[limit - 1][0],) if limit is not None and len(weights) > limit else None
+        batches = list(_batches(weights[:limit]))
+        if len(batches) == 1:
+            return self._respond(request, serialize(list(queryset.filter(pk__in=batches[0]))), next_from=position)
+        return self._stream(request, queryset, batches, serialize, next_from=position)
 
     def _stream(
         self,
@@ -213,6 +211,19 @@ class Pages:
             query["cursor"] = base64.urlsafe_b64encode(".".join(map(str, next_from)).encode()).decode()
             address = request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
             response["Link"] = f'<{address}>; rel="next"'
+
+
+def _batches(weights: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
+    """Divide keys with their weights into batches that memory holds."""
+    batch: list[int] = []
+    room = HEAVY_BYTES
+    for key, weight in weights:
+        if batch and weight > room:
+            yield batch
+            batch, room = [], HEAVY_BYTES
+        batch.append(key)
+        room -= weight
+    yield batch
 
 
 def _json_parts(batches: Iterable[list[Any]]) -> Iterator[bytes]:
