@@ -7,13 +7,15 @@ size of the body. Every error is a `requests.RequestException`; the three below 
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from http.cookiejar import DefaultCookiePolicy
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +23,9 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.util.ssl_ import create_urllib3_context
 
+from core.deadlines import calling_after
 from core.egress import EgressGuard
 from core.version import product_version
 
@@ -119,8 +123,8 @@ class _RefusedError(Exception):
 class _Door:
     """Opens the sockets of one hop, and shuts them down at the deadline.
 
-    A socket's timeout limits each read, not their sum: a server could send single bytes for ever. So a timer shuts the
-    socket down during the read.
+    A socket's timeout limits each read, not their sum: a server could send single bytes for ever. So another thread
+    shuts the socket down during the read.
     """
 
     def __init__(self, guard: EgressGuard) -> None:
@@ -133,13 +137,10 @@ class _Door:
     @contextmanager
     def open_until(self, deadline: _Deadline) -> Iterator[None]:
         self._deadline = deadline
-        timer = threading.Timer(deadline.remaining, self._shut)
-        timer.daemon = True
-        timer.start()
         try:
-            yield
+            with calling_after(deadline.remaining, self._shut):
+                yield
         finally:
-            timer.cancel()
             with self._lock:
                 for watched in self._watched:
                     watched.close()
@@ -198,6 +199,13 @@ class _Hop(HTTPAdapter):
         pool.ConnectionCls = partial(_guarded, pool.ConnectionCls, self._door)
         return pool
 
+    def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
+        """Use a shared context: to read the authorities takes 1 MiB and some milliseconds for each connection."""
+        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
+        if conn.scheme == "https" and conn.ca_certs:
+            conn.conn_kw["ssl_context"] = _context(conn.ca_certs, Path(conn.ca_certs).stat().st_mtime_ns)
+            conn.ca_certs = None
+
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         deadline: _Deadline = kwargs["timeout"]
         request.headers.pop("Cookie", None)  # set by an earlier hop
@@ -234,6 +242,14 @@ class _Hop(HTTPAdapter):
         for name in ("Set-Cookie", "Set-Cookie2"):
             del resp._original_response.msg[name]
         return super().build_response(req, resp)
+
+
+@lru_cache(maxsize=4)
+def _context(ca_file: str, changed_at: int) -> ssl.SSLContext:
+    context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
+    context.check_hostname = True
+    context.load_verify_locations(ca_file)
+    return context
 
 
 def _guarded(cls: type[HTTPConnection], door: _Door, **kwargs: Any) -> HTTPConnection:

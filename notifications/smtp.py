@@ -6,7 +6,6 @@ import contextlib
 import os
 import smtplib
 import socket
-import threading
 from collections.abc import Iterator, Mapping
 from email.utils import parseaddr
 from typing import Any
@@ -16,6 +15,7 @@ from django.core.mail import EmailMultiAlternatives, get_connection
 from django.core.mail.backends.smtp import EmailBackend
 from django.utils.encoding import force_str
 
+from core.deadlines import calling_after
 from core.mail import NO_SERVER, has_server
 from notifications.outbox import SendResult
 
@@ -81,15 +81,14 @@ def bounded_connection(total_sec: float) -> Iterator[Any]:
         yield configured
         return
     bounded = _BoundedBackend(total_sec)
-    timer = threading.Timer(total_sec, bounded.shut)
-    timer.daemon = True
-    timer.start()
     try:
-        yield bounded
+        with calling_after(total_sec, bounded.shut):
+            try:
+                yield bounded
+            finally:
+                with contextlib.suppress(OSError, smtplib.SMTPException):  # it may be half open after a failure
+                    bounded.close()
     finally:
-        with contextlib.suppress(OSError, smtplib.SMTPException):  # it may be half open after a failure
-            bounded.close()
-        timer.cancel()
         bounded.forget()
 
 
