@@ -73,7 +73,7 @@ def settle(channel: AlertChannel, *, address: str, own: str | None, by: str, now
     token = random_text(32)
     channel.confirmation_digest, channel.confirmation_until = _digest(token), now + LIFETIME
     text = _REQUEST.format(by=by, name=one_line(channel.name), base_url=settings.BASE_URL, token=token)
-    send_on_commit("Send Pulsekeeper alerts to this address?", text, to=address)
+    send_on_commit("Send Pulsekeeper alerts to this address?", text, to=address, account=f"mail of {by}")
 
 
 def end_with_account(user: User, **channels: Any) -> None:

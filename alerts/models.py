@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import Q
+from django.db.models.fields.json import KeyTextTransform
 
 from alerts.events import Topic
 from core import ids
@@ -15,6 +17,8 @@ from incidents.models import Incident
 from monitors.models import Monitor
 from notifications.models import Notification
 from projects.models import Project
+
+_OPEN = Q(state__in=["gathering", "waiting"])
 
 
 def kind_choices() -> list[tuple[str, str]]:
@@ -57,6 +61,13 @@ class AlertChannel(models.Model):
 
     failures = models.IntegerField(default=0, help_text="Failed attempts since the last success.")
     last_sent_at = models.DateTimeField(null=True)
+    last_tried_at = models.DateTimeField(null=True, help_text="When the last attempt ended.")
+    prompt = models.BooleanField(
+        default=False, db_default=False, help_text="Whether the last attempt was delivered without delay."
+    )
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["owner", "last_tried_at"], name="channel_turns")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.hint}"
@@ -70,17 +81,23 @@ class AlertChannel(models.Model):
 class Delivery(Notification):
     """One message to one channel. `public_id` is its key, the same at each attempt.
 
-    A finished test of the channel is stored as `sent` or `failed`.
+    A finished test of the channel is stored as `sent` or `failed`. `account` is the key of the channel's owner, for
+    their turns; 0 if an older version wrote the message. `alerts.turns` explains `behind`.
     """
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.delivery_id, editable=False)
     channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="deliveries")
+    account = models.BigIntegerField(default=0, db_default=0, editable=False)
     created_at = models.DateTimeField()
+    behind = ArrayField(models.BigIntegerField(), default=list, db_default=[], editable=False)
 
     class Meta(Notification.Meta):
         verbose_name_plural = "deliveries"
         indexes: ClassVar = [
             *Notification.Meta.indexes,
+            models.Index(fields=["account", "next_try_at"], name="delivery_ready", condition=_OPEN & Q(behind=[])),
+            models.Index(fields=["channel"], name="delivery_behind", condition=_OPEN & ~Q(behind=[])),
+            models.Index(fields=["leased_until"], name="delivery_leased", condition=Q(leased_until__isnull=False)),
             models.Index(fields=["channel", "created_at"], name="delivery_log"),
         ]
 
@@ -104,6 +121,15 @@ class DeliveryItem(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["channel", "source"], name="one_item_per_channel_and_source")
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                "channel",
+                KeyTextTransform("monitor_id", "payload"),
+                "id",
+                name="item_series",
+                condition=Q(incident__isnull=False),
+            )
         ]
 
     def __str__(self) -> str:

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import product
-from typing import ClassVar
 
 import msgspec
 import psycopg
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Count, F
 
-from alerts import messages
+from alerts import messages, turns
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.transports import KINDS
+from alerts.turns import READY
+from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
-from core.metrics import Counter, Labels
+from core.metrics import Counter, Labels, Level
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
-from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Outbox, SendResult
+from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Lane, Outbox, SendResult
 from projects import access
 from projects.access import Caller
 
@@ -41,6 +43,8 @@ DELIVERIES = Counter(
     list(product(OUTCOMES, KINDS)),
 )
 
+SENDERS_BUSY = Level("pulsekeeper_senders_busy", "Threads that send an alert, or look for one, at most 160 a process.")
+
 STORM_SIZE = 2
 """Messages per channel within STORM_WINDOW that are sent one by one."""
 STORM_WINDOW = timedelta(seconds=60)
@@ -49,6 +53,17 @@ MAX_WAIT = timedelta(seconds=60)
 KEPT = timedelta(days=90)
 MAX_PER_OWNER = 6
 """Concurrent messages of one account: if all its receivers hang, other accounts do not wait."""
+MAX_MAILS = 32
+"""Concurrent e-mails: they share one mail server. Half of them are for channels that were prompt before."""
+PROMPT = timedelta(seconds=3)
+"""A channel that takes longer may hang next time."""
+
+_LIMITS = {"max_mails": MAX_MAILS, "max_accounts": 1_000, "max_of_account": 500}
+PROVEN = Lane(16, {**_LIMITS, "prompt_only": True, "max_per_owner": 2})
+"""Threads for channels that were prompt the last time, whatever new, slow and failing channels do."""
+FIRST = Lane(112, {**_LIMITS, "prompt_only": False, "max_per_owner": 1})
+"""Threads for accounts that have no message in flight. They wait and do not compute, so many are cheap."""
+FURTHER = Lane(32, {**_LIMITS, "prompt_only": False, "max_per_owner": MAX_PER_OWNER})
 
 MAX_QUEUED = 60
 """Messages in queue `alerts`. Beat adds one each second: with more, no process consumes them."""
@@ -57,78 +72,24 @@ MAX_LAG = timedelta(seconds=60)
 State = Delivery.State
 Type = IncidentEvent.Type
 
-# A message waits for earlier open ones of its channel about the same monitor, so that no recovery overtakes its outage.
-_BEHIND_AN_EARLIER = """
-    EXISTS (
-        SELECT
-          FROM alerts_deliveryitem AS item
-          JOIN incidents_incident AS incident ON incident.id = item.incident_id
-          JOIN incidents_incident AS same
-            ON same.id = incident.id OR same.monitor_id = incident.monitor_id
-          JOIN alerts_deliveryitem AS before ON before.incident_id = same.id
-          JOIN alerts_delivery AS earlier ON earlier.id = before.delivery_id
-         WHERE item.delivery_id = candidate.id
-           AND before.channel_id = candidate.channel_id
-           AND earlier.id < candidate.id
-           AND earlier.state IN ('gathering', 'waiting')
-    )
-"""
-# One message at a time per channel, so that a slow one occupies one sender. Healthy channels first. In a WITH, which
-# runs once: a subquery may run for each joined row, skip the row that this statement has updated, and choose another.
-_CHOSEN = f"""
-    chosen AS (
-        SELECT candidate.id
-          FROM alerts_delivery AS candidate
-          JOIN alerts_alertchannel AS channel ON channel.id = candidate.channel_id
-         WHERE {DUE}
-           AND (channel.failures = 0 OR NOT %(healthy_only)s)
-           AND NOT EXISTS (
-                SELECT
-                  FROM alerts_delivery AS other
-                 WHERE other.channel_id = candidate.channel_id
-                   AND other.state = 'waiting'
-                   AND other.leased_until > %(now)s
-           )
-           AND %(max_per_owner)s > (
-                SELECT count(*)
-                  FROM alerts_delivery AS other
-                  JOIN alerts_alertchannel AS theirs ON theirs.id = other.channel_id
-                 WHERE theirs.owner_id = channel.owner_id
-                   AND other.state = 'waiting'
-                   AND other.leased_until > %(now)s
-           )
-           AND NOT {_BEHIND_AN_EARLIER}
-         ORDER BY channel.failures > 0, candidate.id
-         LIMIT 1
-           FOR UPDATE OF candidate SKIP LOCKED
-    )
-"""  # noqa: S608 - only constants
 # Delays that a receiver causes do not count: a message in back-off, for a failing channel, behind an earlier one of its
 # channel, or of an account with messages being sent. A healthy channel takes one message at a time, so the next one
-# could be sent since the last was. An expired lease counts from its end. Only the first message of each channel is
-# evaluated, so that a storm costs little.
+# could be sent since the last was. An expired lease counts from its end.
 _OLDEST = f"""
-    WITH candidate AS MATERIALIZED (
-        SELECT DISTINCT ON (candidate.channel_id)
-               candidate.id,
-               candidate.channel_id,
-               greatest(candidate.next_try_at, candidate.leased_until, channel.last_sent_at) AS since
-          FROM alerts_delivery AS candidate
-          JOIN alerts_alertchannel AS channel ON channel.id = candidate.channel_id
-         WHERE {DUE}
-           AND channel.failures = 0
-           AND channel.owner_id NOT IN (
-                SELECT served.owner_id
-                  FROM alerts_delivery AS sending
-                  JOIN alerts_alertchannel AS served ON served.id = sending.channel_id
-                 WHERE sending.state = 'waiting'
-                   AND sending.leased_until > %(now)s
-           )
-         ORDER BY candidate.channel_id, candidate.id
-    )
     SELECT least(
         (SELECT min(at) FROM monitors_statuschange WHERE processed_at IS NULL),
-        (SELECT min(since) FROM candidate WHERE NOT {_BEHIND_AN_EARLIER})
+        (SELECT min(greatest(candidate.next_try_at, candidate.leased_until, channel.last_sent_at))
+           FROM alerts_delivery AS candidate
+           JOIN alerts_alertchannel AS channel ON channel.id = candidate.channel_id
+          WHERE {DUE}
+            AND {READY}
+            AND channel.failures = 0
+            AND channel.owner_id NOT IN (
+                 SELECT served.owner_id
+                   FROM alerts_delivery AS sending
+                   JOIN alerts_alertchannel AS served ON served.id = sending.channel_id
+                  WHERE sending.state = 'waiting'
+                    AND sending.leased_until > %(now)s))
     )
 """  # noqa: S608 - only constants
 
@@ -151,50 +112,53 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
             by_channel[channel_id].append(item)
     # Locked, so that one process at a time groups the items of a channel.
     channels = AlertChannel.objects.select_for_update(no_key=True).filter(pk__in=by_channel).order_by("pk")
-    kinds = dict(channels.values_list("pk", "kind"))  # without deleted channels
-    if not kinds:
+    found = {pk: (owner_id, kind) for pk, owner_id, kind in channels.values_list("pk", "owner_id", "kind")}
+    if not found:
         return
-    groups = Delivery.objects.select_for_update().filter(channel__in=kinds, state=State.GATHERING).order_by("pk")
+    groups = Delivery.objects.select_for_update().filter(channel__in=found, state=State.GATHERING).order_by("pk")
     gathering = {group.channel_id: group for group in groups}
     recent = dict(
-        Delivery.objects.filter(channel__in=kinds, created_at__gt=now - STORM_WINDOW)
+        Delivery.objects.filter(channel__in=found, created_at__gt=now - STORM_WINDOW)
         .exclude(items__payload__event_type=EventType.TEST)
         .values_list("channel")
         .annotate(Count("pk"))
     )
     created: list[Delivery] = []
     rows: list[DeliveryItem] = []
-    for channel_id, kind in kinds.items():
+    for channel_id, (owner_id, kind) in found.items():
         own, group = by_channel[channel_id], gathering.get(channel_id)
         if group is not None:
             group.next_try_at = min(group.created_at + MAX_WAIT, now + QUIET)
         elif recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kind].one_alert_each:
-            group = _delivery(channel_id, State.GATHERING, now, after=QUIET)
+            group = _delivery(channel_id, owner_id, State.GATHERING, now, after=QUIET)
             created.append(group)
         for item in own:
             if group is None:
-                created.append(_delivery(channel_id, State.WAITING, now))
+                created.append(_delivery(channel_id, owner_id, State.WAITING, now))
             row = DeliveryItem(channel_id=channel_id, source=item.source, incident=item.incident, at=now)
             row.delivery, row.payload = group or created[-1], asdict(item.payload)
             rows.append(row)
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
     Delivery.objects.bulk_create(created)
     DeliveryItem.objects.bulk_create(rows)
+    turns.queue({row.delivery_id for row in rows if row.incident_id is not None})
 
 
-def _delivery(channel_id: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()) -> Delivery:
+def _delivery(
+    channel_id: int, account: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()
+) -> Delivery:
+    at = now + after
     return Delivery(
-        channel_id=channel_id, created_at=now, state=state, next_try_at=now + after, give_up_at=now + after + RETRY_FOR
+        channel_id=channel_id, account=account, created_at=now, state=state, next_try_at=at, give_up_at=at + RETRY_FOR
     )
 
 
 class DeliveryOutbox(Outbox[Delivery]):
     model = Delivery
-    chosen = _CHOSEN
-    limits: ClassVar = {"max_per_owner": MAX_PER_OWNER}
+    chosen = turns.CHOSEN
     lease = timedelta(seconds=45)
-    threads = 16
-    any_threads = 8
+    lanes = (PROVEN, FIRST, FURTHER)
+    level = SENDERS_BUSY
     counter = DELIVERIES
 
     def attempt(self, claimed: Sequence[Delivery]) -> Iterator[tuple[Delivery, SendResult]]:
@@ -223,9 +187,12 @@ class DeliveryOutbox(Outbox[Delivery]):
         """Update the channel's health, and the timelines of the incidents: first failure, success, giving up."""
         channels = AlertChannel.objects.filter(pk=message.channel_id)
         if result.delivered:
-            channels.update(failures=0, last_sent_at=now)
+            is_prompt = message.leased_until is None or now + self.lease - message.leased_until < PROMPT
+            channels.update(failures=0, last_sent_at=now, last_tried_at=now, prompt=is_prompt)
         else:
-            channels.update(failures=F("failures") + 1)
+            channels.update(failures=F("failures") + 1, last_tried_at=now, prompt=False)
+        if state != State.WAITING:
+            turns.release(message.channel_id, message.pk)
         if state == State.WAITING and message.attempts > 1:
             return
         channel = channels.get()
@@ -246,6 +213,14 @@ class DeliveryOutbox(Outbox[Delivery]):
             for incident in incidents.only("pk")
         )
 
+    def replay(self, ids: Collection[int], *, now: datetime) -> BulkResult[Delivery]:
+        with transaction.atomic():
+            channels = AlertChannel.objects.select_for_update(no_key=True, of=["self"])
+            list(channels.filter(deliveries__in=ids).order_by("pk"))
+            result = super().replay(ids, now=now)
+            turns.queue_behind([delivery.pk for delivery in result.done])
+        return result
+
 
 def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
     """Return the channel and the items of a claimed message. The channel is None if it must not be used any more.
@@ -260,9 +235,16 @@ def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
         items = [item for item in items if item.pk not in foreign]
         DeliveryItem.objects.filter(pk__in=foreign).delete()
         if not items:
-            Delivery.objects.filter(pk=delivery.pk, attempts=delivery.attempts).delete()
+            _delete(delivery)
             channel = None
     return channel, [msgspec.convert(item.payload, Payload) for item in items]
+
+
+def _delete(delivery: Delivery) -> None:
+    with transaction.atomic():
+        AlertChannel.objects.select_for_update(no_key=True).filter(pk=delivery.channel_id).first()
+        if Delivery.objects.filter(pk=delivery.pk, attempts=delivery.attempts).delete()[0]:
+            turns.release(delivery.channel_id, delivery.pk)
 
 
 def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:

@@ -112,6 +112,7 @@ def run_test(channel_id: int) -> SendResult:
             delivery = Delivery.objects.create(
                 public_id=key,
                 channel_id=channel_id,
+                account=channel.owner_id,
                 created_at=done_at,
                 state=Delivery.State.SENT if result.delivered else Delivery.State.FAILED,
                 next_try_at=done_at,

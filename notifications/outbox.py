@@ -11,8 +11,9 @@ import math
 import random
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter as Counted
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -23,7 +24,7 @@ from django.db.models import Q
 from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
-from core.metrics import Counter, Labels
+from core.metrics import Counter, Labels, Level
 from core.text import shorten
 from notifications.models import Notification
 
@@ -50,7 +51,7 @@ DUE = """
     AND (candidate.leased_until IS NULL OR candidate.leased_until <= %(now)s)
 """
 _CLAIM = """
-    WITH {chosen}
+    WITH RECURSIVE {chosen}
     UPDATE {table} AS message
        SET state = 'waiting', leased_until = %(lease_end)s, attempts = message.attempts + 1
       FROM chosen
@@ -77,22 +78,30 @@ def backoff(attempts: int) -> timedelta:
     return wait * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - not a secret
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """Threads of a process that claim under these limits, which are parameters of `Outbox.chosen`."""
+
+    threads: int
+    limits: dict[str, object] = field(default_factory=dict)
+
+
 class Outbox(ABC, Generic[M]):
     """The messages of one app, and the threads of a worker that send them. Celery's threads never wait for a receiver.
 
     `chosen` is SQL: common table expressions. The last one, named `chosen`, selects and locks the ids to claim next by
-    the app's rules of order and fairness. It gets `now` and `limits` as parameters. `lease` exceeds the duration of
-    any attempt. A wake-up sends at most `max_per_wake` messages per thread. All but `any_threads` of the `threads` only
-    send to receivers whose last attempt did not fail.
+    the app's rules of order and fairness. It gets `now`, `start`, a random number below 1, and the limits of the lane
+    as parameters. `lease` exceeds the duration of any attempt. A wake-up sends at most `max_per_wake` messages per
+    thread. The last lane claims whatever another one may claim.
     """
 
     model: type[M]
     chosen: ClassVar[str]
     lease: ClassVar[timedelta]
-    limits: ClassVar[dict[str, int]] = {}
+    lanes: ClassVar[tuple[Lane, ...]] = (Lane(1),)
     max_per_wake: ClassVar[float] = math.inf
-    threads: ClassVar[int] = 1
-    any_threads: ClassVar[int] = 1
+    level: ClassVar[Level | None] = None
+    """Reports how many threads are busy."""
     counter: ClassVar[Counter]
     """Counts attempts by outcome (`OUTCOMES`), and by further `labels`."""
 
@@ -100,7 +109,7 @@ class Outbox(ABC, Generic[M]):
         # Concurrent claims do not see each other's rows, and could exceed the limits.
         self._claiming = threading.Lock()
         self._changed = threading.Condition()
-        self._running: set[int] = set()
+        self._running: Counted[Lane] = Counted()
         self._stopping = False
         worker_shutdown.connect(self.stop)
 
@@ -122,61 +131,83 @@ class Outbox(ABC, Generic[M]):
     def finished(self, message: M, state: Notification.State, result: SendResult, now: datetime) -> None:
         """Record an attempt elsewhere, in the transaction that updates the message."""
 
-    def claim(self, now: datetime, *, healthy_only: bool = False) -> list[M]:
-        """Claim the messages to send next. The claim is committed on return."""
-        statement = _CLAIM.format(chosen=self.chosen, table=self.model._meta.db_table)
-        parameters = {"now": now, "lease_end": now + self.lease, "healthy_only": healthy_only}
-        return list(self._rows().raw(statement, parameters | self.limits))
+    @property
+    def in_flight(self) -> int:
+        """Return how many threads of this process send, or look for a message to send."""
+        return self._running.total()
 
-    def send_next(self, *, healthy_only: bool = False) -> int:
-        """Claim and send the next messages. Return how many were attempted."""
+    def claim(self, now: datetime, lane: Lane | None = None) -> list[M]:
+        """Claim the messages to send next. The claim is committed on return."""
+        lane = lane or self.lanes[-1]
+        statement = _CLAIM.format(chosen=self.chosen, table=self.model._meta.db_table)
+        start = random.random()  # noqa: S311 - not a secret
+        parameters = {"now": now, "lease_end": now + self.lease, "start": start, **lane.limits}
+        return list(self._rows().raw(statement, parameters))
+
+    def send_next(self, lane: Lane | None = None, *, claimed: Callable[[], object] = lambda: None) -> int:
+        """Claim and send the next messages. Return how many were attempted. Call `claimed` before they are sent."""
         with self._claiming:
-            claimed = self.claim(utc_now(), healthy_only=healthy_only)
-        for message, result in self.attempt(claimed) if claimed else ():
+            found = self.claim(utc_now(), lane)
+        if found:
+            claimed()
+        for message, result in self.attempt(found) if found else ():
             state = self.finish(message, result, now=utc_now())
             labels = self.labels(message)
             release_connection()
             if labels is not None:
                 self.counter.add(1, OVERTAKEN if state is None else state.value, *labels)
-        return len(claimed)
+        return len(found)
 
-    def send_due(self, *, healthy_only: bool = False, stopped: Callable[[], bool] = lambda: False) -> int:
+    def send_due(self, lane: Lane | None = None, *, claimed: Callable[[], object] = lambda: None) -> int:
         """Send what is due, up to `max_per_wake`. Return how many messages were attempted."""
         attempted = 0
-        while not stopped() and attempted < self.max_per_wake:
-            count = self.send_next(healthy_only=healthy_only)
+        while not self._stopping and attempted < self.max_per_wake:
+            count = self.send_next(lane, claimed=claimed)
             if not count:
                 break
             attempted += count
         return attempted
 
     def wake(self, now: datetime) -> None:
-        """Start a thread for each due message, as far as threads are idle. Busy ones may hang for long."""
+        """Send what is due. Each thread that finds a message starts the next one: busy ones may hang for long."""
+        if self.level is not None:
+            self.level.follow(lambda: self.in_flight)
         free = Q(leased_until=None) | Q(leased_until__lte=now)
-        due = self._rows().filter(free, state__in=OPEN, next_try_at__lte=now)[: self.threads].count()
-        with self._changed:
-            idle = [] if self._stopping else [n for n in range(self.threads) if n not in self._running]
-            started = idle[:due]
-            self._running.update(started)
-        for number in started:
-            threading.Thread(target=self._work, args=(number,), name=f"sender-{number}", daemon=True).start()
+        if self._rows().filter(free, state__in=OPEN, next_try_at__lte=now).exists():
+            for lane in self.lanes:
+                self._start(lane)
 
     def stop(self, *, grace_sec: float = STOP_SEC, **_: object) -> None:
         """Send nothing more, and wait up to `grace_sec` for running attempts. Leases of others expire."""
         with self._changed:
             self._stopping = True
-            self._changed.wait_for(lambda: not self._running, timeout=grace_sec)
+            self._changed.wait_for(lambda: not self.in_flight, timeout=grace_sec)
 
-    def _work(self, number: int) -> None:
+    def _start(self, lane: Lane) -> None:
+        """Start a thread of the lane, if one is idle."""
+        with self._changed:
+            if self._stopping or self._running[lane] >= lane.threads:
+                return
+            self._running[lane] += 1
         try:
-            self.send_due(healthy_only=number >= self.any_threads, stopped=lambda: self._stopping)
+            threading.Thread(target=self._work, args=(lane,), name="sender", daemon=True).start()
+        except RuntimeError as error:  # the process may have no more threads; the running ones go on
+            logger.warning("no further sender: %s", error)
+            self._end(lane)
+
+    def _work(self, lane: Lane) -> None:
+        try:
+            self.send_due(lane, claimed=lambda: self._start(lane))
         except DatabaseError as error:
             logger.warning("messages wait for the database: %s", error)
         finally:
             release_connection()
-            with self._changed:
-                self._running.discard(number)
-                self._changed.notify_all()
+            self._end(lane)
+
+    def _end(self, lane: Lane) -> None:
+        with self._changed:
+            self._running[lane] -= 1
+            self._changed.notify_all()
 
     def finish(self, message: M, result: SendResult, *, now: datetime) -> Notification.State | None:
         """Store the result of an attempt and return the new state. Return None if another sender has claimed it."""

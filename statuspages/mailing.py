@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from smtplib import SMTPException
-from typing import Any, ClassVar
+from typing import Any
 
 from cryptography.fernet import InvalidToken
 
 from core.db import release_connection
 from core.text import one_line
-from notifications.outbox import DUE, Outbox, SendResult
+from notifications.outbox import DUE, Lane, Outbox, SendResult
 from notifications.smtp import bounded_connection, problem, send_mail
 from statuspages.models import PageMail
 from statuspages.subscriptions import CONFIRM, MAILS, UNSUBSCRIBE, link
@@ -53,7 +53,7 @@ _CHOSEN = f"""
 class PageMailOutbox(Outbox[PageMail]):
     model = PageMail
     chosen = _CHOSEN
-    limits: ClassVar = {"batch": BATCH, "max_concurrent": MAX_CONCURRENT}
+    lanes = (Lane(1, {"batch": BATCH, "max_concurrent": MAX_CONCURRENT}),)
     lease = timedelta(seconds=120)
     max_per_wake = MAX_CONCURRENT
     counter = MAILS

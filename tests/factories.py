@@ -198,6 +198,7 @@ class DeliveryFactory(ModelFactory[Delivery]):
         done = factory.LazyAttribute(lambda delivery: delivery.state in ("sent", "dead"))
 
     channel = factory.SubFactory(ChannelFactory)
+    account = factory.SelfAttribute("channel.owner_id")
     created_at = NOON
     state = Delivery.State.WAITING
     next_try_at = factory.SelfAttribute("created_at")

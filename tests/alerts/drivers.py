@@ -21,7 +21,7 @@ from incidents import consuming
 from incidents.models import Incident
 from monitors.models import Monitor, MonitorState
 from monitors.recording import record
-from notifications.outbox import SendResult
+from notifications.outbox import Lane, SendResult
 from tests.factories import MonitorFactory
 from tests.helpers import NOON, check_record
 
@@ -32,9 +32,9 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def claim(moment: datetime, *, healthy_only: bool = False) -> Delivery | None:
+def claim(moment: datetime, lane: Lane | None = None) -> Delivery | None:
     """Claim the next message, as a sender does."""
-    return next(iter(OUTBOX.claim(moment, healthy_only=healthy_only)), None)
+    return next(iter(OUTBOX.claim(moment, lane)), None)
 
 
 def finish(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ import pytest
 
 from accounts.models import User
 from alerts import tasks
-from alerts.models import AlertChannel
+from alerts.models import AlertChannel, Delivery
 from alerts.outbox import MAX_PER_OWNER, OUTBOX, DeliveryOutbox
 from alerts.testing import TESTS_OF_OWNER
 from alerts.transports import http, webhook
@@ -25,6 +26,8 @@ from tests.processes.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+SENDERS = 16
+HOSTILE = 100
 PATIENCE = 20.0
 """Less than a webhook may take here: what waits for one that hangs is late."""
 
@@ -80,14 +83,12 @@ def send_and_release() -> int:
 
 
 def test_all_senders_at_once_take_few_messages_of_one_account(stuck: Stuck) -> None:
-    for channel in account(OUTBOX.threads + 2, stuck.url):
+    for channel in account(SENDERS + 2, stuck.url):
         DeliveryFactory(channel=channel, created_at=utc_now())
-    with ThreadPoolExecutor(OUTBOX.threads) as pool:
-        tries = [pool.submit(send_and_release) for _ in range(OUTBOX.threads)]
-        until(
-            lambda: sum(each.done() for each in tries) == OUTBOX.threads - MAX_PER_OWNER, PATIENCE, "the rest is free"
-        )
-        assert [each.result() for each in tries if each.done()] == [0] * (OUTBOX.threads - MAX_PER_OWNER)
+    with ThreadPoolExecutor(SENDERS) as pool:
+        tries = [pool.submit(send_and_release) for _ in range(SENDERS)]
+        until(lambda: sum(each.done() for each in tries) == SENDERS - MAX_PER_OWNER, PATIENCE, "the rest is free")
+        assert [each.result() for each in tries if each.done()] == [0] * (SENDERS - MAX_PER_OWNER)
         until(lambda: len(stuck.calls) == MAX_PER_OWNER, PATIENCE, "each message is sent")
         stuck.let_go()
 
@@ -102,6 +103,28 @@ def test_a_message_finds_a_thread_while_others_hang(stuck: Stuck, prompt: Receiv
     DeliveryFactory(channel=channel, created_at=utc_now())
     sender.wake(utc_now())
     until(lambda: prompt.calls, PATIENCE, "the message of another account arrives")
+    stuck.let_go()
+    sender.stop(grace_sec=20)
+
+
+def test_a_message_finds_a_thread_while_those_of_a_hundred_accounts_hang(stuck: Stuck, prompt: Receiver) -> None:
+    """Each is new, or was prompt until now, so nothing tells it from the neighbour but that it hangs."""
+    sender = DeliveryOutbox()
+    for number in range(HOSTILE):
+        for channel in account(MAX_PER_OWNER if number < 5 else 2, stuck.url):
+            AlertChannel.objects.filter(pk=channel.pk).update(prompt=number % 2)
+            DeliveryFactory(channel=channel, created_at=utc_now())
+    sender.wake(utc_now())
+    # Without others that wait, a few accounts may have more than one in flight.
+    until(lambda: len(stuck.calls) >= HOSTILE, 3 * PATIENCE, "one of each account hangs")
+    new, proven = account(1, prompt.url)[0], account(1, prompt.url)[0]
+    AlertChannel.objects.filter(pk=proven.pk).update(prompt=True)
+    for channel in (new, proven):
+        DeliveryFactory(channel=channel, created_at=utc_now())
+    sender.wake(utc_now())
+    until(lambda: len(prompt.calls) == 2, PATIENCE, "the messages of other accounts arrive")
+    busy = Delivery.objects.filter(state="waiting", leased_until__gt=utc_now()).values_list("account", flat=True)
+    assert max(Counter(busy).values()) <= MAX_PER_OWNER
     stuck.let_go()
     sender.stop(grace_sec=20)
 

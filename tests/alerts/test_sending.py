@@ -12,7 +12,7 @@ from accounts.models import User
 from alerts import notify
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
-from alerts.outbox import MAX_PER_OWNER, OUTBOX, QUIET, OutboxItem, load, put
+from alerts.outbox import MAX_PER_OWNER, OUTBOX, PROVEN, QUIET, OutboxItem, load, put
 from checks.spec import Verdict
 from incidents import consuming
 from incidents.models import Incident
@@ -132,18 +132,18 @@ def test_an_account_whose_receivers_all_hang_leaves_room_for_others(owner: User)
     theirs = make_channel(other)
     waiting(theirs)
     found = [claimed(at(0)) for _ in range(MAX_PER_OWNER + 1)]
-    assert found[-1].channel_id == theirs.pk
+    assert found[1].channel_id == theirs.pk
     assert claim(at(0)) is None
     tried(found[0], at(1), delivered=True)
     assert claim(at(1)) is not None
 
 
 def test_healthy_channels_come_first(owner: User) -> None:
-    failing, healthy = make_channel(owner, failures=3), make_channel(owner)
+    failing, healthy = make_channel(owner, failures=3), make_channel(owner, prompt=True)
     waiting(failing, 1)
     waiting(healthy, 1)
     assert claimed(at(0)).channel_id == healthy.pk
-    assert claim(at(0), healthy_only=True) is None
+    assert claim(at(0), PROVEN) is None
     assert claimed(at(0)).channel_id == failing.pk
 
 
