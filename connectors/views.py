@@ -100,7 +100,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     signed_in = request.user if request.user.is_authenticated else None
     try:
         count_request(CALLBACK, client_network(request))
-        with limit_waiting(client_network(request)):
+        with limit_waiting(client_network(request), stranger=True):
             connector, undo_secret = services.link(provider, request.GET.dict(), signed_in=signed_in, now=utc_now())
     except (TooManyRequests, OAuthRefused, GrantRevoked, ProviderFailed, NotFound) as error:
         return _refusal(request, error)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from kombu.exceptions import OperationalError
 
 from core.db import release_connection
 from core.ids import random_text
+from core.waiting import interruptible
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +52,17 @@ def ask(task: str, args: Sequence[Any], kind: type[T], *, queue: str, patience_s
     if not send(task, [*args, address], queue=queue, patience_sec=patience_sec):
         return None
     try:
-        return wait(address, kind, timeout_sec=patience_sec)
+        with interruptible(partial(_end_wait, address)):
+            return wait(address, kind, timeout_sec=patience_sec)
     except redis.RedisError as error:
         logger.warning("the broker does not answer: %s", error)
         return None
+
+
+def _end_wait(address: str) -> None:
+    """Have the waiting thread return None. If the broker does not answer, it stops waiting by itself."""
+    with suppress(redis.RedisError):
+        post(address, None)
 
 
 def post(address: str, answer: Any) -> None:

@@ -178,7 +178,7 @@ class ManifestViewSet(ServiceViewSet):
         array of Problem, and `reason` is the first of them. Repeating the request changes nothing more. With a project
         token, every entry must be in the token's project.
         """
-        with limit_waiting(f"manifest {self.caller.account}", most=1):
+        with limit_waiting(self.caller.account, most=1, kind="manifest"):
             try:
                 return apply(
                     Manifest(Document(data["manifest"]), data.get("variables", {})),
@@ -213,7 +213,7 @@ class ImportViewSet(ServiceViewSet):
         request creates nothing more. First checks run with the scheduler's next tick.
         """
         mapped = [MappedMonitor(item["name"], item["body"], item.get("enabled", True)) for item in data["monitors"]]
-        with limit_waiting(f"manifest {self.caller.account}", most=1):
+        with limit_waiting(self.caller.account, most=1, kind="manifest"):
             return import_monitors(
                 self.caller,
                 mapped,

@@ -99,7 +99,7 @@ def _invite(caller: Caller, project: Project, *, email: str, role: str, now: dat
     log.record_of_member(caller.user, Action.MEMBER_INVITED, invitation)
     by, name = caller.user.email, one_line(project.name)
     text = _INVITATION.format(by=by, project=name, role=role, base_url=settings.BASE_URL, token=token)
-    send_on_commit("An invitation to a project on Pulsekeeper", text, to=email)
+    send_on_commit("An invitation to a project on Pulsekeeper", text, to=email, account=caller.account)
     return invitation
 
 

@@ -23,7 +23,7 @@ from accounts.models import User
 from accounts.services import AddressChange, record_address
 from accounts.web.signing_up import address_of, send_link
 from audit.actions import Action
-from core.addresses import client_of
+from core.addresses import client_network, client_of
 from core.clock import utc_now
 from core.crypto import decrypt, encrypt
 from core.mail import send_once
@@ -124,7 +124,8 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
     def _send(self, message: EmailMessage, template_prefix: str) -> None:
         """Send a mail, without retries. If a user waits for it, show the failure, so that they can request another."""
-        if error := send_once(message):
+        sender = client_network(self.request) if self.request else "the operator"
+        if error := send_once(message, account=sender, stranger=True):
             logger.warning("a mail of %s could not be sent: %s", template_prefix, error)
             if template_prefix in AWAITED:
                 self.add_message(

@@ -68,7 +68,9 @@ def stage(
             "Plan.objects.create(name='fast', min_interval_sec=1)\n"
             "for name in ('attacker', 'hooks', 'neighbour', 'hostile', 'healthy'):\n"
             "    plan = 'fast' if name in ('hostile', 'healthy') else 'pro'\n"
-            f"    create_account(email=f'{{name}}@example.com', password={PASSWORD!r}, plan=plan)",
+            f"    create_account(email=f'{{name}}@example.com', password={PASSWORD!r}, plan=plan)\n"
+            "for number in range(9):\n"
+            f"    create_account(email=f'many{{number}}@example.com', password={PASSWORD!r})",
             clean_environment,
         )
         servers = stack.enter_context(embedded_servers(up.data_dir))

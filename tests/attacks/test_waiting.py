@@ -13,10 +13,12 @@ import requests
 
 from core import waiting
 from tests.attacks.conftest import Stage
+from tests.processes.client import Client
 from tests.processes.waiting import until
 
 PATIENCE_SEC = 60
 ATTEMPTS = 33
+MANY = 9
 
 
 def post(client: Any, path: str, body: dict[str, Any] | None = None) -> requests.Response:
@@ -55,6 +57,23 @@ def test_hanging_draft_tests(stage: Stage, heartbeat: str) -> None:
     refused = next(answer for answer in answers if answer.status_code == 429)
     assert refused.json()["error"] == "rate_limited"
     assert int(refused.headers["Retry-After"]) > 0
+
+
+def test_hanging_draft_tests_of_many_accounts(stage: Stage, heartbeat: str) -> None:
+    """As many accounts as fill all places with what each may have, and one more."""
+    draft = {"url": stage.hanging.url(), "timeout_ms": 20_000}
+    with ExitStack() as stack:
+        hostile = [stack.enter_context(Client(stage.up, f"many{number}@example.com")) for number in range(MANY)]
+        pool = stack.enter_context(ThreadPoolExecutor(MANY * waiting.MAX_ACTIVE))
+        before = stage.hanging.connections
+        running = [
+            pool.submit(post, one, "/monitors/test", draft) for _ in range(waiting.MAX_ACTIVE) for one in hostile
+        ]
+        places = waiting.MAX_IN_PROCESS - waiting.RESERVED
+        until(lambda: stage.hanging.connections - before >= places, PATIENCE_SEC, "the places are taken")
+        neighbour_is_served(stage, heartbeat)
+        answers = Counter(one.result().status_code for one in running)
+    assert set(answers) == {200, 429}
 
 
 def test_created_and_checked_monitors_of_hanging_targets(stage: Stage, heartbeat: str) -> None:

@@ -238,7 +238,7 @@ def test_an_account_applies_and_imports_once_at_a_time(api: Api, user: User, mon
     """Others would wait for its lock, each with a connection to the database."""
     monkeypatch.setattr(waiting, "PATIENCE_SEC", 0.01)
     monkeypatch.setattr(waiting, "release_connection", lambda: None)  # this test is one transaction
-    with waiting.limit_waiting(f"manifest {Caller(user).account}", most=1):
+    with waiting.limit_waiting(Caller(user).account, most=1, kind="manifest"):
         assert put(api, manifest()).status == 429
         assert api.send("POST", "/v1/imports", {"monitors": []}).status == 429
         assert put(Api.signed_in(UserFactory()), manifest()).status == 200

@@ -71,7 +71,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         return _problem(request, backend, reason, status=400)
     user = request.user if request.user.is_authenticated else None
     try:
-        with limit_waiting(client_network(request)):
+        with limit_waiting(client_network(request), stranger=True):
             result = backend.finish(user=user, begun=begun, now=utc_now())
     except TooManyRequests as error:
         return _problem(request, backend, error.reason or error.code, status=error.status)
