@@ -132,9 +132,10 @@ def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
     def answer(outcome: CheckOutcome | None) -> None:
         replies.post(reply_to, outcome is not None)
 
-    if jobs:
-        prober().submit(jobs, then=answer)
-    else:
+    if not jobs:
+        answer(None)
+    elif not prober().ask(jobs[0], owner_id=jobs[0].owner_id, then=answer):
+        scheduling.return_claims([jobs[0].key], now=utc_now())
         answer(None)
 
 
@@ -190,7 +191,9 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
         else:
             replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome)))
 
-    prober().submit_draft(interactive.load_spec(encrypted_spec), then=answer)
+    owner_id, spec = interactive.load_draft(encrypted_spec)
+    if not prober().ask(spec, owner_id=owner_id, then=answer):
+        replies.post(reply_to, interactive.DraftAnswer(fault=interactive.BUSY))
 
 
 @worker_shutdown.connect

@@ -103,7 +103,7 @@ def _run(request: PageRequest, form: MonitorForm) -> TestRun:
         config = services.config_of_change(request.caller, form.stored.public_id, form.given())
     try:
         with limit_waiting(request.caller.account):
-            result = interactive.check_draft(services.test_spec(config))
+            result = interactive.check_draft(services.test_spec(config), owner_id=request.caller.user.pk)
     except NoWorker as error:
         return TestRun(None, problem=error.reason)
     return TestRun(result, config.own.dropped_secrets())

@@ -24,6 +24,7 @@ from monitors.probing.results import CheckResult
 logger = logging.getLogger(__name__)
 
 LOOK_SEC = 0.1
+BUSY = "Too many checks of this account are waiting for their targets; try again in a moment."
 PATIENCE_SEC = 5.0  # for the queue, in addition to the check's timeout
 
 T = TypeVar("T")
@@ -64,9 +65,9 @@ class DraftAnswer(msgspec.Struct, omit_defaults=True):
     fault: str | None = None
 
 
-def check_draft(spec: CheckSpec) -> CheckResult:
+def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
     """Check an unsaved spec and return the result. Raises NoWorker if none came in time, or the check was not made."""
-    encoded = msgspec.json.encode((type(spec).__name__, spec)).decode()
+    encoded = msgspec.json.encode((type(spec).__name__, spec, owner_id)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
     answer = _ask("monitors.tasks.check_draft", [encrypt(encoded)], DraftAnswer, timeout_ms=spec.timeout_ms)
     if answer is None:
@@ -81,10 +82,10 @@ def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | N
     return replies.ask(task, args, kind, queue="interactive", patience_sec=patience_sec)
 
 
-def load_spec(encrypted: str) -> CheckSpec:
-    """Return the spec of any protocol that `check_draft` sent with the name of its type."""
+def load_draft(encrypted: str) -> tuple[int, CheckSpec]:
+    """Return the owner and the spec of any protocol that `check_draft` sent with the name of its type."""
     from checks.probes.engine import PROTOCOLS  # loads libcurl, which only workers need
 
-    name, encoded = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw])
+    name, encoded, owner_id = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw, int])
     spec_type = {known.__name__: known for known in PROTOCOLS}[name]
-    return msgspec.json.decode(encoded, type=spec_type)
+    return owner_id, msgspec.json.decode(encoded, type=spec_type)

@@ -31,7 +31,7 @@ _INVALID_CONFIG = "its stored settings are not valid any more; save the monitor 
 # Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
     SELECT monitor.id, state.claim, monitor.config_version, monitor.public_id, state.slot_at,
-           monitor.header_values, monitor.config::text,
+           monitor.header_values, monitor.config::text, monitor.owner_id,
            {", ".join(f"monitor.{name}" for name in MonitorConfig.columns)}
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
       JOIN monitors_monitorstate AS state USING (monitor_id, claim)
@@ -49,6 +49,7 @@ class CheckJob:
     kind: MonitorType
     config_version: int
     spec: CheckSpec
+    owner_id: int
 
     @property
     def key(self) -> tuple[int, int]:
@@ -62,7 +63,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
         rows = cursor.fetchall()
     jobs = []
     faults = {}
-    for monitor_id, claim, config_version, public_id, slot_at, encrypted, stored, *common in rows:
+    for monitor_id, claim, config_version, public_id, slot_at, encrypted, stored, owner_id, *common in rows:
         try:
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
             config = load(common, stored, secrets, whole=False)
@@ -76,7 +77,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             logger.exception("the stored config of %s is not valid any more", public_id)
             faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
         else:
-            jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec))
+            jobs.append(CheckJob(monitor_id, claim, kind, config_version, spec, owner_id))
     note_faults(faults)
     return jobs
 
