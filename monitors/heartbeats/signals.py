@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ from django.db import transaction
 
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.bulk import array
-from core.db import fetch_prepared
+from core.db import LockTimeoutError, fetch_prepared, lock_timeout
 from monitors import metrics, types
 from monitors.cron import TZDATA_VERSION
 from monitors.heartbeats import gaps, log, runs
@@ -20,6 +21,9 @@ from monitors.models import Monitor, MonitorState, Ping, PingGap
 from monitors.recording.batch import CheckRecord, StateBatch, lock_batch
 from monitors.slots import next_slot_sql
 
+logger = logging.getLogger(__name__)
+
+SWEEP_LOCK_SEC = 0.5
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 
@@ -257,14 +261,29 @@ def sweep(monitor_ids: Collection[int], *, now: datetime) -> None:
 
     The lock orders a sweep and a concurrent ping: the second one sees the changes of the first. While the pings of most
     accounts are missing, missed deadlines are held back.
+
+    A heartbeat that another transaction keeps locked is judged when its claim expires: the scheduler must not wait for
+    a long edit of one account.
     """
+    left = _sweep(monitor_ids, now=now, skip_locked=True)
+    if left:
+        try:
+            with transaction.atomic(), lock_timeout(SWEEP_LOCK_SEC):
+                _sweep(left, now=now)
+        except LockTimeoutError:
+            logger.warning("%d heartbeats are judged later: another transaction has locked them", len(left))
+
+
+def _sweep(monitor_ids: Collection[int], *, now: datetime, skip_locked: bool = False) -> set[int]:
+    """Judge the heartbeats, and return the keys of those that are locked or deleted."""
     with transaction.atomic():
-        batch = lock_batch(monitor_ids)
+        batch = lock_batch(monitor_ids, skip_locked=skip_locked)
         claimed = [one for one in batch.monitors.values() if one.enabled and one.state.claimed_at is not None]
         gap = gaps.current(now) if any(_is_late(monitor, now=now) for monitor in claimed) else None
         late = sum(_judge(batch, monitor, gap, now=now) for monitor in claimed)
         batch.write()
     metrics.HEARTBEATS_MISSED.add(late)
+    return set(monitor_ids) - batch.monitors.keys()
 
 
 def _is_late(monitor: Monitor, *, now: datetime) -> bool:

@@ -12,8 +12,10 @@ import queue
 import resource
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -39,6 +41,11 @@ from monitors.scheduling import note_faults, postpone, return_claims
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 4_000  # bounds descriptors and memory of a worker
+MAX_ASKED = MAX_IN_FLIGHT // 2
+"""Checks whose callers wait. Their web processes may have given up since."""
+MAX_ASKED_OF_OWNER = MAX_ASKED // 16
+ASKED_RESERVED = MAX_ASKED // 4
+"""The last places, for owners that have none."""
 LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU of its own
 LINGER_ASKED_SEC = 0.05  # with one that a caller waits for, at most
 MOST_AT_ONCE = 500
@@ -73,6 +80,7 @@ class Prober:
         self._done: queue.SimpleQueue[_Done | None] = queue.SimpleQueue()
         self._service = engine.service(self._finish, on_slow=_note_slow)
         self._open: set[tuple[int, int]] = set()  # (monitor, claim) of running checks
+        self._asked: Counter[int] = Counter()  # running checks whose callers wait, by owner
         self._leaving = threading.Event()
         self._lock = threading.Lock()
         self._callers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe-answers")
@@ -98,6 +106,30 @@ class Prober:
             self._room.acquire()
             self._start(job, then)
 
+    def ask(self, check: CheckJob | CheckSpec, *, owner_id: int, then: Then) -> bool:
+        """Check a monitor, or an unsaved configuration, whose caller waits. Return False if there is no place for it.
+
+        `then` is called as in `submit`. Never blocks, because alerts use the same threads.
+        """
+        with self._lock:
+            own, free = self._asked[owner_id], MAX_ASKED - self._asked.total()
+            if own >= MAX_ASKED_OF_OWNER or free <= (ASKED_RESERVED if own else 0):
+                return False
+            if not self._room.acquire(blocking=False):
+                return False
+            self._asked[owner_id] += 1
+
+        def answer(outcome: CheckOutcome | None) -> None:
+            with self._lock:
+                self._asked -= Counter([owner_id])  # drops owners without checks
+            then(outcome)
+
+        if isinstance(check, CheckJob):
+            self._start(check, answer)
+        else:
+            self._service.submit(_Running(None, answer, time.monotonic()), check)
+        return True
+
     def offer(self, jobs: Iterable[CheckJob]) -> list[CheckJob]:
         """Check as many as fit into half of the loop, without waiting. Return the others.
 
@@ -115,11 +147,6 @@ class Prober:
         with self._lock:
             self._open.add(job.key)
         self._service.submit(_Running(job, then, time.monotonic()), job.spec)
-
-    def submit_draft(self, spec: CheckSpec, *, then: Then) -> None:
-        """Check an unsaved configuration. `then` is called with the outcome in some thread."""
-        self._room.acquire()
-        self._service.submit(_Running(None, then, time.monotonic()), spec)
 
     def drain(self, *, grace_sec: float) -> int:
         """Wait up to `grace_sec` for running checks, and give back the claims of the rest. Return their number."""
@@ -152,8 +179,8 @@ class Prober:
             group = self._next_group()
             if group is None:
                 return
-            self._take(group)
-            self._room.release(len(group))
+            if done := self._take(group):
+                self._room.release(done)
 
     def _next_group(self) -> list[_Done] | None:
         """Return the next results in order, as many as one transaction should record, or None at the end."""
@@ -179,8 +206,8 @@ class Prober:
             group.append(item)
         return group
 
-    def _take(self, group: Sequence[_Done]) -> None:
-        metrics.PROBE_SECONDS.observe([seconds for *_, seconds in group])
+    def _take(self, group: Sequence[_Done]) -> int:
+        """Record the group, and return how many checks are done. The others are queued again."""
         for job, _, outcome, _ in group:
             if outcome.reason_code is ReasonCode.WORKER_LOST and not outcome.postponed:
                 # Own faults say nothing about the target. The lease expires, and another worker retries.
@@ -190,7 +217,16 @@ class Prober:
             for job, _, outcome, _ in group
             if outcome.reason_code is not ReasonCode.WORKER_LOST
         ]
-        stored = self._store(records) if records else set()
+        stored, left = self._store(records) if records else (set(), set())
+        if left:
+            for item in group:
+                if item[0].key in left:
+                    self._done.put(item)
+            group = [item for item in group if item[0].key not in left]
+            records = [each for each in records if each.key not in left]
+            if not group:
+                self._leaving.wait(LINGER_SEC)
+        metrics.PROBE_SECONDS.observe([seconds for *_, seconds in group])
         faulty = [(job.key, outcome) for job, _, outcome, _ in group if outcome.reason_code is ReasonCode.WORKER_LOST]
         postponed = {key: outcome.detail or "" for key, outcome in faulty if outcome.postponed}
         not_made = {key: outcome.detail or "" for key, outcome in faulty if not outcome.postponed}
@@ -206,6 +242,7 @@ class Prober:
                 logger.debug("checked", extra=_naming(job, outcome))
         for job, then, outcome, _ in group:
             self._answer(then, outcome if job.key in stored else None)
+        return len(group)
 
     def _note_faults(self, postponed: Mapping[_Key, str], not_made: Mapping[_Key, str]) -> None:
         if postponed:
@@ -222,21 +259,25 @@ class Prober:
 
     def _answer(self, then: Then | None, outcome: CheckOutcome | None) -> None:
         if then is not None:
-            self._callers.submit(_call, then, outcome)
+            with suppress(RuntimeError):  # the worker has stopped: nobody passes the answer on
+                self._callers.submit(_call, then, outcome)
 
-    def _store(self, records: Sequence[CheckRecord]) -> set[tuple[int, int]]:
-        """Record all results, retrying while the database is away. Return (monitor, claim) of the stored ones."""
+    def _store(self, records: Sequence[CheckRecord]) -> tuple[set[_Key], set[_Key]]:
+        """Record the results, retrying while the database is away.
+
+        Return the keys of the stored ones, and of those whose monitors are locked.
+        """
         while True:
             start = time.monotonic()
             try:
-                record(records, now=utc_now())
+                left = record(records, now=utc_now(), skip_locked=True)
             except (OperationalError, InterfaceError) as error:
                 # Keep the results until they can be stored. Their slots stay occupied, so no new work is accepted.
                 logger.warning("results wait for the database: %s", error)
                 metrics.RECORD_RETRIES.add()
                 connection.close()
                 if self._leaving.wait(_RETRY_SEC):
-                    return set()
+                    return set(), set()
             except DatabaseError:
                 if len(records) == 1:
                     logger.exception(
@@ -244,11 +285,14 @@ class Prober:
                         records[0].monitor_id,
                         extra={"monitor": records[0].monitor_id, "claim": records[0].claim},
                     )
-                    return set()
-                return set().union(*(self._store([each]) for each in records))
+                    return set(), set()
+                alone = [self._store([each]) for each in records]
+                return set().union(*(stored for stored, _ in alone)), set().union(*(kept for _, kept in alone))
             else:
-                metrics.count_group([each.outcome for each in records], seconds=time.monotonic() - start)
-                return {each.key for each in records}
+                kept = {each.key for each in left}
+                done = [each for each in records if each.key not in kept]
+                metrics.count_group([each.outcome for each in done], seconds=time.monotonic() - start)
+                return {each.key for each in done}, kept
             finally:
                 release_connection()
 

@@ -24,10 +24,18 @@ _LOCK = """
       FROM (
             SELECT 1
               FROM monitors_monitorstate
-             WHERE monitor_id = ANY(%s::bigint[])
+             WHERE monitor_id = ANY(%(ids)s::bigint[])
              ORDER BY monitor_id
-               FOR UPDATE
+               FOR UPDATE {wait}
            ) AS held
+"""
+_HELD_BY_OTHERS = """
+    SELECT monitor_id
+      FROM monitors_monitorstate
+     WHERE monitor_id = ANY(%(ids)s::bigint[])
+       AND monitor_id NOT IN (
+            SELECT monitor_id FROM monitors_monitorstate WHERE monitor_id = ANY(%(ids)s::bigint[])
+               FOR UPDATE SKIP LOCKED)
 """
 # Matches where `state.advance` would change nothing: the same verdict again, with an open claim and the current
 # configuration, and no fault before. A stale monitor is left to the slow path, which notes the unobserved period.
@@ -69,7 +77,18 @@ _CONFIRM = f"""
 def lock_states(monitor_ids: Sequence[int]) -> None:
     """Lock the states in id order, to prevent deadlocks between batches."""
     with connection.cursor() as cursor:
-        cursor.execute(_LOCK, [array(monitor_ids)])
+        cursor.execute(_LOCK.format(wait=""), {"ids": array(monitor_ids)})
+
+
+def try_lock_states(monitor_ids: Sequence[int]) -> set[int]:
+    """Lock the states that no other transaction has locked. Return the keys of the others."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK.format(wait="SKIP LOCKED"), {"ids": array(monitor_ids)})
+        if cursor.fetchone() == (len(monitor_ids),):
+            return set()
+        # Deleted monitors have no state.
+        cursor.execute(_HELD_BY_OTHERS, {"ids": array(monitor_ids)})
+        return {monitor_id for (monitor_id,) in cursor.fetchall()}
 
 
 def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[CheckRecord]:

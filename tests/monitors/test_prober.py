@@ -12,12 +12,15 @@ import pytest
 from django.db import connection, transaction
 
 from checks.probes.engine import ProbeEngine
+from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Resolver
 from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, Verdict
 from core.clock import utc_now
+from core.db import separate_connection
 from core.outbound import guard, trust_store
 from monitors.models import Monitor, MonitorState
+from monitors.probing import prober as prober_module
 from monitors.probing.jobs import CheckJob, load_jobs
 from monitors.probing.prober import Prober, drain, probe_engine
 from monitors.recording.batch import CheckRecord
@@ -76,6 +79,37 @@ def test_a_target_that_hangs_delays_nobody(prober: Prober, targets: TargetServer
     assert state_of_url(hanging.url()).claimed_at is not None
 
 
+def test_a_monitor_that_is_being_edited_delays_no_result_of_others(prober: Prober, targets: TargetServer) -> None:
+    good = targets.serve([answer()])
+    held, free = assign(good.url("/held"), good.url("/free"))
+    with separate_connection(patience_sec=60) as other:
+        other.execute("SELECT FROM monitors_monitorstate WHERE monitor_id = %s FOR UPDATE", [held.monitor_id])
+        prober.submit([held, free])
+        wait_until(lambda: results() == 1 and prober.in_flight == 1)
+        assert CheckResult.objects.exclude(claim=1).get().monitor_id == free.monitor_id
+    wait_until(lambda: results() == 2 and prober.in_flight == 0)
+
+
+def test_an_owner_has_a_share_of_the_checks_whose_callers_wait(
+    prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their callers may have given up: the checks still take their time."""
+    monkeypatch.setattr(prober_module, "MAX_ASKED", 16)
+    monkeypatch.setattr(prober_module, "MAX_ASKED_OF_OWNER", 4)
+    monkeypatch.setattr(prober_module, "ASKED_RESERVED", 4)
+    found: list[CheckOutcome | None] = []
+
+    def ask(owner_id: int, url: str) -> bool:
+        return prober.ask(HttpSpec(url, timeout_ms=60_000), owner_id=owner_id, then=found.append)
+
+    hanging, good = targets.serve([Hang()]), targets.serve([answer()])
+    assert [ask(1, hanging.url()) for _ in range(6)] == [True] * 4 + [False] * 2
+    assert sum(ask(owner, hanging.url()) for owner in range(2, 6) for _ in range(4)) == 10
+    assert [ask(owner, good.url()) for owner in (2, 7, 8)] == [False, True, True]
+    wait_until(lambda: len(found) == 2)
+    assert ask(7, good.url()), "its place was given back"
+
+
 def state_of_url(url: str) -> MonitorState:
     return state_of(Monitor.objects.get(url=url))
 
@@ -127,7 +161,8 @@ def test_results_wait_for_a_database_that_went_away(prober: Prober, targets: Tar
     site = targets.serve([answer()])
     assigned = assign(site.url())
     with transaction.atomic():
-        MonitorState.objects.select_for_update().get(pk=assigned[0].monitor_id)
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE checks_checkresult")
         prober.submit(assigned)
         # Once it waits for our lock its session is ended, as a restart of the server would.
         wait_until(end_whoever_waits)
@@ -153,7 +188,7 @@ def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCap
         )
         for each, latency_ms in ((good, 20), (odd, 2**40))
     ]
-    assert prober._store(records) == {(good.monitor_id, good.claim)}
+    assert prober._store(records) == ({(good.monitor_id, good.claim)}, set())
     assert CheckResult.objects.exclude(claim=1).get().monitor_id == good.monitor_id
     assert f"the result of monitor {odd.monitor_id} cannot be stored" in caplog.text
 
