@@ -9,16 +9,20 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef, Subquery
+from django.db.models import Count, Exists, OuterRef, Subquery, Window
+from django.db.models.functions import RowNumber
 
 from incidents.models import Incident
 from notifications.outbox import RETRY_FOR
-from statuspages.models import NoteUpdate, PageEvent, PageNote, StatusPage, Subscriber
+from statuspages.models import NoteUpdate, PageEvent, PageMail, PageNote, StatusPage, Subscriber
 from statuspages.selectors import showable
 
 FRESH = timedelta(hours=1)
 """Outages older than this cause no mails, for example when a new page shows them for the first time."""
 EVENTS_AT_ONCE = 200
+ADDRESSED_AT_ONCE = 20
+MAX_WAITING = 20_000
+"""Waiting mails of an account, above which its next event waits."""
 KEPT = timedelta(days=30)
 
 Kind = PageEvent.Kind
@@ -116,24 +120,29 @@ def _add_end_events(now: datetime) -> None:
 
 
 def create_mails(now: datetime) -> int:
-    """Write a mail to each subscriber of each new event. Return the number of events.
+    """Write a mail to each subscriber of new events, in turns of the accounts. Return the number of events.
 
-    Each event has a transaction of its own.
+    Each event has a transaction of its own. While MAX_WAITING mails of an account wait, its next event waits too.
     """
-    for done in range(EVENTS_AT_ONCE):
+    new = PageEvent.objects.filter(addressed_at=None)
+    open_mails = PageMail.objects.filter(state=PageMail.State.WAITING).values("subscriber__page__owner")
+    full = open_mails.annotate(mails=Count("pk")).filter(mails__gte=MAX_WAITING).values("subscriber__page__owner")
+    turn = Window(RowNumber(), partition_by="page__owner", order_by="pk")
+    waiting = new.exclude(page__owner__in=full).annotate(turn=turn).order_by("turn", "pk")
+    done = 0
+    for event_id in list(waiting.values_list("pk", flat=True)[:ADDRESSED_AT_ONCE]):
         with transaction.atomic():
-            event = (
-                PageEvent.objects.select_for_update(skip_locked=True).filter(addressed_at=None).order_by("pk").first()
-            )
+            event = new.select_for_update(skip_locked=True).filter(pk=event_id).first()
             if event is None:
-                return done
+                continue
             with connection.cursor() as cursor:
                 cursor.execute(
                     _CREATE_MAILS, {"event": event.pk, "page": event.page_id, "now": now, "give_up_at": now + RETRY_FOR}
                 )
             event.addressed_at = now
             event.save(update_fields=["addressed_at"])
-    return EVENTS_AT_ONCE
+        done += 1
+    return done
 
 
 def delete_old(now: datetime) -> None:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 from celery import shared_task
 
 from core.clock import utc_now
 from statuspages import events, mailing, subscriptions
 
+TICK_SEC = 30.0
+
+_ticking = threading.Lock()
+
 
 @shared_task(name="statuspages.tasks.tick")
 def tick() -> None:
-    """Create and send mails to subscribers."""
-    now = utc_now()
-    events.add_outage_events(now)
-    events.create_mails(now)
-    mailing.OUTBOX.wake(now)
+    """Create and send mails to subscribers, in one thread of a process: the others are for alerts and first checks."""
+    if not _ticking.acquire(blocking=False):
+        return
+    try:
+        end = time.monotonic() + TICK_SEC
+        events.add_outage_events(utc_now())
+        while events.create_mails(utc_now()) and time.monotonic() < end:
+            mailing.OUTBOX.wake(utc_now())
+        mailing.OUTBOX.wake(utc_now())
+    finally:
+        _ticking.release()
 
 
 @shared_task(name="statuspages.tasks.sweep")

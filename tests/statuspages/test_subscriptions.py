@@ -306,7 +306,7 @@ def test_a_small_page_does_not_wait_for_a_large_one(user: User, page: StatusPage
 def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_page(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(mailing.OUTBOX.limits, "batch", 4)
+    monkeypatch.setitem(mailing.OUTBOX.lanes[0].limits, "batch", 4)
     many = [make_page(user, []) for _ in range(8)]
     single = make_page(UserFactory(), [])
     for page in (*many, single, single):
@@ -318,6 +318,22 @@ def test_an_account_with_many_pages_gets_no_more_turns_than_one_with_a_single_pa
     claimed = {one.pk for one in mailing.OUTBOX.claim(utc_now())}
     theirs = PageMail.objects.filter(subscriber__page=single)
     assert {mail.pk for mail in theirs} <= claimed
+
+
+def test_an_account_with_many_events_and_mails_leaves_the_turn_to_others(
+    user: User, page: StatusPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "ADDRESSED_AT_ONCE", 2)
+    monkeypatch.setattr(events, "MAX_WAITING", 2)
+    single = make_page(UserFactory(), [])
+    for each in (page, single):
+        make_subscriber(each)
+    for _ in range(5):
+        create_note(Caller(user), page.public_id, NOTE, now=utc_now())
+    create_note(Caller(single.owner), single.public_id, NOTE, now=utc_now())
+    assert events.create_mails(utc_now()) == 2
+    assert PageMail.objects.filter(subscriber__page=single).count() == 1
+    assert [events.create_mails(utc_now()) for _ in range(2)] == [2, 0], "the rest waits until mails were sent"
 
 
 def test_of_a_page_that_is_taken_down_nothing_more_is_sent(user: User, page: StatusPage, inbox: Inbox) -> None:
