@@ -24,6 +24,7 @@ from alerts import outbox
 from config.health import PATIENCE_SEC, Cached
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
+from core import waiting
 from core.addresses import address_of, is_forwarded_by_unknown_proxy
 from core.api.exposition import expose
 from core.clock import utc_now
@@ -91,7 +92,7 @@ GAUGES = (
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (instruments, outbox, subscriptions)
+    for module in (instruments, outbox, subscriptions, waiting)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )
