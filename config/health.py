@@ -22,6 +22,7 @@ from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
 from core.clock import utc_now
 from core.db import separate_connection
 from core.metrics import LATE, Labels, read_levels
+from monitors.heartbeats.canary import canary_status
 from monitors.scheduling import STOPPED_AFTER
 from monitors.stale import StaleGroup, count_stale
 
@@ -30,7 +31,7 @@ FRESH_SEC = 1.0
 MOST_STALE = 10_000  # counting stops here
 
 OK = "ok"
-DEGRADING = {"monitors", "lateness"}
+DEGRADING = {"monitors", "lateness", "canary"}
 SILENT = "does not answer"
 
 T = TypeVar("T")
@@ -55,8 +56,9 @@ class Cached(Generic[T]):
 def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if requests are served, the scheduler runs and alerts are sent, else 503 with the reasons.
 
-    Stale monitors, and what was late or refused in the last minute, make it `degraded`, with 200: otherwise a load
-    balancer would take out the web processes that pings and readers of status pages have to reach.
+    Stale monitors, requests to BASE_URL that fail, and what was late or refused in the last minute, make it `degraded`,
+    with 200: otherwise a load balancer would take out the web processes that pings and readers of status pages have to
+    reach.
     """
     checks = _cached_checks()
     failed = {name for name, result in checks.items() if result != OK}
@@ -87,7 +89,7 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 def _check_database() -> dict[str, str]:
     new = {"database": OK, "migrations": "none is applied"}
-    new |= dict.fromkeys(("scheduler", "monitors", "alerts"), "not looked at")
+    new |= dict.fromkeys(("scheduler", "monitors", "alerts", "canary"), "not looked at")
     try:
         # Not from the pool, which would wait longer than the caller.
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
@@ -98,6 +100,7 @@ def _check_database() -> dict[str, str]:
             now = utc_now()
             alert = oldest_alert(database, now=now)
             stale = count_stale(database, now=now, most=MOST_STALE)
+            canary = canary_status(database)
     except psycopg.errors.UndefinedTable:
         return new
     except psycopg.Error:
@@ -108,6 +111,7 @@ def _check_database() -> dict[str, str]:
         "scheduler": _check_tick(tick[0] if tick else None, now),
         "monitors": _check_stale(stale),
         "alerts": _check_alert(alert, now),
+        "canary": "; ".join([] if canary is None else canary.problems(now)) or OK,
     }
 
 

@@ -19,7 +19,7 @@ from config.celery import app
 from core import metrics
 from core.clock import utc_now
 from core.metrics import LATE
-from monitors.models import MonitorState, SchedulerTick
+from monitors.models import Canary, MonitorState, SchedulerTick
 from monitors.scheduling import tick
 from tests.alerts.drivers import claim, finish
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory
@@ -28,7 +28,9 @@ from tests.processes.up import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-GOOD = dict.fromkeys(("database", "migrations", "scheduler", "monitors", "alerts", "broker", "lateness"), "ok")
+GOOD = dict.fromkeys(
+    ("database", "migrations", "scheduler", "monitors", "alerts", "canary", "broker", "lateness"), "ok"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +101,17 @@ def test_stale_monitors_degrade_it_and_web_processes_stay_in_the_load_balancer()
     assert answer.json()["checks"] == GOOD | {"monitors": f"1 not checked: {fault.rstrip('.')}"}
     monitor.delete()
     assert Client().get("/readyz").json()["status"] == "ready"
+
+
+def test_requests_to_base_url_that_fail_degrade_it() -> None:
+    now = utc_now()
+    failing = {"ping_ok_at": now - timedelta(minutes=5), "ping_failing_since": now - timedelta(minutes=2)}
+    Canary.objects.update_or_create(
+        defaults={"base_url": "https://x.example", "answered_at": now, "ping_error": "No answer.", **failing}
+    )
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert re.fullmatch(r"a ping at BASE_URL has failed for 12\d s: No answer.", answer.json()["checks"]["canary"])
 
 
 def test_what_was_late_in_the_last_minute_degrades_it(monkeypatch: pytest.MonkeyPatch) -> None:

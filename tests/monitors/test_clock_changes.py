@@ -136,7 +136,8 @@ def test_an_offset_of_seconds(expression: str) -> None:
 @st.composite
 def moments(draw: st.DrawFn, zone: str) -> datetime:
     """Any moment of the years, or, as often, one near a change of the clock."""
-    if (changes := clock_changes(zone)) and draw(st.booleans()):
+    is_near = draw(st.booleans())
+    if (changes := clock_changes(zone)) and is_near:
         return draw(st.sampled_from(changes)) + MINUTE * draw(st.integers(-1_600, 1_600))
     return FIRST + MINUTE * draw(st.integers(0, (LAST - FIRST) // MINUTE))
 
