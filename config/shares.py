@@ -25,8 +25,8 @@ LANES = ("readiness", "pings", "public", "requests", "streams")
 MEMORIES = ("anonymous_bodies", "bodies", "answers")
 REFUSED = Counter(
     "pulsekeeper_requests_refused_total",
-    "Requests that the web server refused, by what was used up, and by whom: `client` (by the refused client, beyond its "
-    "share) or `all`.",
+    "Requests that the web server refused, by what was used up, and by whom: `client` (by the refused client, beyond "
+    "its share) or `all`.",
     ("resource", "by"),
     [(resource, by) for resource in (*LANES, *MEMORIES, "signals") for by in ("client", "all")],
 )

@@ -221,7 +221,7 @@ def test_bodies_use_little_memory_until_their_requests_are_answered(echo: Echo, 
         assert refused > 60
         assert len(echo.environs) * size * bodies.WEIGHT <= bodies.MEMORY_BYTES
         echo.go.set()
-        small = {"data": b"x" * 10_000, "headers": {"Authorization": BEARER}, "timeout": PATIENCE_SEC}
+        small: dict[str, Any] = {"data": b"x" * 10_000, "headers": {"Authorization": BEARER}, "timeout": PATIENCE_SEC}
         with requests.Session() as other:
             other.mount("http://", From("127.0.0.99"))
             assert other.post(f"http://127.0.0.1:{port}/", **small).status_code == 200

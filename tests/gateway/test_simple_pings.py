@@ -21,7 +21,7 @@ from django.db import connection, connections, transaction
 from pytest_django.fixtures import Settings
 
 from checks.results.models import CheckResult
-from config import gateway
+from config import bodies
 from config.gateway import Gateway
 from core.throttles import PINGS, seconds_to_wait
 from monitors.models import Monitor, MonitorState, Ping
@@ -216,7 +216,7 @@ def test_the_beginning_of_a_body_is_kept(front: Front, up: Monitor, word: str, n
 def test_a_body_that_does_not_come_holds_up_no_signal(
     front: Front, up: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "BODY_SEC", 1)  # enough for what was sent with the head
+    monkeypatch.setattr(bodies, "BODY_SEC", 1)  # enough for what was sent with the head
     with socket.create_connection(("127.0.0.1", front.port), timeout=PATIENCE_SEC) as client:
         head = f"POST {path_of(up)}/fail HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nthe beginn"
         client.sendall(head.encode())
