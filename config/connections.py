@@ -28,7 +28,7 @@ MAX_CONNECTIONS = 2_048
 """More open connections than this make the guard end some. Each costs up to 20 KiB before its request is complete."""
 KEPT_SHARE = 0.75
 """How many of MAX_CONNECTIONS the guard leaves."""
-EVERY_SEC = 0.1
+EVERY_SEC = 0.2
 READING_SEC = 15.0
 """A client that receives less than READING_BYTES of a complete answer in this time is disconnected."""
 READING_BYTES = 16 * 1024
