@@ -28,7 +28,7 @@ MAX_CONNECTIONS = 2_048
 """More open connections than this make the guard end some. Each costs up to 20 KiB before its request is complete."""
 KEPT_SHARE = 0.75
 """How many of MAX_CONNECTIONS the guard leaves."""
-EVERY_SEC = 0.1
+EVERY_SEC = 0.2
 READING_SEC = 15.0
 """A client that receives less than READING_BYTES of a complete answer in this time is disconnected."""
 READING_BYTES = 16 * 1024
@@ -125,11 +125,8 @@ class Connections:
 
     def _open(self, name: str) -> socket.socket:
         try:
-            for peer, descriptor in self._peers():
-                if _name(peer) != name:
-                    continue
-                ports = self._ports()
-                if self._look_at(descriptor) == peer and self._is_inbound(ports):
+            for peer, descriptor in self._inbound():
+                if _name(peer) == name and self._look_at(descriptor) == peer:
                     return self._view.dup()
         finally:
             self._look_away()
@@ -146,7 +143,7 @@ class Connections:
 
     def _make_room(self, active: frozenset[str]) -> None:
         """End idle connections of the clients with the most, so that each client has about the same number."""
-        found = self._peers()
+        found = self._inbound()
         excess = len(found) - int(self._most * KEPT_SHARE)
         if len(found) <= self._most:
             return
@@ -175,7 +172,7 @@ class Connections:
         """End connections whose clients have not read enough of their answer since the last call."""
         before, self._unread = self._unread, {}
         stalled = []
-        for peer, descriptor in self._peers():
+        for peer, descriptor in self._inbound():
             info = self._info(descriptor)
             if info is None or not info.is_unread or _name(peer) in active:
                 continue
@@ -185,33 +182,27 @@ class Connections:
         self._end(stalled, "unread")
 
     def _end(self, connections: Iterable[tuple[Peer, int]], why: str) -> None:
-        ports, ended = self._ports(), 0
+        ended = 0
         for peer, descriptor in connections:
-            if self._look_at(descriptor) == peer and self._is_inbound(ports):
+            if self._look_at(descriptor) == peer:
                 abort(self._view)
                 ended += 1
         CLOSED.add(ended, why)
 
-    def _peers(self) -> list[tuple[Peer, int]]:
-        """Return all connections, also those that this process opened, and their descriptors."""
-        found = ((self._look_at(descriptor), descriptor) for descriptor in _descriptors())
-        return [(peer, descriptor) for peer, descriptor in found if peer is not None]
-
-    def _ports(self) -> set[int]:
-        """Return the ports at which this process listens."""
-        ports = set()
+    def _inbound(self) -> list[tuple[Peer, int]]:
+        """Return the peers of connections to the ports at which this process listens, and their descriptors."""
+        ports: set[int] = set()
+        found: list[tuple[int, Peer, int]] = []
         for descriptor in _descriptors():
+            if descriptor == self._view.fileno():
+                continue
+            peer = self._look_at(descriptor)
             with suppress(OSError, IndexError, TypeError):  # another kind of file, or of socket
-                is_connection = self._look_at(descriptor) is not None or descriptor == self._view.fileno()
-                if not is_connection and self._view.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                if peer is not None:
+                    found.append((self._view.getsockname()[1], peer, descriptor))
+                elif self._view.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     ports.add(self._view.getsockname()[1])
-        return ports
-
-    def _is_inbound(self, ports: set[int]) -> bool:
-        try:
-            return self._view.getsockname()[1] in ports
-        except OSError:
-            return False
+        return [(peer, descriptor) for port, peer, descriptor in found if port in ports]
 
     def _info(self, descriptor: int) -> Info | None:
         try:
@@ -222,8 +213,6 @@ class Connections:
 
     def _look_at(self, descriptor: int) -> Peer | None:
         """Duplicate the descriptor to the view. Return its peer, or None if it is no TCP connection."""
-        if descriptor == self._view.fileno():
-            return None
         try:
             os.dup2(descriptor, self._view.fileno(), inheritable=False)
             peer = self._view.getpeername()

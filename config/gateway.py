@@ -127,23 +127,29 @@ class Gateway:
             return
         name = scope.client
         self._connections.active.add(name)
-        body = Body(self._bodies)
+        body: Body | None = None
         turn = None
         try:
-            environ = environ_of(scope)
+            environ = environ_of(scope, name)
             target = target_of(scope.method, environ["PATH_INFO"])
+            content = b""
             if has_body(environ):
+                body = Body(self._bodies)
                 await (body.read if target is None else body.read_beginning)(environ, exchange)
-            environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body.content), str(len(body.content))
+                content = body.content
+            environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(content), str(len(content))
             turn = Turn(exchange, environ["PATH_INFO"])
             if turn.path not in _DIAGNOSTIC:
                 self._outages.add(turn)
             if target is None:
-                reply = await self._django(environ, turn)
+                reply = await self._lane(environ).run(client_of(environ).network, self._call, environ)
             else:
-                reply = await self._ping(environ, target, body.content, turn)
-            self._outages.remove(turn)
-            await self._send(environ, reply, turn, name)
+                reply = await self._ping(environ, target, content)
+            if reply.parts is not None or len(reply.body) > PIECE_BYTES:
+                self._outages.remove(turn)
+                await self._send_large(environ, reply, turn, name)
+            elif turn.take():
+                exchange.response_bytes(reply.status, reply.headers, reply.body)
         except ApiError as error:
             if turn is None or turn.take():
                 _refuse(error, exchange)
@@ -152,13 +158,11 @@ class Gateway:
         finally:
             if turn is not None:
                 self._outages.remove(turn)
-            body.release()
+            if body is not None:
+                body.release()
             self._connections.active.discard(name)
 
-    async def _django(self, environ: WSGIEnvironment, turn: Turn) -> Reply:
-        return await self._lane(environ).run(client_of(environ).network, self._call, environ)
-
-    async def _ping(self, environ: WSGIEnvironment, target: Target, body: bytes, turn: Turn) -> Reply:
+    async def _ping(self, environ: WSGIEnvironment, target: Target, body: bytes) -> Reply:
         headers = self._simple_pings.headers(environ)
         if headers is not None:
             attempt = await self._simple_pings.attempt(environ, target, body)
@@ -192,13 +196,8 @@ class Gateway:
         with closing(response):
             return Reply(status, headers, b"".join(response))
 
-    async def _send(self, environ: WSGIEnvironment, reply: Reply, turn: Turn, name: str) -> None:
-        """Send the response. Raises ConnectionError, or an ApiError if there is no memory for a large one."""
-        is_head = environ["REQUEST_METHOD"] == "HEAD"
-        if reply.parts is None and (len(reply.body) <= PIECE_BYTES or is_head):
-            if turn.take():
-                turn.exchange.response_bytes(reply.status, reply.headers, reply.body)
-            return
+    async def _send_large(self, environ: WSGIEnvironment, reply: Reply, turn: Turn, name: str) -> None:
+        """Send a response as its client receives it. Raises ConnectionError, or an ApiError if there is no memory."""
         client = client_of(environ).network
         async with AsyncExitStack() as stack:
             if reply.parts is not None:
@@ -210,7 +209,7 @@ class Gateway:
             if not turn.take():
                 return
             transport = turn.exchange.response_stream(reply.status, reply.headers)
-            if is_head:
+            if environ["REQUEST_METHOD"] == "HEAD":
                 return
             receiver = Receiver(transport, connection)
             try:
@@ -224,18 +223,19 @@ class Gateway:
                 raise
 
 
-def environ_of(scope: Scope) -> WSGIEnvironment:
+def environ_of(scope: Scope, name: str) -> WSGIEnvironment:
     """Return the WSGI environ of a request, without its body. Raises HeadersTooLarge or HttpVersionNotSupported.
 
     Header names with an underscore are dropped: `X_Forwarded_For` from a client would get the same key as
     `X-Forwarded-For` from a proxy.
     """
-    if not scope.http_version.startswith("1"):
+    version = scope.http_version
+    if version[0] != "1":
         raise HttpVersionNotSupported
     headers = scope.headers.items()
     if len(headers) > MAX_HEADERS:
         raise HeadersTooLarge(limit=MAX_HEADERS)
-    client, _, _ = scope.client.rpartition(":")
+    client, _, _ = name.rpartition(":")
     server, _, port = scope.server.rpartition(":")
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": scope.method,
@@ -246,7 +246,7 @@ def environ_of(scope: Scope) -> WSGIEnvironment:
         "REMOTE_ADDR": client.strip("[]"),
         "SERVER_NAME": server,
         "SERVER_PORT": port,
-        "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
+        "SERVER_PROTOCOL": f"HTTP/{version}",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.scheme,
         "wsgi.input": BytesIO(),

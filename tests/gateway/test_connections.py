@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from ipaddress import ip_network
 
 import pytest
@@ -40,9 +40,10 @@ class Crowd:
     def __init__(self, port: int, address: str, count: int, *, begun: bytes = IDLE) -> None:
         self.clients = [connect(port, address) for _ in range(count)]
         for client in self.clients:
-            client.sendall(begun)
-            if begun == IDLE:
-                assert b"200 OK" in client.recv(65_536)
+            with suppress(ConnectionError):  # it is closed already
+                client.sendall(begun)
+                if begun == IDLE:
+                    client.recv(65_536)
 
     def __enter__(self) -> Crowd:
         return self
