@@ -101,12 +101,7 @@ def test_answers_that_are_not_read(stage: Stage, heartbeat: str) -> None:
 def test_bodies_that_are_nearly_complete(stage: Stage, heartbeat: str, credential: bytes) -> None:
     """192 of 1.5 MB took the process from 160 to 587 MiB, more than it may have."""
     before = stage.web.memory_info().rss
-<<<<<<< HEAD
-    head = b"POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    head += b"%bContent-Length: %d\r\n\r\n"
-=======
     head = b"POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\n%bContent-Length: %d\r\n\r\n"
->>>>>>> gateway
     with ExitStack() as stack:
         for number in range(192):
             client = stack.enter_context(hold(stage, f"127.0.0.{2 + number % 6}", head % (credential, 1_500_000)))

@@ -221,10 +221,6 @@ def test_bodies_use_little_memory_until_their_requests_are_answered(echo: Echo, 
         assert refused > 60
         assert len(echo.environs) * size * bodies.WEIGHT <= bodies.MEMORY_BYTES
         echo.go.set()
-<<<<<<< HEAD
-=======
-        small: dict[str, Any] = {"data": b"x" * 10_000, "headers": {"Authorization": BEARER}, "timeout": PATIENCE_SEC}
->>>>>>> gateway
         with requests.Session() as other:
             other.mount("http://", From("127.0.0.99"))
             small = other.post(
