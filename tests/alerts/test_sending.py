@@ -149,9 +149,9 @@ def test_an_account_whose_receivers_all_hang_leaves_room_for_others(owner: User)
     theirs = make_channel(other)
     waiting(theirs)
     found = [claimed(at(0)) for _ in range(MAX_PER_OWNER + 1)]
-    assert found[1].channel_id == theirs.pk
+    assert theirs.pk in [attempt.channel_id for attempt in found[:2]]
     assert claim(at(0)) is None
-    tried(found[0], at(1), delivered=True)
+    tried(found[-1], at(1), delivered=True)
     assert claim(at(1)) is not None
 
 

@@ -63,7 +63,7 @@ def test_then_the_one_that_was_served_least_recently() -> None:
 
 def test_new_slow_and_failing_channels_leave_the_threads_of_prompt_ones() -> None:
     one, other, third = account(), account(), account()
-    message(one, at(0))
+    message(one, at(-1))
     slow = message(other, at(0), prompt=True)
     finish(claimed(at(0)), delivered=True, detail="200", now=at(1))
     finish(claimed(at(1)), delivered=True, detail="200", now=at(1) + PROMPT)
