@@ -18,7 +18,7 @@ from monitors.recording import fast_path
 from monitors.stale import LOST
 
 STOPPED_AFTER = timedelta(seconds=30)
-MOST_ORDERED = 20_000
+MOST_ORDERED = 10_000
 POSTPONED_LEAD_SEC = 1.0  # a tick: checks that come back too early wait for their turn, late ones miss it
 
 
