@@ -19,8 +19,9 @@ CHECKS = Counter(
 )
 CHECKS_DROPPED = Counter(
     "pulsekeeper_checks_dropped_total",
-    "Checks that a worker took and did not record: `not_made` (its own fault), `postponed` (udp: its "
-    "address was checked in each second), `not_stored`, `returned` when it ended.",
+    "Checks that a worker took and did not record: `not_made` (its own fault), `postponed` (its account "
+    "waits for its turn: for a second of an address, or for a place in a full worker), `not_stored`, "
+    "`returned` when it ended.",
     ("why",),
     [("not_made",), ("postponed",), ("not_stored",), ("returned",)],
 )

@@ -9,6 +9,7 @@ import heapq
 import itertools
 import logging
 import math
+import os
 import socket
 import time
 from abc import ABC, abstractmethod
@@ -23,7 +24,7 @@ import pycurl
 
 from checks.evidence import Evidence
 from checks.probes.liveness import Wait
-from checks.probes.rate_limit import PATIENCE, Ask, RateLimiter, Waiting
+from checks.probes.rate_limit import PATIENCE, Ask, RateLimiter, Turn, Waiting, identity
 from checks.probes.reactor import Reactor
 from checks.probes.resolver import SILENT, Answer, Resolver
 from checks.probes.target import literal_form
@@ -153,6 +154,7 @@ class Loop(Generic[K]):
         self._on_outcome = on_outcome
         self._on_slow = on_slow
         self._party_of = party_of
+        self._name = os.urandom(8).hex()  # unlike all others, also those of other processes
         self._admit = admit
         self._probes: set[AnyProbe] = set()
         self._inbox: deque[tuple[K, CheckSpec]] = deque()
@@ -234,36 +236,31 @@ class Loop(Generic[K]):
         called if the turn would come too late.
         """
         owner, ticket = ("", None) if self._party_of is None else self._party_of(probe.key)  # type: ignore[arg-type]
-        began, left = time.monotonic(), probe.deadline - time.monotonic()
+        began = time.monotonic()
+        left = probe.deadline - began
         until = began + PATIENCE if pauses else probe.deadline
         if pauses:
             probe.deadline = began + _LIMITER_SECONDS
 
-        def take(second_ends: float) -> None:
+        def take(turn: Turn) -> None:
             now = time.monotonic()
+            if turn.ends is None:
+                if pauses:
+                    self.postpone(probe, turn.comes_in)
+                return
             if pauses:
                 probe.started_at += now - began
                 probe.deadline = now + left
                 self._next_deadline = min(self._next_deadline, probe.deadline)
-            if now > second_ends:  # the loop was busy, and another check may have this second by now
+            if now > turn.ends:  # the loop was busy, and another check may have this second by now
                 self.reserve(probe, address, then, repeats=repeats, pauses=pauses)
             elif now < probe.deadline:  # the loop looks at deadlines a little later
                 then()
 
-        def give_up(seconds: float) -> None:
-            if pauses:
-                self.postpone(probe, seconds)
-
-        ask = Ask(address, owner, ticket or str(id(probe)), repeats, returns=ticket is not None and not repeats)
-        self.network.rate_limiter.reserve(
-            Waiting(
-                ask,
-                until,
-                then=partial(self._take_answer, probe, take),
-                late=partial(self._take_answer, probe, give_up),
-                is_over=lambda: probe.ended,
-            )
-        )
+        returns = ticket is not None and not repeats
+        ask = Ask(identity(address), owner, ticket or f"{self._name}/{id(probe)}", repeats, returns)
+        waiting = Waiting(ask, until, probe, partial(self._take_answer, probe, take))
+        self.network.rate_limiter.reserve(waiting)
 
     def postpone(self, probe: AnyProbe, seconds: float = 0.0) -> None:
         """End a check that was not made, because its turn is in `seconds` only."""

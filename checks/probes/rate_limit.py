@@ -14,17 +14,18 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from queue import Empty, SimpleQueue
+from typing import NamedTuple, Protocol
 
 from core.egress import embedded_v4
 
 logger = logging.getLogger(__name__)
 
 SECOND = 1.0
-PATIENCE = 3 * SECOND
+PATIENCE = 4 * SECOND
 """How long a check waits in its loop. One whose turn is later gives up its place and comes back."""
 AWAY_SECONDS = (5.0, 30.0)
 """When a check comes back that could not ask for its turn, as the broker is away: at random, so that not all do."""
@@ -32,9 +33,8 @@ _MOST_REMEMBERED = 10_000
 _AT_ONCE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A request for a second of an address, to send one datagram.
+class Ask(NamedTuple):
+    """A request for a second of an address (its `identity`), to send one datagram.
 
     `owner` is the account that the check counts for, and `ticket` its place in the queue: checks of a monitor have the
     same. `repeats`: the check has begun and sends again, so it goes first. `returns`: if it has to give up, it keeps
@@ -55,20 +55,30 @@ Returns 0.0 for a claimed one, else when to ask again, in seconds, or None if th
 """
 
 
+class Turn(NamedTuple):
+    """The end of the second that a check got, by the monotonic clock, or None and when to come back, in seconds."""
+
+    ends: float | None
+    comes_in: float = 0.0
+
+
+class Ending(Protocol):
+    ended: bool
+
+
 @dataclass(slots=True, eq=False)
 class Waiting:
     """A check that waits, at the longest `until`, by the monotonic clock.
 
-    `then` is called with the end of the second, or `late` with when to come back, in seconds. Both are called in
-    another thread, and must be quick and not raise. `is_over` returns whether the check has ended.
+    `take` is called in another thread, and must be quick and not raise; it is not called if the check has ended.
     """
 
     ask: Ask
     until: float
-    then: Callable[[float], object]
-    late: Callable[[float], object]
-    is_over: Callable[[], bool] = lambda: False
+    check: Ending
+    take: Callable[[Turn], object]
     asked: bool = False
+    left: bool = False
 
 
 class LocalSeconds:
@@ -88,6 +98,9 @@ class LocalSeconds:
         return [self._claim(ask, now) for ask in asks]
 
     def _claim(self, ask: Ask, now: float) -> float:
+        if ask.address not in self._queues and self._free_at.get(ask.address, now) <= now:
+            self._free_at[ask.address] = now + self._seconds
+            return 0.0
         queue = self._queues.setdefault(ask.address, [])
         if ask.ticket not in queue:
             queue.insert(0 if ask.repeats else len(queue), ask.ticket)
@@ -122,35 +135,35 @@ class RateLimiter:
         threading.Thread(target=self._run, name="probe-rate-limit", daemon=True).start()
 
     def reserve(self, waiting: Waiting) -> None:
-        waiting.ask = replace(waiting.ask, address=_identity(waiting.ask.address))
         self._arrived.put(waiting)
 
     def _run(self) -> None:
         while True:
-            self._take_arrivals()
+            ready = self._take_arrivals()
             now = time.monotonic()
-            ready: list[Waiting] = []
             while self._due and self._due[0][0] <= now and len(ready) < _AT_ONCE:
                 ready.append(heapq.heappop(self._due)[2])
             if ready:
                 self._ask(ready)
 
-    def _take_arrivals(self) -> None:
-        """Wait for the next check, or until one is to ask."""
+    def _take_arrivals(self) -> list[Waiting]:
+        """Wait for the next check, or until one is to ask. Return the new ones."""
+        arrived: list[Waiting] = []
         timeout = max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
         try:
-            self._push(self._arrived.get(timeout=timeout), at=0.0)
-            while True:
-                self._push(self._arrived.get_nowait(), at=0.0)
+            arrived.append(self._arrived.get(timeout=timeout))
+            while len(arrived) < _AT_ONCE:
+                arrived.append(self._arrived.get_nowait())
         except Empty:
             pass
+        return arrived
 
     def _push(self, waiting: Waiting, *, at: float) -> None:
         heapq.heappush(self._due, (at, next(self._number), waiting))
 
     def _ask(self, ready: Sequence[Waiting]) -> None:
         began = time.monotonic()
-        over = [each for each in ready if each.is_over()]
+        over = [each for each in ready if each.check.ended or each.left]
         asking = [each for each in ready if each not in over] if over else ready
         # The second begins when it is claimed, which is after this: it is free for others no sooner than at `ends`.
         ends = began + SECOND
@@ -164,7 +177,7 @@ class RateLimiter:
             each.asked = True
             at = now + (SECOND / 4 if wait is None else max(wait, 0.001))
             if wait == 0:
-                each.then(ends)
+                each.take(Turn(ends))
             elif at <= each.until:
                 self._push(each, at=at)
             else:
@@ -172,13 +185,13 @@ class RateLimiter:
 
     def _give_up(self, waiting: Waiting, seconds: float) -> None:
         if not waiting.ask.returns:
-            waiting.is_over = lambda: True
+            waiting.left = True
             self._push(waiting, at=0.0)  # it leaves the queue with the next claim
-        waiting.late(seconds)
+        waiting.take(Turn(None, seconds))
 
 
 @lru_cache(maxsize=65_536)
-def _identity(address: str) -> str:
+def identity(address: str) -> str:
     """Return one spelling for an address and its IPv6 forms, which lead to the same machine."""
     parsed = ip_address(address)
     return str((isinstance(parsed, IPv6Address) and embedded_v4(parsed)) or parsed)

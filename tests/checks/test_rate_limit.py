@@ -9,9 +9,10 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from checks.probes.engine import ProbeEngine
-from checks.probes.rate_limit import SECOND, Ask, LocalSeconds, RateLimiter, Waiting
+from checks.probes.rate_limit import SECOND, Ask, LocalSeconds, RateLimiter, Turn, Waiting
 from checks.probes.udp import UdpSpec
 from checks.spec import CheckOutcome, ReasonCode
+from core.egress import EgressGuard
 from tests.checks.conftest import LOOPBACK
 from tests.targets.datagrams import Datagrams, Reply
 from tests.targets.server import TargetServer
@@ -35,6 +36,11 @@ class Claims:
         return [self._waits.pop(0) if self._waits else 0.0 for _ in asks]
 
 
+class Anywhere(EgressGuard):
+    def permits(self, address: object) -> bool:
+        return True
+
+
 class Check:
     """A check that waits. `granted` gets the end of its second, `late` when to come back."""
 
@@ -43,16 +49,15 @@ class Check:
     ) -> None:
         self.granted: SimpleQueue[float] = SimpleQueue()
         self.late: SimpleQueue[float] = SimpleQueue()
-        self.is_over = False
-        limiter.reserve(
-            Waiting(
-                Ask(address, "1", str(id(self)), **given),
-                time.monotonic() + patience,
-                then=self.granted.put,
-                late=self.late.put,
-                is_over=lambda: self.is_over,
-            )
-        )
+        self.ended = False
+        ask = Ask(address, "1", str(id(self)), **given)
+        limiter.reserve(Waiting(ask, time.monotonic() + patience, self, self._take))
+
+    def _take(self, turn: Turn) -> None:
+        if turn.ends is None:
+            self.late.put(turn.comes_in)
+        else:
+            self.granted.put(turn.ends)
 
 
 def test_checks_of_one_address_wait_and_others_do_not(targets: TargetServer) -> None:
@@ -123,7 +128,7 @@ def test_nothing_is_claimed_for_checks_that_are_over() -> None:
     limiter = RateLimiter(claims)
     over = Check(limiter)
     assert claims.asked.get(timeout=10) == "192.0.2.1"
-    over.is_over = True
+    over.ended = True
     assert claims.gone.get(timeout=10) == str(id(over))
     assert Check(limiter, "192.0.2.2").granted.get(timeout=10)
     assert claims.asked.get(timeout=10) == "192.0.2.2"
@@ -171,8 +176,9 @@ def test_a_second_that_has_passed_is_not_used(targets: TargetServer) -> None:
 
 @pytest.mark.parametrize("spelled", ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1", "192.0.2.1"])
 def test_spellings_of_an_address_share_its_seconds(spelled: str) -> None:
-    claims = Claims()
-    Check(RateLimiter(claims), spelled)
+    claims = Claims(100.0)  # nothing is sent
+    spec = UdpSpec(host=spelled, port=9, timeout_ms=100)
+    ProbeEngine(Anywhere(), rate_limiter=RateLimiter(claims)).check(spec)
     assert claims.asked.get(timeout=10) == "192.0.2.1"
 
 
