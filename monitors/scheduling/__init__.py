@@ -18,13 +18,9 @@ from monitors.recording import fast_path
 from monitors.stale import LOST
 
 STOPPED_AFTER = timedelta(seconds=30)
-<<<<<<< HEAD
 SHORT_STOP = timedelta(seconds=5)
 """A shorter time between two ticks is usual. A longer one, up to STOPPED_AFTER, moves deadlines only."""
-MOST_ORDERED = 20_000
-=======
 MOST_ORDERED = 10_000
->>>>>>> probes
 POSTPONED_LEAD_SEC = 1.0  # a tick: checks that come back too early wait for their turn, late ones miss it
 
 
