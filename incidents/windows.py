@@ -251,7 +251,7 @@ def _choose(caller: Caller, project: Project | None, *, scope: str, monitor_ids:
         return []
     if not monitor_ids:
         raise ValidationFailed("name at least one monitor.", field="monitor_ids")
-    monitors = access.accessible(caller, Monitor.objects.filter(public_id__in=monitor_ids))
+    monitors = access.accessible(caller, Monitor.objects.only("public_id").filter(public_id__in=monitor_ids))
     if project is not None:
         monitors = monitors.filter(project=project)
     found = list(monitors)

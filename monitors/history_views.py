@@ -221,7 +221,9 @@ class DnsChangeViewSet(HistoryViewSet):
     noun = "monitor_dns_change"
     serializer_class = DnsChangeSerializer
 
-    @operation(pages=TimePages(time="at"))
+    @operation(
+        pages=TimePages(time="at", chars=lambda change: sum(map(len, change.added)) + sum(map(len, change.removed)))
+    )
     def list(self, monitor_id: str, **page: Any) -> Sequence[DnsChange]:
         """List the changes of the records that a dns monitor finds, newest first.
 

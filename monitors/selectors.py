@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 
 from django.db.models import (
     Case,
@@ -40,7 +41,8 @@ from monitors.models import (
     StatusChange,
 )
 from monitors.stale import stale_since
-from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
+from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, tally
+from monitors.uptime.sums import sums
 from projects import access
 from projects.access import Caller
 
@@ -82,11 +84,17 @@ def uptimes(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, float | 
     """
     window = Span(now - DAY, now)
     gaps = gaps_since(window.start)
-    transitions = transitions_since(window.start, [monitor.pk for monitor in monitors])
-    end_at_stale(transitions, monitors, now=now)
+    stale = ((monitor.pk, stale_since(monitor, now=now), monitor.state.status) for monitor in monitors)
+    found = sums(
+        [monitor.pk for monitor in monitors], window, gaps, [(pk, at, status) for pk, at, status in stale if at]
+    )
+
+    @cache
+    def unchanged(interval: StatusInterval) -> Tally:  # most have no transition in a day
+        return tally([window], (), interval, gaps)[0]
+
     return {
-        monitor.pk: tally([window], transitions[monitor.pk], status_interval_of(monitor), gaps)[0].percent
-        for monitor in monitors
+        monitor.pk: (found.get(monitor.pk) or unchanged(status_interval_of(monitor))).percent for monitor in monitors
     }
 
 

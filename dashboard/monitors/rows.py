@@ -25,6 +25,7 @@ from monitors.selectors import (
     status_interval_of,
     status_of,
     transitions_since,
+    uptimes,
 )
 from monitors.stale import STALE_COLUMNS, stale_reason, stale_since
 from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, percent, tally
@@ -177,11 +178,11 @@ def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> 
     all_of_them = list(
         monitors.select_related(None).select_related("state").only("project", *STALE_COLUMNS, "state__status")
     )
-    tallies = _tallies(all_of_them, [Span(now - DAY, now)], now=now)
+    uptime_of = uptimes(all_of_them, now=now)
     places = {project: place for place, project in enumerate(dict.fromkeys(m.project_id for m in all_of_them))}
 
     def place_of(monitor: Monitor) -> tuple[int, float]:
-        uptime = tallies[monitor.pk][0][0].percent
+        uptime = uptime_of[monitor.pk]
         return (places[monitor.project_id] if grouped else 0, 101 if uptime is None else uptime)
 
     return [monitor.pk for monitor in sorted(all_of_them, key=place_of)]

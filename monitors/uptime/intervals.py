@@ -65,7 +65,7 @@ def tally(
     last window show the status before them; without any, `now` was the status throughout. `gaps` are the periods in
     which Pulsekeeper itself was stopped.
     """
-    gaps = _apart(gaps)
+    gaps = apart(gaps)
     found = [Tally() for _ in windows]
     if not windows:
         return found
@@ -93,7 +93,7 @@ def tally(
     return found
 
 
-def _apart(spans: Iterable[Span]) -> list[Span]:
+def apart(spans: Iterable[Span]) -> list[Span]:
     """Merge overlapping spans, so that no time is subtracted twice."""
     apart: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):
