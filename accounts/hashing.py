@@ -15,7 +15,7 @@ from core.shares import Shares
 AT_ONCE = 2
 """The rest of the machine's processors has to answer pings. OpenSSL releases Python's lock meanwhile."""
 
-shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=5.0, typical_sec=0.25)
+shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=10.0, typical_sec=0.25)
 
 
 class SharedHasher(PBKDF2PasswordHasher):

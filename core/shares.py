@@ -103,14 +103,14 @@ class Shares:
         waiting = [one for one in self._waiting if not one.refused]
         return self._running < self._at_once and min(waiting, key=self._rank) is ticket
 
-    def _rank(self, ticket: _Ticket) -> float:
-        """Return the CPU time that its users had lately beyond a few requests, and that their present ones may take."""
+    def _rank(self, ticket: _Ticket) -> tuple[float, float]:
+        """Return the CPU time of its users: beyond a few requests, with what their present ones may take; and all."""
         now, few = time.monotonic(), FEW * self._typical_sec
-        return sum(
-            max(0.0, self._used_by(user, now) - few) + self._present[user] * self._typical_sec for user in ticket.users
-        )
+        used = [(self._used_by(user, now), self._present[user]) for user in ticket.users]
+        beyond = sum(max(0.0, seconds - few) + present * self._typical_sec for seconds, present in used)
+        return beyond, sum(seconds for seconds, _ in used)
 
-    def _claim(self, ticket: _Ticket) -> tuple[int, float]:
+    def _claim(self, ticket: _Ticket) -> tuple[int, tuple[float, float]]:
         """Return how many places its users have, and their rank: of a full queue, the highest is refused."""
         return max((self._present[user] for user in ticket.users), default=0), self._rank(ticket)
 
