@@ -8,9 +8,11 @@ Every occurrence lasts as long as the first one, in elapsed time.
 from __future__ import annotations
 
 import re
+from calendar import isleap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -25,9 +27,8 @@ MAX_YEARS = 10
 HORIZON = timedelta(days=3653)  # ten years of at most one occurrence a day
 
 # dateutil searches until the end of year 9999 and cannot stop earlier (`until` is compared with what it finds), so a
-# rule that never matches would take seconds. The calendar repeats every 400 years, so rules are expanded as near to
-# that end as a multiple of 400 years allows.
-_CYCLE = 400
+# rule that never matches would take seconds. Rules are therefore expanded as near to that end as an equal calendar is:
+# less than 28 years before _LAST_START, or, over a century without a leap day, less than 400.
 _LAST_START = 9999 - MAX_YEARS - 1
 
 _SIGNED = r"[+-]?"
@@ -84,7 +85,7 @@ class Schedule:
     def _local_starts(self) -> Iterator[datetime]:
         """Return local start times, without UNTIL. dateutil drops fractions of a second."""
         first = self._local_start()
-        shift = (_LAST_START - first.year) // _CYCLE * _CYCLE
+        shift = _years_to_shift(first.year)
         rest = timedelta(microseconds=first.microsecond)
         parts = {name: value for name, value in _parts_of(self.rrule).items() if name != "UNTIL"}
         text = ";".join(f"{name}={value}" for name, value in parts.items())
@@ -109,6 +110,17 @@ class Schedule:
         the first of two equal times, and moves a skipped time by the length of the gap (dateutil's
         `resolve_imaginary`)."""
         return local.replace(tzinfo=ZoneInfo(self.time_zone), fold=0).astimezone(UTC)
+
+
+def _years_to_shift(year: int) -> int:
+    """Return the years to the last start whose years have the calendars of those from `year` on."""
+    calendars = _calendars(year)
+    return next(last - year for last in range(_LAST_START, _LAST_START - 400, -1) if _calendars(last) == calendars)
+
+
+@lru_cache(maxsize=512)
+def _calendars(year: int) -> tuple[tuple[int, bool], ...]:
+    return tuple((date(each, 1, 1).weekday(), isleap(each)) for each in range(year, year + MAX_YEARS + 2))
 
 
 def _invalid(reason: str) -> ValidationFailed:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import takewhile
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,34 +14,10 @@ from monitors.cron import TIME_ZONES, Schedule
 from tests.expressions import expressions
 from tests.helpers import examples
 from tests.monitors.cron_walk import DAY, MINUTE, walk, zone_of
+from tests.steps import MAX_STEPS, limited_steps
 
 ZONES = sorted(TIME_ZONES)
 FIRST, LAST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2041, 1, 1, tzinfo=UTC)
-MAX_STEPS = 100_000
-"""Executed lines of cron.py, cronsim and zoneinfo for up to 50 times of any schedule: some 10 ms."""
-
-
-class TooManySteps(Exception):
-    pass
-
-
-@contextmanager
-def limited_steps(limit: int = MAX_STEPS) -> Iterator[list[int]]:
-    """Count executed lines, and raise TooManySteps at the limit. So a loop without an end fails, and does not hang."""
-    steps = [0]
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        steps[0] += event == "line"
-        if steps[0] > limit:
-            raise TooManySteps
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield steps
-    finally:
-        sys.settrace(before)
 
 
 @cache
@@ -136,8 +107,8 @@ def test_an_offset_of_seconds(expression: str) -> None:
 @st.composite
 def moments(draw: st.DrawFn, zone: str) -> datetime:
     """Any moment of the years, or, as often, one near a change of the clock."""
-    is_near = draw(st.booleans())
-    if (changes := clock_changes(zone)) and is_near:
+    changes = clock_changes(zone)
+    if draw(st.booleans()) and changes:
         return draw(st.sampled_from(changes)) + MINUTE * draw(st.integers(-1_600, 1_600))
     return FIRST + MINUTE * draw(st.integers(0, (LAST - FIRST) // MINUTE))
 
