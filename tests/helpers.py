@@ -15,6 +15,7 @@ from django.db import connection
 
 from checks.results.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core import metrics
 from core.errors import ApiError
 from monitors.heartbeats import signals
 from monitors.heartbeats.incoming import Signal, target_of
@@ -85,7 +86,11 @@ def restored_partitions() -> Iterator[None]:
 
 
 def flush_broker() -> None:
-    """No messages, and no throttle has counted anything."""
+    """No messages, and no throttle has counted anything. Nothing was late."""
+    with metrics._sums._lock:
+        for field in metrics._sums._recent:
+            del metrics._sums._levels[field]
+        metrics._sums._recent.clear()
     assert settings.REDIS_URL is not None
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()

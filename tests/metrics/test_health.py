@@ -36,6 +36,7 @@ GOOD = dict.fromkeys(
 @pytest.fixture(autouse=True)
 def _ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "FRESH_SEC", -1)
+    flush_broker()
     tick(utc_now())
 
 
@@ -122,6 +123,7 @@ def test_what_was_late_in_the_last_minute_degrades_it(monkeypatch: pytest.Monkey
     monkeypatch.setattr(metrics, "RECENT_SEC", 0)
     metrics.report()
     assert ready() == (200, GOOD)
+    flush_broker()
 
 
 def test_an_answer_is_good_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
