@@ -151,7 +151,6 @@ class Load:
     body: dict[str, Any] | None
     token: str
     found: Counter[int] = field(default_factory=Counter)
-    ids: list[str] = field(default_factory=list)
 
     def run(self, end: threading.Event) -> None:
         headers = {"Host": NAME, "Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
@@ -159,10 +158,8 @@ class Load:
             while not end.is_set():
                 connection.request(self.method, self.path, json.dumps(self.body) if self.body else None, headers)
                 answer = connection.getresponse()
-                text = answer.read()
+                answer.read()
                 self.found[answer.status] += 1
-                if answer.status == 201:
-                    self.ids.append(json.loads(text)["id"])
 
 
 def test_web_restarts_without_a_failed_request(up: Up, behind: Behind) -> None:
@@ -173,7 +170,7 @@ def test_web_restarts_without_a_failed_request(up: Up, behind: Behind) -> None:
             Load(behind, "GET", "/v1/monitors?limit=1", None, token),
             Load(behind, "POST", f"/v1/heartbeats/{heartbeat}/ping", {"a": 1}, token),
             Load(behind, "POST", f"/v1/heartbeats/{heartbeat}/ping/log", {"a": 1}, token),
-            Load(behind, "POST", "/v1/projects", {"name": "Restarted"}, token),
+            Load(behind, "POST", f"/v1/monitors/{heartbeat}/mute", {"minutes": 0}, token),
         ]
         end = threading.Event()
         threads = [threading.Thread(target=load.run, args=(end,)) for load in loads]
@@ -206,9 +203,7 @@ def test_web_restarts_without_a_failed_request(up: Up, behind: Behind) -> None:
             end.set()
             for thread in threads:
                 thread.join()
-        assert [set(load.found) for load in loads] == [{200}, {200}, {200}, {201}]
-        for created_id in loads[3].ids:
-            client.send("DELETE", f"/projects/{created_id}")
+        assert [set(load.found) for load in loads] == [{200}] * 4
 
 
 def test_web_is_not_restarted_without_the_other_one(behind: Behind) -> None:
