@@ -83,7 +83,7 @@ class Meter:
             self._ask(f"/-/begin?trace={trace}")
             self._send(given.raw)
             peaks.append(self._ask("/-/end"))
-        return max(peaks[0]["traced"], peaks[1]["grown"]) / MIB
+        return float(max(peaks[0]["traced"], peaks[1]["grown"])) / MIB
 
     def _ask(self, path: str) -> Any:
         _, _, body = self._exchange(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())

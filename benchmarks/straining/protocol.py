@@ -23,11 +23,11 @@ def inputs(slug: str) -> Iterator[Input]:
         for title, lines in _headers():
             raw = f"GET {place} HTTP/1.1\r\nHost: localhost\r\n{lines}Connection: close\r\n\r\n"
             yield Input("anonymous", f"protocol {path} {title}", raw.encode("utf-8", "surrogateescape"))
-    for title, raw in _lines():
-        yield Input("anonymous", f"protocol {title}", raw)
+    for title, line in _lines():
+        yield Input("anonymous", f"protocol {title}", line)
     for path in ("/v1/sessions", "/account/login/", "/nothing"):
-        for title, raw in _bodies(path):
-            yield Input("anonymous", f"protocol {path} {title}", raw)
+        for title, body in _bodies(path):
+            yield Input("anonymous", f"protocol {path} {title}", body)
 
 
 def _headers() -> Iterator[tuple[str, str]]:
