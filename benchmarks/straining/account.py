@@ -194,8 +194,8 @@ def _fill_up(user: User, *, now: datetime, share: int) -> dict[str, str]:
     names = _around(caller, shop, rows[0], rows, now=now)
     heartbeat = Monitor.objects.get(public_id=names["heartbeat_id"])
     with connection.cursor() as cursor:
-        given = {"monitor": heartbeat.pk, "now": now, "count": 10_000 // share, "part": '"\U0001f600\\\t'}
-        cursor.execute(_PINGS, given)
+        part = '"\U0001f600\\\t'
+        cursor.execute(_PINGS, {"monitor": heartbeat.pk, "now": now, "count": 10_000 // share, "part": part})
     _incidents(user, rows[0], names, now=now, share=share)
     _notify(caller, rows, names, now=now, share=share)
     _share(user, shop, names, now=now, share=share)

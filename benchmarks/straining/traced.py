@@ -66,5 +66,5 @@ def _no_answer(*_: Any, **__: Any) -> None:
     """As if the patience of a request that waits for a worker were over at once: none runs."""
 
 
-replies.wait = interactive.await_first_check = _no_answer  # type: ignore[assignment]
+replies.wait = interactive.await_first_check = _no_answer
 application = Traced()
