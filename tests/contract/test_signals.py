@@ -497,8 +497,8 @@ def test_pages_and_tokens(user: User) -> None:
         assert times == sorted(times, reverse=True)
 
 
-@pytest.mark.parametrize(("chars", "limit", "lengths"), [(10_000, 1000, [100, 100, 7]), (0, 202, [202, 5])])
-def test_a_page_ends_at_its_limit_or_after_a_hundred_long_bodies(
+@pytest.mark.parametrize(("chars", "limit", "lengths"), [(10_000, 1000, [20] * 10 + [7]), (0, 202, [202, 5])])
+def test_a_page_ends_at_its_limit_or_after_so_many_characters_of_bodies(
     user: User, chars: int, limit: int, lengths: list[int]
 ) -> None:
     monitor = MonitorFactory(owner=user, heartbeat=True)
