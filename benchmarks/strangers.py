@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def measure(
 def _dearest(costs: list[tuple[Input, Cost]], top: int) -> list[tuple[Input, Cost]]:
     """Return the most expensive inputs by each figure, at most a few of each operation."""
     kept: dict[str, tuple[Input, Cost]] = {}
-    for figure in (lambda cost: cost.cpu_ms, lambda cost: cost.grown_mib, lambda cost: cost.database_ms):
+    for figure in map(attrgetter, ("cpu_ms", "grown_mib", "database_ms")):
         of_operation: Counter[str] = Counter()
         taken = 0
         for given, cost in sorted(costs, key=lambda found: -figure(found[1])):

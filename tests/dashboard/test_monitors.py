@@ -172,7 +172,7 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
         "Paused": "",
         "Silent": f"Muted, failing {since(start + timedelta(minutes=70))}",
         "Punctual": "Muted",
-        "Rescheduled": f"Muted, failing {since(changed)}",
+        "Rescheduled": f"Muted, failing {since(changed + timedelta(seconds=3600))}",
         "Waiting": "Muted",
     }
     assert {name: re.sub(r"<[^>]*>", "", said(name)) for name in made} == expected
