@@ -186,7 +186,8 @@ class Pages:
         next_from: tuple[int] | None,
     ) -> HttpResponseBase:
         with ExitStack() as place:
-            place.enter_context(limit_waiting(f"lists {request.user.pk}", most=LONG_LISTS))
+            caller: Any = request.user  # a Caller of `projects.access`, which is a higher floor
+            place.enter_context(limit_waiting(f"lists {caller.account}", most=LONG_LISTS))
             parts = _json_parts(serialize(list(queryset.filter(pk__in=keys))) for keys in batches)
             response = StreamingHttpResponse(parts, content_type=JSONRenderer.media_type)
             # The account keeps the place until its client has the last part.
