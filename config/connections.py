@@ -111,6 +111,7 @@ class Connections:
         is_sweep = time.monotonic() - self._swept_at > READING_SEC
         if (is_crowded or is_sweep) and (self._guarding is None or self._guarding.done()):
             self._guarding = self._thread.submit(self._guard, frozenset(self.active))
+            self._guarding.add_done_callback(Future.result)  # the log has its exception
 
     def close(self) -> None:
         if self._timer is not None:
