@@ -142,7 +142,10 @@ class Gateway:
             if turn.path not in _DIAGNOSTIC:
                 self._outages.add(turn)
             if target is None:
-                reply = await self._lane(environ).run(client_of(environ).network, self._call, environ)
+                # Other methods may wait for a worker or a provider.
+                is_prompt = scope.method in ("GET", "HEAD")
+                lane, client = self._lane(environ), client_of(environ).network
+                reply = await lane.run(client, self._call, environ, is_prompt=is_prompt)
             else:
                 reply = await self._ping(environ, target, content)
             if reply.parts is not None or len(reply.body) > PIECE_BYTES:
@@ -169,7 +172,7 @@ class Gateway:
             if attempt.kept:
                 return Reply(200, headers, OK)
             environ[ATTEMPT] = attempt
-        reply = await self._pings.run(client_of(environ).network, self._call, environ)
+        reply = await self._pings.run(client_of(environ).network, self._call, environ, is_prompt=True)
         if reply.status == 200:
             self._simple_pings.learn(environ, reply.headers)
         return reply

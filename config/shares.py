@@ -94,17 +94,25 @@ class ThreadLane:
         self._waiting = FairQueue[Future[None]](queue)
         self._present: Count[str] = Count()
 
-    async def run(self, client: str, work: Callable[..., Result], *args: Any) -> Result:
-        """Run `work` in a thread, when it is the client's turn. Raises Overloaded."""
+    async def run(self, client: str, work: Callable[..., Result], *args: Any, is_prompt: bool = False) -> Result:
+        """Run `work` in a thread, when it is the client's turn. Raises Overloaded.
+
+        If the work should be prompt, all of its time counts as lateness, else only the wait for a thread.
+        """
+        start = time.monotonic()
         self._present[client] += 1
         try:
             if self._free:
                 self._free -= 1
             else:
                 await self._turn(client)
+            if not is_prompt:
+                self._count_if_late(client, start)
             try:
                 return await get_running_loop().run_in_executor(self._threads, work, *args)
             finally:
+                if is_prompt:
+                    self._count_if_late(client, start)
                 self._pass_on()
         finally:
             self._present[client] -= 1
@@ -116,7 +124,6 @@ class ThreadLane:
 
     async def _turn(self, client: str) -> None:
         turn: Future[None] = get_running_loop().create_future()
-        start = time.monotonic()
         if removed := self._waiting.put(client, turn):
             count_refusal(self.name, is_own=removed[1])
             removed[0].set_exception(Overloaded())
@@ -127,6 +134,8 @@ class ThreadLane:
             if not turn.cancelled():
                 self._pass_on()  # its turn had come
             raise
+
+    def _count_if_late(self, client: str, start: float) -> None:
         # A client's further requests wait for its own first.
         if time.monotonic() - start > REQUEST_SEC and self._present[client] == 1:
             LATE.add(1, "pings" if self.name == "pings" else "pages")

@@ -100,6 +100,13 @@ def row(name: str, by: By, **own: Any) -> Callable[[Play], Play]:
     return add
 
 
+def begin_to_read(reader: asyncio.StreamReader, size: int) -> asyncio.Future[bytes]:
+    """Return the task, whose exception may go unnoticed: a write of the same connection fails too."""
+    reading = asyncio.ensure_future(reader.read(size))
+    reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return reading
+
+
 def word() -> str:
     return "".join(random.choices(string.ascii_lowercase, k=12))
 
@@ -117,7 +124,7 @@ async def connections(attacker: Attacker) -> None:
                 reader, writer = await attacker.front.connect(attacker.address, plain=True)
                 attacker.counts["opened"] += 1
                 slow = attacker.front.head("GET", "/", length=0) if number % 5 == 0 else b""
-                reading = asyncio.ensure_future(reader.read(1))
+                reading = begin_to_read(reader, 1)
                 for byte in slow:
                     if reading.done():
                         break
@@ -166,7 +173,7 @@ async def bodies(attacker: Attacker) -> None:
         while True:
             try:
                 reader, writer = await attacker.front.connect(attacker.address)
-                reading = asyncio.ensure_future(reader.read(64))
+                reading = begin_to_read(reader, 64)
                 writer.write(head + part[1:])
                 for _ in range(BODY_BYTES // len(part) - 1):
                     if reading.done():

@@ -15,8 +15,9 @@ import requests
 from django.core.handlers.wsgi import WSGIHandler
 from pytest_django.fixtures import Settings
 
-from config import bodies, gateway
+from config import bodies, gateway, shares
 from config.gateway import Gateway
+from core import metrics
 from tests.processes.waiting import until
 from tests.serving import serving
 
@@ -252,6 +253,39 @@ def test_a_client_that_sends_many_requests_leaves_turns_to_others(echo: Echo, po
         assert answer_on(quiet)[0] == 200
     paths = [environ["PATH_INFO"] for environ in echo.environs]
     assert paths.index("/quiet") <= 2 * gateway.REQUEST_THREADS, "it did not wait for the whole crowd"
+
+
+def test_answers_that_take_long_are_late_unless_their_requests_may_wait(
+    echo: Echo, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late() -> dict[str, float]:
+        metrics.report()
+        found = metrics.LATE.read(metrics.read_levels())
+        return {what: found[what,] for what in ("pages", "pings")}
+
+    monkeypatch.setattr(shares, "REQUEST_SEC", 3_600.0)
+    before = late()
+    echo.go.clear()
+    asked = (
+        *(("127.0.0.2", "GET", "/v1/monitors"), ("127.0.0.3", "GET", "/status/page")),
+        *(("127.0.0.4", "POST", "/v1/monitors"), ("127.0.0.5", "POST", "/v1/heartbeats/mon_unknown/ping")),
+    )
+
+    def ask(address: str, method: str, path: str) -> None:
+        with requests.Session() as session:
+            session.mount("http://", From(address))
+            session.request(method, f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_SEC)
+
+    threads = [threading.Thread(target=ask, args=given) for given in asked]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(echo.environs) == len(asked), PATIENCE_SEC, "all have a thread")
+    monkeypatch.setattr(shares, "REQUEST_SEC", 0.0)
+    echo.go.set()
+    for thread in threads:
+        thread.join()
+    after = late()
+    assert (after["pages"] - before["pages"], after["pings"] - before["pings"]) == (2, 1)
 
 
 def test_a_lane_that_is_full_stops_no_other(echo: Echo, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
