@@ -143,7 +143,7 @@ class Gateway:
                 self._outages.add(turn)
             if target is None:
                 # Other methods may wait for a worker or a provider.
-                is_prompt = scope.method in ("GET", "HEAD")
+                is_prompt = scope.method in ("GET", "HEAD") and turn.path not in _DIAGNOSTIC
                 lane, client = self._lane(environ), client_of(environ).network
                 reply = await lane.run(client, self._call, environ, is_prompt=is_prompt)
             else:
