@@ -6,14 +6,17 @@ sign-in, sign-up, changes and resets of passwords, reauthentication, the admin, 
 
 from __future__ import annotations
 
+import os
+
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 
 from audit import origin
 from core.addresses import client_network
 from core.shares import Shares
+from core.turns import paused
 
-AT_ONCE = 2
-"""The rest of the machine's processors has to answer pings. OpenSSL releases Python's lock meanwhile."""
+AT_ONCE = max(1, (os.cpu_count() or 1) // 2)
+"""The other processors have to answer pings. OpenSSL releases Python's lock meanwhile."""
 
 shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=10.0, typical_sec=0.25)
 
@@ -22,7 +25,7 @@ class SharedHasher(PBKDF2PasswordHasher):
     """PBKDF2 as Django has it. Raises TooManyRequests before hashing, if the client or account has had its share."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
-        with shares.turn(*_users()):
+        with paused(), shares.turn(*_users()):
             return super().encode(password, salt, iterations)
 
 

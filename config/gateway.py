@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
     from granian.rsgi import Scope
 
-REQUEST_THREADS = 96
+REQUEST_THREADS, REQUESTS_AT_ONCE = 96, 4
 MAX_HEADERS = 100
 """Granian's own limit too; it also limits their bytes (`--http1-buffer-size` in the Procfile)."""
 STREAM_BYTES = 1024 * 1024
@@ -85,13 +85,15 @@ class Gateway:
 
     def __init__(self, django: WSGIApplication) -> None:
         self._application = django
-        self._readiness = ThreadLane("readiness", threads=2, queue=64)
-        self._pings = ThreadLane("pings", threads=16, queue=1_024)
-        self._public = ThreadLane("public", threads=16, queue=512)
+        # Together they run fewer requests at the same time than there are connections to the database.
+        self._readiness = ThreadLane("readiness", threads=2, at_once=2, queue=64)
+        self._pings = ThreadLane("pings", threads=4, at_once=4, queue=1_024)
+        # `accounts.hashing` and `statuspages.caching` limit how many are paused.
+        self._public = ThreadLane("public", threads=40, at_once=2, queue=512)
         # `core.waiting` limits how many of these threads may wait for a worker.
-        self._rest = ThreadLane("requests", threads=REQUEST_THREADS, queue=512)
+        self._rest = ThreadLane("requests", threads=REQUEST_THREADS, at_once=REQUESTS_AT_ONCE, queue=512)
         # Each answer waits for its client between the parts, without a thread.
-        self._streams = ThreadLane("streams", threads=4, queue=4_096)
+        self._streams = ThreadLane("streams", threads=2, at_once=2, queue=4_096)
         self._simple_pings = SimplePings()
         self._outages = OutageWatch(_refuse_turn)
         self._bodies = Bodies()

@@ -5,17 +5,21 @@ A client is an IPv4 address or an IPv6 network (`core.addresses`). Everything he
 
 from __future__ import annotations
 
+import threading
 import time
-from asyncio import CancelledError, Future, get_running_loop
+from asyncio import CancelledError, Future, get_running_loop, wrap_future
 from collections import Counter as Count
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from core import turns
 from core.errors import Overloaded, TooManyRequests
 from core.metrics import LATE, REQUEST_SEC, Counter
+from core.shares import RecentUse
 
 RETRY_SEC = 5.0
 
@@ -44,10 +48,14 @@ class FairQueue(Generic[Item]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._length = 0
-        self._waiting: dict[str, deque[Item]] = {}  # the next client first
+        self._waiting: dict[str, deque[Item]] = {}
 
     def __len__(self) -> int:
         return self._length
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate the clients, the one that was served last at the end."""
+        return iter(self._waiting)
 
     def put(self, client: str, item: Item) -> tuple[Item, bool] | None:
         """Add an item. If the queue is full, remove the newest item of the client that has the most.
@@ -64,9 +72,9 @@ class FairQueue(Generic[Item]):
         self.remove(most, removed)
         return removed, has_others
 
-    def pop(self) -> Item:
-        """Remove the next item. The others of its client wait until each other client had a turn."""
-        client = next(iter(self._waiting))
+    def pop(self, client: str | None = None) -> Item:
+        """Remove the next item of a client, or of the client whose turn it is. Then each other client has a turn."""
+        client = next(iter(self)) if client is None else client
         queue = self._waiting.pop(client)
         item = queue.popleft()
         if queue:
@@ -84,15 +92,32 @@ class FairQueue(Generic[Item]):
                 del self._waiting[client]
 
 
-class ThreadLane:
-    """A thread pool for one kind of request. Clients take turns, so none waits for all requests of another."""
+@dataclass(eq=False, slots=True)
+class _Ticket:
+    """Of a request that waits for its turn. One that has run before is not refused."""
 
-    def __init__(self, name: str, *, threads: int, queue: int) -> None:
+    client: str
+    turn: Future[None]
+    has_run: bool = False
+
+
+class ThreadLane:
+    """Run one kind of request in threads, `at_once` of them at the same time. More threads may be paused.
+
+    Python runs one thread at a time, so more would only slow each other down. A client runs half of them at most. Next
+    is the client that has fewest requests here, and of several the one whose requests ran least lately.
+    """
+
+    def __init__(self, name: str, *, threads: int, at_once: int, queue: int) -> None:
         self.name = name
+        self.is_closed = False
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._free = threads
-        self._waiting = FairQueue[Future[None]](queue)
+        self._free, self._most = at_once, (at_once + 1) // 2
+        self._waiting = FairQueue[_Ticket](queue)
+        self._running: Count[str] = Count()
         self._present: Count[str] = Count()
+        """Requests that run or wait for their turn."""
+        self._used = RecentUse()
 
     async def run(self, client: str, work: Callable[..., Result], *args: Any, is_prompt: bool = False) -> Result:
         """Run `work` in a thread, when it is the client's turn. Raises Overloaded.
@@ -100,54 +125,128 @@ class ThreadLane:
         If the work should be prompt, all of its time counts as lateness, else only the wait for a thread.
         """
         start = time.monotonic()
-        self._present[client] += 1
+        await self._turn(client)
+        if not is_prompt:
+            self._count_if_late(client, start)
+        turn = _LaneTurn(self, client)
         try:
-            if self._free:
-                self._free -= 1
-            else:
-                await self._turn(client)
-            if not is_prompt:
-                self._count_if_late(client, start)
-            try:
-                return await get_running_loop().run_in_executor(self._threads, work, *args)
-            finally:
-                if is_prompt:
-                    self._count_if_late(client, start)
-                self._pass_on()
+            done = self._threads.submit(turn.run, work, args)
+        except BaseException:
+            self.end(client, 0)
+            raise
+        # Also if this task is cancelled, the turn ends with the thread.
+        done.add_done_callback(lambda _: turn.pause())
+        try:
+            return await wrap_future(done)
         finally:
-            self._present[client] -= 1
-            if not self._present[client]:
-                del self._present[client]
+            if is_prompt:
+                self._count_if_late(client, start)
+
+    def begin(self, ticket: _Ticket) -> None:
+        """Let a request run in its turn."""
+        self._present[ticket.client] += 1
+        if self._free > 0 and self._running[ticket.client] < self._most:
+            self._go(ticket)
+        elif removed := self._waiting.put(ticket.client, ticket):
+            refused, is_own = removed
+            if refused.has_run:
+                self._go(refused)
+            elif not refused.turn.done():
+                count_refusal(self.name, is_own=is_own)
+                refused.turn.set_exception(Overloaded())
+
+    def end(self, client: str, seconds: float) -> None:
+        """Give the turn of a request that ran for so long to the next one."""
+        self._free += 1
+        _decrease(self._running, client)
+        _decrease(self._present, client)
+        self._used.add(client, seconds)
+        self._pass_on()
 
     def close(self) -> None:
+        self.is_closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def _turn(self, client: str) -> None:
-        turn: Future[None] = get_running_loop().create_future()
-        if removed := self._waiting.put(client, turn):
-            count_refusal(self.name, is_own=removed[1])
-            removed[0].set_exception(Overloaded())
+        ticket = _Ticket(client, get_running_loop().create_future())
+        self.begin(ticket)
         try:
-            await turn
+            await ticket.turn
         except CancelledError:
-            self._waiting.remove(client, turn)
-            if not turn.cancelled():
-                self._pass_on()  # its turn had come
+            if ticket.turn.cancelled():
+                self._waiting.remove(client, ticket)
+                _decrease(self._present, client)
+            else:
+                self.end(client, 0)  # its turn had come
+            raise
+        except Overloaded:
+            _decrease(self._present, client)
             raise
 
     def _count_if_late(self, client: str, start: float) -> None:
         # A client's further requests wait for its own first.
-        if time.monotonic() - start > REQUEST_SEC and self._present[client] == 1:
+        if time.monotonic() - start > REQUEST_SEC and self._present[client] <= 1:
             LATE.add(1, "pings" if self.name == "pings" else "pages")
 
+    def _go(self, ticket: _Ticket) -> None:
+        if ticket.turn.done():  # cancelled
+            return
+        self._free -= 1
+        self._running[ticket.client] += 1
+        ticket.turn.set_result(None)
+
     def _pass_on(self) -> None:
-        """Give the thread to the next client."""
-        while self._waiting:
-            turn = self._waiting.pop()
-            if not turn.done():  # cancelled
-                turn.set_result(None)
+        while self._free > 0 and self._waiting:
+            now = time.monotonic()
+            client = min(self._waiting, key=lambda one: self._rank(one, now))
+            if self._running[client] >= self._most:
                 return
-        self._free += 1
+            self._go(self._waiting.pop(client))
+
+    def _rank(self, client: str, now: float) -> tuple[bool, int, float]:
+        return self._running[client] >= self._most, self._present[client], self._used.of(client, now)
+
+
+class _LaneTurn:
+    """The turn of a request, as its thread has it (`core.turns`)."""
+
+    def __init__(self, lane: ThreadLane, client: str) -> None:
+        self._lane, self._client = lane, client
+        self._loop = get_running_loop()
+        self._since = time.monotonic()
+
+    def run(self, work: Callable[..., Result], args: Sequence[Any]) -> Result:
+        token = turns.current.set(self)
+        try:
+            return work(*args)
+        finally:
+            turns.current.reset(token)
+
+    def pause(self) -> None:
+        self._call(self._lane.end, self._client, time.monotonic() - self._since)
+
+    def resume(self) -> None:
+        has_come = threading.Event()
+
+        def wait() -> None:
+            ticket = _Ticket(self._client, self._loop.create_future(), has_run=True)
+            ticket.turn.add_done_callback(lambda _: has_come.set())
+            self._lane.begin(ticket)
+
+        self._call(wait)
+        while not has_come.wait(1.0) and not self._lane.is_closed:
+            pass
+        self._since = time.monotonic()
+
+    def _call(self, function: Callable[..., object], *args: Any) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(function, *args)
+
+
+def _decrease(counts: Count[str], client: str) -> None:
+    counts[client] -= 1
+    if not counts[client]:
+        del counts[client]
 
 
 class Memory:

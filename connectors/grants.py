@@ -21,6 +21,7 @@ from connectors.providers.guarded import ProviderFailed
 from connectors.selectors import backend_of, get_connector
 from core.db import release_connection
 from core.errors import ProviderError, ReconnectRequired
+from core.turns import paused
 from core.waiting import limit_waiting
 from projects.access import Caller
 
@@ -75,7 +76,8 @@ def _renew(connector: Connector, source: ProviderBackend, *, now: datetime) -> b
             release_connection()
             if source.seconds_left() <= 0:
                 raise ProviderFailed(f"{source.title} took too long to renew its tokens.")
-            time.sleep(POLL_SEC)
+            with paused():
+                time.sleep(POLL_SEC)
         return False
     ours = Connector.objects.filter(pk=connector.pk, renewing_until=until)
     try:

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from core.db import release_outside_transaction
 from core.errors import TooManyRequests
+from core.turns import paused
 from core.waiting import limit_waiting
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def send_once(message: EmailMessage, *, account: str, stranger: bool = False) ->
     """
     release_outside_transaction()
     try:
-        with limit_waiting(account, most=MAX_MAILS, kind="mail", stranger=stranger):
+        with limit_waiting(account, most=MAX_MAILS, kind="mail", stranger=stranger), paused():
             message.send()
     except (OSError, TooManyRequests) as error:  # smtplib's errors are OSErrors
         return type(error).__name__

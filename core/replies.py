@@ -16,6 +16,7 @@ from kombu.exceptions import OperationalError
 
 from core.db import release_connection
 from core.ids import random_text
+from core.turns import paused
 from core.waiting import interruptible
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def ask(task: str, args: Sequence[Any], kind: type[T], *, queue: str, patience_s
     if not send(task, [*args, address], queue=queue, patience_sec=patience_sec):
         return None
     try:
-        with interruptible(partial(_end_wait, address)):
+        with interruptible(partial(_end_wait, address)), paused():
             return wait(address, kind, timeout_sec=patience_sec)
     except redis.RedisError as error:
         logger.warning("the broker does not answer: %s", error)

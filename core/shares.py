@@ -10,11 +10,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from core.db import release_outside_transaction
 from core.errors import TooManyRequests
+from core.turns import paused
 
 HALF_LIFE_SEC = 30.0
 """After this time, past use counts half."""
@@ -23,6 +24,26 @@ FORGOTTEN_SEC = 0.001
 CLEAN_ABOVE = 1_000
 FEW = 4
 """So many requests lately do not put a client behind others: passwords are mistyped."""
+
+
+class RecentUse:
+    """Seconds that users had something lately. Those of HALF_LIFE_SEC ago count half."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, tuple[float, float]] = {}
+        """Seconds by user, as of a time of the monotonic clock."""
+        self._clean_above = CLEAN_ABOVE
+
+    def of(self, user: str, now: float) -> float:
+        seconds, at = self._used.get(user, (0.0, now))
+        return float(seconds * 0.5 ** ((now - at) / HALF_LIFE_SEC))
+
+    def add(self, user: str, seconds: float) -> None:
+        now = time.monotonic()
+        self._used[user] = (self.of(user, now) + seconds, now)
+        if len(self._used) > self._clean_above:
+            self._used = {user: kept for user, kept in self._used.items() if self.of(user, now) > FORGOTTEN_SEC}
+            self._clean_above = 2 * len(self._used) + CLEAN_ABOVE
 
 
 @dataclass(eq=False, slots=True)
@@ -47,9 +68,7 @@ class Shares:
         self._running = 0
         self._waiting: list[_Ticket] = []
         self._present: Counter[str] = Counter()
-        self._used: dict[str, tuple[float, float]] = {}
-        """Seconds of CPU by user, as of a time of the monotonic clock."""
-        self._clean_above = CLEAN_ABOVE
+        self._cpu = RecentUse()
 
     @contextmanager
     def turn(self, *users: str) -> Iterator[None]:
@@ -71,7 +90,8 @@ class Shares:
             with self._changed:
                 if began is not None:
                     self._running -= 1
-                    self._record(users, time.thread_time() - began)
+                    for user in users:
+                        self._cpu.add(user, time.thread_time() - began)
                 self._present.subtract(users)
                 self._present += Counter()  # without those at 0
                 self._changed.notify_all()
@@ -87,7 +107,7 @@ class Shares:
         try:
             if waits:
                 release_outside_transaction()
-            with self._changed:
+            with paused() if waits else nullcontext(), self._changed:
                 if not self._changed.wait_for(lambda: self._may_go(ticket), self._patience_sec) or ticket.refused:
                     raise TooManyRequests(wait=self._patience_sec)
                 self._running += 1
@@ -106,22 +126,10 @@ class Shares:
     def _rank(self, ticket: _Ticket) -> tuple[float, float]:
         """Return the CPU time of its users: beyond a few requests, with what their present ones may take; and all."""
         now, few = time.monotonic(), FEW * self._typical_sec
-        used = [(self._used_by(user, now), self._present[user]) for user in ticket.users]
+        used = [(self._cpu.of(user, now), self._present[user]) for user in ticket.users]
         beyond = sum(max(0.0, seconds - few) + present * self._typical_sec for seconds, present in used)
         return beyond, sum(seconds for seconds, _ in used)
 
     def _claim(self, ticket: _Ticket) -> tuple[int, tuple[float, float]]:
         """Return how many places its users have, and their rank: of a full queue, the highest is refused."""
         return max((self._present[user] for user in ticket.users), default=0), self._rank(ticket)
-
-    def _used_by(self, user: str, now: float) -> float:
-        seconds, at = self._used.get(user, (0.0, now))
-        return float(seconds * 0.5 ** ((now - at) / HALF_LIFE_SEC))
-
-    def _record(self, users: tuple[str, ...], seconds: float) -> None:
-        now = time.monotonic()
-        for user in users:
-            self._used[user] = (self._used_by(user, now) + seconds, now)
-        if len(self._used) > self._clean_above:
-            self._used = {user: kept for user, kept in self._used.items() if self._used_by(user, now) > FORGOTTEN_SEC}
-            self._clean_above = 2 * len(self._used) + CLEAN_ABOVE

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from core import metrics
 from core.db import release_connection
 from core.errors import NoWorker, TooManyRequests
+from core.turns import paused
 
 MAX_IN_PROCESS = 64
 """Requests of all accounts in a web process. The gateway has more threads."""
@@ -94,12 +95,7 @@ def limit_waiting(account: str, *, most: int = MAX_ACTIVE, kind: str = "", stran
     place, key = _take_place(account, stranger=stranger), f"{kind} {account}"
     token = _current.set(place)
     try:
-        with _changed:
-            if _active[key] >= most:
-                release_connection()
-            if not _changed.wait_for(lambda: _active[key] < most, PATIENCE_SEC):
-                raise _refused("share")
-            _active[key] += 1
+        _await_activity(key, most)
         try:
             yield
         except NoWorker:
@@ -131,6 +127,18 @@ def interruptible(interrupt: Callable[[], object]) -> Iterator[None]:
             place.interrupt = None
 
 
+def _await_activity(key: str, most: int) -> None:
+    with _changed:
+        if _active[key] < most:
+            _active[key] += 1
+            return
+    release_connection()
+    with paused(), _changed:
+        if not _changed.wait_for(lambda: _active[key] < most, PATIENCE_SEC):
+            raise _refused("share")
+        _active[key] += 1
+
+
 def _take_place(account: str, *, stranger: bool) -> _Place:
     with _changed:
         own, free = _present[account], MAX_IN_PROCESS - len(_places)
@@ -144,7 +152,8 @@ def _take_place(account: str, *, stranger: bool) -> _Place:
         _join(ticket)
     try:
         release_connection()
-        return _await_place(ticket)
+        with paused():
+            return _await_place(ticket)
     finally:
         with _changed:
             if ticket in _queue:

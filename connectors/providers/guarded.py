@@ -23,6 +23,7 @@ from social_django.strategy import DjangoStrategy
 from core.db import release_connection
 from core.http import BodyTooLarge, DeadlineExceeded, GuardedSession
 from core.outbound import guard, trust_store
+from core.turns import paused
 
 TOTAL_SEC = 25.0  # for all requests of one backend: a thread of the web process waits for them
 REQUEST_SEC = 15.0
@@ -111,7 +112,8 @@ class GuardedBackend(BaseOAuth2[Any]):
         session = GuardedSession(guard(), ca_file=trust_store(), total_sec=left, max_body=MAX_RESPONSE)
         try:
             # Redirects are not followed: secrets go only where the settings say.
-            response = session.request(method, url, allow_redirects=False, **given)
+            with paused():
+                response = session.request(method, url, allow_redirects=False, **given)
         except DeadlineExceeded:
             raise self.failed("took too long to answer") from None
         except BodyTooLarge:

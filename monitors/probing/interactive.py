@@ -18,6 +18,7 @@ from core.clock import utc_now
 from core.crypto import decrypt, encrypt
 from core.db import release_connection
 from core.errors import NoWorker
+from core.turns import paused
 from monitors.models import Monitor, MonitorState
 from monitors.probing.results import CheckResult
 
@@ -55,7 +56,8 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
     under_way = MonitorState.objects.filter(pk=monitor.pk, claim=claim, claimed_at__isnull=False, last_checked_at=None)
     while utc_now() < deadline and under_way.exists():
         release_connection()
-        time.sleep(LOOK_SEC)
+        with paused():
+            time.sleep(LOOK_SEC)
 
 
 class DraftAnswer(msgspec.Struct, omit_defaults=True):

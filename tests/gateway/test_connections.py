@@ -115,6 +115,7 @@ def test_many_clients_get_equal_shares(gateway: Gateway, port: int) -> None:
 
 def test_a_request_that_is_worked_on_is_not_interrupted(gateway: Gateway, echo: Echo, port: int) -> None:
     echo.go.clear()
+    echo.pauses = True
     with ExitStack() as stack:
         stack.callback(echo.go.set)
         busy = [stack.enter_context(connect(port, "127.0.0.2")) for _ in range(10)]

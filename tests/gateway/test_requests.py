@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from pytest_django.fixtures import Settings
 from config import bodies, gateway, shares
 from config.gateway import Gateway
 from core import metrics
+from core.turns import paused
 from tests.processes.waiting import until
 from tests.serving import serving
 
@@ -25,16 +26,18 @@ PATIENCE_SEC = 30
 
 
 class Echo:
-    """A WSGI application that answers with what it was asked, once `go` is set."""
+    """A WSGI application that answers with what it was asked, once `go` is set. `pauses`: others may run meanwhile."""
 
     def __init__(self) -> None:
+        self.pauses = False
         self.go = threading.Event()
         self.go.set()
         self.environs: list[dict[str, Any]] = []
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         self.environs.append(environ)
-        assert self.go.wait(PATIENCE_SEC)
+        with paused() if self.pauses else nullcontext():
+            assert self.go.wait(PATIENCE_SEC)
         body = environ["wsgi.input"].read()
         start_response("200 OK", [("Content-Type", "text/plain"), ("X-Length", str(len(body)))])
         return Parts([body])
@@ -67,10 +70,10 @@ def port(echo: Echo) -> Iterator[int]:
 
 
 @contextmanager
-def sent(port: int, head: str, body: bytes = b"") -> Iterator[socket.socket]:
+def sent(port: int, head: str, body: bytes = b"", *, address: str = "127.0.0.1") -> Iterator[socket.socket]:
     """A connection on which this much of a request was sent. `head` is in lines, without those that end it."""
     lines = "\r\n".join(line.strip() for line in head.strip().splitlines())
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SEC) as client:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SEC, source_address=(address, 0)) as client:
         client.sendall(lines.encode("latin-1") + b"\r\n\r\n" + body)
         yield client
 
@@ -196,8 +199,9 @@ def test_what_cannot_be_a_credential(port: int, headers: dict[str, str]) -> None
 
 
 def test_bodies_use_little_memory_until_their_requests_are_answered(echo: Echo, port: int, settings: Settings) -> None:
-    """Also those that wait for a thread. Each client gets a part of what is free, so the next one gets some."""
+    """Also those that wait for their turn. Each client gets a part of what is free, so the next one gets some."""
     echo.go.clear()
+    echo.pauses = True
     size = settings.MAX_BODY_BYTES
     head = HALF.format(path="/v1/monitors").replace("100", str(size)) + f"Authorization: {BEARER}\nConnection: close\n"
     with ExitStack() as stack:
@@ -238,21 +242,17 @@ def test_a_client_that_sends_many_requests_leaves_turns_to_others(echo: Echo, po
     echo.go.clear()
     with ExitStack() as stack:
         stack.callback(echo.go.set)
-        crowd = gateway.REQUEST_THREADS + 600
-        for _ in range(crowd):
+        for _ in range(700):
             stack.enter_context(sent(port, "GET /crowd HTTP/1.1\nHost: 127.0.0.1"))
-        until(lambda: len(echo.environs) == gateway.REQUEST_THREADS, PATIENCE_SEC, "all threads are taken")
+        until(lambda: len(echo.environs) == gateway.REQUESTS_AT_ONCE // 2, PATIENCE_SEC, "the crowd has its turns")
         quiet = stack.enter_context(socket.socket())
         quiet.bind(("127.0.0.7", 0))
         quiet.settimeout(PATIENCE_SEC)
         quiet.connect(("127.0.0.1", port))
         quiet.sendall(b"GET /quiet HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        # It is in the queue once a request after it was read. That one is refused, or the newest of the crowd is.
-        assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SEC).status_code == 200
+        until(lambda: echo.environs[-1]["PATH_INFO"] == "/quiet", PATIENCE_SEC, "it waits for none of the crowd")
         echo.go.set()
         assert answer_on(quiet)[0] == 200
-    paths = [environ["PATH_INFO"] for environ in echo.environs]
-    assert paths.index("/quiet") <= 2 * gateway.REQUEST_THREADS, "it did not wait for the whole crowd"
 
 
 def test_answers_that_take_long_are_late_unless_their_requests_may_wait(
@@ -292,9 +292,10 @@ def test_a_lane_that_is_full_stops_no_other(echo: Echo, port: int, monkeypatch: 
     echo.go.clear()
     with ExitStack() as stack:
         stack.callback(echo.go.set)
-        for _ in range(gateway.REQUEST_THREADS):
-            stack.enter_context(sent(port, "GET /monitors HTTP/1.1\nHost: 127.0.0.1"))
-        until(lambda: len(echo.environs) == gateway.REQUEST_THREADS, PATIENCE_SEC, "all threads are taken")
+        for address in ("127.0.0.2", "127.0.0.3"):
+            for _ in range(gateway.REQUESTS_AT_ONCE):
+                stack.enter_context(sent(port, "GET /monitors HTTP/1.1\nHost: 127.0.0.1", address=address))
+        until(lambda: len(echo.environs) == gateway.REQUESTS_AT_ONCE, PATIENCE_SEC, "all turns are taken")
         assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_SEC).status_code == 200
         for path in ("/readyz", "/status/page"):
             stack.enter_context(sent(port, f"GET {path} HTTP/1.1\nHost: 127.0.0.1"))

@@ -1,0 +1,181 @@
+"""Turns of requests: how many run at the same time, who is next, and what happens to those that pause."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from config.shares import ThreadLane
+from core.errors import Overloaded
+from core.turns import paused
+
+PATIENCE_SEC = 30
+
+
+class Requests:
+    """Requests that run until they are let go. `order` are those that got a turn."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.pauses = 0
+        self.ends: dict[str, threading.Event] = {}
+
+    def work(self, name: str) -> str:
+        self.order.append(name)
+        assert self.ends.setdefault(name, threading.Event()).wait(PATIENCE_SEC)
+        return name
+
+    def pausing(self, name: str, other: threading.Event) -> str:
+        with paused():
+            self.pauses += 1
+            assert other.wait(PATIENCE_SEC)
+        return self.work(name)
+
+    def end(self, name: str) -> None:
+        self.ends.setdefault(name, threading.Event()).set()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SEC):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+def lane(*, at_once: int = 2, queue: int = 16) -> ThreadLane:
+    return ThreadLane("requests", threads=16, at_once=at_once, queue=queue)
+
+
+def begin(asked: Coroutine[Any, Any, str]) -> asyncio.Task[str]:
+    return asyncio.get_running_loop().create_task(asked)
+
+
+@on_a_loop
+async def test_a_client_runs_half_of_them_at_most() -> None:
+    at, requests = lane(at_once=4), Requests()
+    tasks = [begin(at.run("crowd", requests.work, f"crowd {number}")) for number in range(8)]
+    await until(lambda: len(requests.order) == 2)
+    tasks.append(begin(at.run("quiet", requests.work, "quiet")))
+    await until(lambda: "quiet" in requests.order)
+    assert len(requests.order) == 3
+    for name in ("quiet", *(f"crowd {number}" for number in range(8))):
+        requests.end(name)
+    await asyncio.gather(*tasks)
+    assert len(requests.order) == 9
+    at.close()
+
+
+@on_a_loop
+async def test_next_is_the_client_with_the_fewest_requests() -> None:
+    at, requests = lane(), Requests()
+    tasks = [begin(at.run(client, requests.work, client)) for client in ("first", "second")]
+    await until(lambda: len(requests.order) == 2)
+    for client, count in (("many", 3), ("few", 2), ("one", 1)):
+        tasks += [begin(at.run(client, requests.work, client)) for _ in range(count)]
+    await asyncio.sleep(0)  # so that all wait
+    for client in ("first", "second", "one", "few", "many"):
+        requests.end(client)
+    await asyncio.gather(*tasks)
+    assert requests.order[2] == "one"
+    assert requests.order[3] == "few"
+    at.close()
+
+
+@on_a_loop
+async def test_of_several_clients_the_one_that_ran_least_is_next() -> None:
+    at, requests = lane(at_once=1), Requests()
+    at._used.add("heavy", 5.0)
+    tasks = [begin(at.run("first", requests.work, "first"))]
+    await until(lambda: requests.order == ["first"])
+    tasks += [begin(at.run(client, requests.work, client)) for client in ("heavy", "light")]
+    await asyncio.sleep(0)
+    for client in ("first", "heavy", "light"):
+        requests.end(client)
+    await asyncio.gather(*tasks)
+    assert requests.order == ["first", "light", "heavy"]
+    at.close()
+
+
+@on_a_loop
+async def test_requests_that_pause_let_others_run_and_wait_for_another_turn() -> None:
+    at, requests, answered = lane(at_once=1), Requests(), threading.Event()
+    waiting = [begin(at.run("waiting", requests.pausing, f"waiting {number}", answered)) for number in range(8)]
+    other = begin(at.run("other", requests.work, "other"))
+    await until(lambda: requests.order == ["other"])
+    answered.set()
+    await until(lambda: len(at._waiting) == 8)
+    assert requests.order == ["other"]
+    for name in ("other", *(f"waiting {number}" for number in range(8))):
+        requests.end(name)
+    assert await other == "other"
+    assert len(await asyncio.gather(*waiting)) == 8
+    at.close()
+
+
+@on_a_loop
+async def test_a_full_queue_refuses_no_request_that_has_begun() -> None:
+    at, requests, answered = lane(at_once=1, queue=2), Requests(), threading.Event()
+    begun = []
+    for number in range(3):
+        begun.append(begin(at.run("begun", requests.pausing, f"begun {number}", answered)))
+        await until(lambda: requests.pauses == len(begun))
+    busy = begin(at.run("busy", requests.work, "busy"))
+    await until(lambda: requests.order == ["busy"])
+    answered.set()
+    await until(lambda: len(requests.order) == 2)  # one of them runs beyond the limit, as the queue is full
+    refused = begin(at.run("crowd", requests.work, "crowd"))
+    requests.end("busy")
+    for number in range(3):
+        requests.end(f"begun {number}")
+    requests.end("crowd")
+    assert await asyncio.gather(*begun) == ["begun 0", "begun 1", "begun 2"]
+    assert await busy == "busy"
+    assert await refused == "crowd"
+    at.close()
+
+
+@on_a_loop
+async def test_a_queue_that_is_full_of_others_refuses_the_newest_of_the_one_with_the_most() -> None:
+    at, requests = lane(at_once=1, queue=2), Requests()
+    running = begin(at.run("crowd", requests.work, "running"))
+    await until(lambda: requests.order == ["running"])
+    crowd = [begin(at.run("crowd", requests.work, f"crowd {number}")) for number in range(2)]
+    quiet = begin(at.run("quiet", requests.work, "quiet"))
+    with pytest.raises(Overloaded):
+        await crowd[1]
+    for name in ("running", "crowd 0", "quiet"):
+        requests.end(name)
+    assert await asyncio.gather(running, crowd[0], quiet) == ["running", "crowd 0", "quiet"]
+    at.close()
+
+
+@on_a_loop
+async def test_a_turn_ends_with_its_thread_also_if_nobody_waits_for_it_any_more() -> None:
+    at, requests = lane(at_once=1), Requests()
+    left = begin(at.run("left", requests.work, "left"))
+    await until(lambda: requests.order == ["left"])
+    gone = begin(at.run("gone", requests.work, "gone"))
+    following = begin(at.run("following", requests.work, "following"))
+    await asyncio.sleep(0)
+    for task in (left, gone):
+        task.cancel()
+    await asyncio.gather(left, gone, return_exceptions=True)
+    assert requests.order == ["left"]
+    for name in ("left", "following"):
+        requests.end(name)
+    assert await following == "following"
+    await until(lambda: not at._present and not at._running)
+    assert requests.order == ["left", "following"]
+    at.close()
