@@ -11,7 +11,6 @@ import os
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 
 from audit import origin
-from core.addresses import client_network
 from core.shares import Shares
 from core.turns import paused
 
@@ -25,15 +24,5 @@ class SharedHasher(PBKDF2PasswordHasher):
     """PBKDF2 as Django has it. Raises TooManyRequests before hashing, if the client or account has had its share."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
-        with paused(), shares.turn(*_users()):
+        with paused(), shares.turn(*origin.users()):
             return super().encode(password, salt, iterations)
-
-
-def _users() -> list[str]:
-    """Return the client and the account of the current request. A command has neither, and waits for nobody."""
-    request = origin.current.get()
-    if request is None:
-        return []
-    user = getattr(request, "user", None)  # of a session, or the Caller of the API
-    key = getattr(getattr(user, "user", user), "pk", None)
-    return [client_network(request), *([] if key is None else [f"user:{key}"])]

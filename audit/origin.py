@@ -1,7 +1,7 @@
 """The current request, as the origin of actions, for services that do not get it as an argument.
 
 A context variable, because a parameter would pass through every signature between a view and a service, and could be
-forgotten. `audit` reads it, and `accounts.hashing`, to count a client's share.
+forgotten. `audit` reads it, and what is shared between clients and accounts, such as `accounts.hashing`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+
+from core.addresses import client_network
 
 ADMIN = "/admin/"
 
@@ -39,6 +41,16 @@ def remember_origin(
             return get_response(request)
 
     return answer
+
+
+def users() -> list[str]:
+    """Return whose share the current request takes: its client and its account. A command has neither."""
+    request = current.get()
+    if request is None:
+        return []
+    user = getattr(request, "user", None)  # of a session, or the Caller of the API
+    key = getattr(getattr(user, "user", user), "pk", None)
+    return [client_network(request), *([] if key is None else [f"user:{key}"])]
 
 
 def staff(request: HttpRequest) -> Any:

@@ -92,7 +92,7 @@ def describe(name: str, level: int, found: Figures) -> str:
     return (
         f"{name:>13} x{level:<3} checks {found['p99_check_late_s']:5.1f} {found['worst_check_late_s']:5.1f} s,"
         f" pings {found['p99_ping_ms']:5.0f} {found['worst_ping_ms']:5.0f} ms,"
-        f" pages {found['p99_page_ms']:5.0f} {found['worst_page_ms']:5.0f} ms,"
+        f" pages {found['p99_page_ms']:5.0f} {found['worst_page_ms']:5.0f} ms ({found['slowest_page']}),"
         f" alerts {found['p99_alert_s']:4.1f} {found['worst_alert_s']:4.1f} s,"
         f" false {found['false_changes']}, missed {found['missed_changes']}, web {found['web_peak_mib']:.0f} MiB:"
         f" {'ok' if is_within_limits(found) else 'BROKEN'}{', SILENT' * bool(found['silent'])} {found['answers']}"

@@ -8,7 +8,6 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
 
-from core.db import release_outside_transaction
 from core.errors import TooManyRequests
 from core.turns import paused
 from core.waiting import limit_waiting
@@ -46,7 +45,6 @@ def send_once(message: EmailMessage, *, account: str, stranger: bool = False) ->
     The mail server may be slow, so the request returns its database connection, and few requests wait at a time.
     `account` caused the mail; for a `stranger` it is the client address.
     """
-    release_outside_transaction()
     try:
         with limit_waiting(account, most=MAX_MAILS, kind="mail", stranger=stranger), paused():
             message.send()

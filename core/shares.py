@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from core.db import release_outside_transaction
 from core.errors import TooManyRequests
 from core.turns import paused
 
@@ -105,8 +104,6 @@ class Shares:
                 self._changed.notify_all()
             waits = not self._may_go(ticket)
         try:
-            if waits:
-                release_outside_transaction()
             with paused() if waits else nullcontext(), self._changed:
                 if not self._changed.wait_for(lambda: self._may_go(ticket), self._patience_sec) or ticket.refused:
                     raise TooManyRequests(wait=self._patience_sec)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
+from django.db import connection
+
 
 class Turn(Protocol):
     """What the thread of a request holds."""
@@ -24,14 +26,16 @@ current: ContextVar[Turn | None] = ContextVar("turn", default=None)
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Let other requests run while the block waits. Outside of requests, do nothing. Blocks may be nested.
+    """Release the connection, and let other requests run while the block waits. It must not use the database.
 
-    It must not use the database: release the connection before.
+    Outside of requests, and in a transaction, do nothing: those that have a turn may wait for connections, so those
+    that wait for a turn must hold none. Blocks may be nested.
     """
     turn = current.get()
-    if turn is None:
+    if turn is None or connection.in_atomic_block:
         yield
         return
+    connection.close()
     token = current.set(None)
     turn.pause()
     try:

@@ -10,21 +10,22 @@ import signal
 import struct
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
-from core.errors import TooManyRequests
+from audit import origin
+from core.shares import Shares
+from core.turns import paused
 
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 1024 * 1024
 CONTENT_TYPE = "image/webp"
-TURN_SEC = 1.0  # short, because a waiting request occupies a thread and a database connection
 DECODE_SEC = 20.0  # elapsed time; `logo_decoder` limits the CPU time
 
 _TOO_LONG = "takes too long to decode."
-_turn = threading.Semaphore()  # one decoder per web process: more would multiply its memory
+shares = Shares(at_once=1, most_waiting=8, most_present=2, patience_sec=10.0, typical_sec=0.5)
+"""Decoders of a web process: more would multiply its memory."""
 
 
 def encode(data: bytes) -> dict[str, Any]:
@@ -34,21 +35,18 @@ def encode(data: bytes) -> dict[str, Any]:
     """
     if len(data) > MAX_BYTES:
         raise ValueError("is larger than 1 MiB.")
-    if not _turn.acquire(timeout=TURN_SEC):
-        raise TooManyRequests(wait=TURN_SEC)
     try:
-        done = subprocess.run(  # noqa: S603 - our own file, by our own interpreter
-            [sys.executable, "-I", Path(__file__).with_name("logo_decoder.py")],
-            input=data,
-            capture_output=True,
-            env={},  # the decoder reads hostile files and needs none of our secrets
-            timeout=DECODE_SEC,
-            check=False,
-        )
+        with paused(), shares.turn(*origin.users()):
+            done = subprocess.run(  # noqa: S603 - our own file, by our own interpreter
+                [sys.executable, "-I", Path(__file__).with_name("logo_decoder.py")],
+                input=data,
+                capture_output=True,
+                env={},  # the decoder reads hostile files and needs none of our secrets
+                timeout=DECODE_SEC,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         raise ValueError(_TOO_LONG) from None
-    finally:
-        _turn.release()
     if done.returncode == -signal.SIGXCPU:
         raise ValueError(_TOO_LONG)
     from statuspages.logo_decoder import MAX_SIDE, TOO_LARGE  # only here: workers do not load Pillow

@@ -147,7 +147,9 @@ class Watch:
         status, _ = await self._front.ask(ADDRESS, method, path, body, headers=headers)
         taken = time.time() - due
         is_ok = status in (200, 201)
-        getattr(self._all, kind).append(Sample(due, taken if is_ok else max(taken, PATIENCE_SEC)))
+        getattr(self._all, kind).append(
+            Sample(due, taken if is_ok else max(taken, PATIENCE_SEC), f"{method} {path} {status}")
+        )
         self._open[kind].remove(due)
 
     async def _readyz(self, due: float) -> None:
