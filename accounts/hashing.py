@@ -14,10 +14,10 @@ from audit import origin
 from core.shares import Shares
 from core.turns import paused
 
-AT_ONCE = max(1, (os.cpu_count() or 1) // 2)
+AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 """The other processors have to answer pings. OpenSSL releases Python's lock meanwhile."""
 
-shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=10.0, typical_sec=0.25)
+shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=10.0)
 
 
 class SharedHasher(PBKDF2PasswordHasher):

@@ -1,6 +1,7 @@
 """Share a scarce resource of this process, such as its processors, between client addresses and accounts.
 
-Who used little of it lately goes first, so many requests of one client delay nobody else by more than those that run.
+Who has few requests and used little lately goes first, so many requests of one client delay nobody else by more than
+those that run.
 Each web process counts its own, so a crash leaves nothing behind.
 """
 
@@ -21,8 +22,6 @@ HALF_LIFE_SEC = 30.0
 FORGOTTEN_SEC = 0.001
 """Past use below this counts as none."""
 CLEAN_ABOVE = 1_000
-FEW = 4
-"""So many requests lately do not put a client behind others: passwords are mistyped."""
 
 
 class RecentUse:
@@ -54,15 +53,13 @@ class _Ticket:
 class Shares:
     """A resource that `at_once` requests may use, while `most_waiting` others wait up to `patience_sec` for it.
 
-    A client has at most `most_present` requests that use it or wait. `typical_sec` is the CPU time that a request is
-    expected to take.
+    The last of several places is for those who have no other request here. A client has at most `most_present`
+    requests that use it or wait.
     """
 
-    def __init__(
-        self, *, at_once: int, most_waiting: int, most_present: int, patience_sec: float, typical_sec: float
-    ) -> None:
+    def __init__(self, *, at_once: int, most_waiting: int, most_present: int, patience_sec: float) -> None:
         self._at_once, self._most_waiting, self._most_present = at_once, most_waiting, most_present
-        self._patience_sec, self._typical_sec = patience_sec, typical_sec
+        self._patience_sec = patience_sec
         self._changed = threading.Condition()
         self._running = 0
         self._waiting: list[_Ticket] = []
@@ -73,7 +70,7 @@ class Shares:
     def turn(self, *users: str) -> Iterator[None]:
         """Run the block in turn. Raises TooManyRequests. The first of `users` is the client, another an account.
 
-        If too many wait, those are refused whose client or account has most places, or else used most.
+        If too many wait, those are refused whose client or account has most requests here, or else used most.
         """
         ticket = _Ticket(users)
         with self._changed:
@@ -100,7 +97,7 @@ class Shares:
             self._waiting.append(ticket)
             waiting = [one for one in reversed(self._waiting) if not one.refused]
             if len(waiting) > self._most_waiting + self._at_once - self._running:
-                max(waiting, key=self._claim).refused = True
+                max(waiting, key=self._rank).refused = True
                 self._changed.notify_all()
             waits = not self._may_go(ticket)
         try:
@@ -117,16 +114,12 @@ class Shares:
         """Return whether the wait is over: the ticket is refused, or it is its turn."""
         if ticket.refused:
             return True
-        waiting = [one for one in self._waiting if not one.refused]
-        return self._running < self._at_once and min(waiting, key=self._rank) is ticket
+        free = self._at_once - self._running
+        if free <= 0 or min((one for one in self._waiting if not one.refused), key=self._rank) is not ticket:
+            return False
+        return free > 1 or self._at_once == 1 or all(self._present[user] == 1 for user in ticket.users)
 
-    def _rank(self, ticket: _Ticket) -> tuple[float, float]:
-        """Return the CPU time of its users: beyond a few requests, with what their present ones may take; and all."""
-        now, few = time.monotonic(), FEW * self._typical_sec
-        used = [(self._cpu.of(user, now), self._present[user]) for user in ticket.users]
-        beyond = sum(max(0.0, seconds - few) + present * self._typical_sec for seconds, present in used)
-        return beyond, sum(seconds for seconds, _ in used)
-
-    def _claim(self, ticket: _Ticket) -> tuple[int, tuple[float, float]]:
-        """Return how many places its users have, and their rank: of a full queue, the highest is refused."""
-        return max((self._present[user] for user in ticket.users), default=0), self._rank(ticket)
+    def _rank(self, ticket: _Ticket) -> tuple[int, float]:
+        """Return how many requests its users have here, and how much CPU time they used: the lowest goes first."""
+        now = time.monotonic()
+        return sum(self._present[user] for user in ticket.users), sum(self._cpu.of(user, now) for user in ticket.users)

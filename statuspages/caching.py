@@ -132,7 +132,7 @@ class Rendered(Packed):
 _local_pages: LocalCache[PublishedPage | None] = LocalCache(1_024)
 _local: LocalCache[Rendered] = LocalCache(64)
 _fallback: LocalCache[Rendered] = LocalCache(64, seconds=FRESH_SEC)
-_turns = Shares(at_once=1, most_waiting=12, most_present=4, patience_sec=5.0, typical_sec=0.05)
+_turns = Shares(at_once=1, most_waiting=12, most_present=4, patience_sec=5.0)
 """Renderings of this process, one at a time. Fewer requests wait than the gateway has threads for pages."""
 
 

@@ -24,7 +24,7 @@ CONTENT_TYPE = "image/webp"
 DECODE_SEC = 20.0  # elapsed time; `logo_decoder` limits the CPU time
 
 _TOO_LONG = "takes too long to decode."
-shares = Shares(at_once=1, most_waiting=8, most_present=2, patience_sec=10.0, typical_sec=0.5)
+shares = Shares(at_once=1, most_waiting=8, most_present=2, patience_sec=10.0)
 """Decoders of a web process: more would multiply its memory."""
 
 

@@ -59,7 +59,6 @@ def make(*, at_once: int = 1, most_waiting: int = 16, most_present: int = 2, pat
         most_waiting=most_waiting,
         most_present=most_present,
         patience_sec=patience_sec,
-        typical_sec=0.001,
     )
 
 
@@ -116,6 +115,18 @@ def test_many_requests_of_few_users_are_not_before_one_of_another() -> None:
         assert reader.result(PATIENCE_SEC)
         assert sorted(one.result(PATIENCE_SEC) for one in asked) == [False, *[True] * 5]
     assert queue.order.index("reader") <= 2, "after one of the client that has one left"
+
+
+def test_the_last_place_is_for_those_without_another_request() -> None:
+    at = make(at_once=2)
+    with ExitStack() as stack:
+        queue = Queue(at, stack)
+        asked = [queue.ask("attacker"), queue.ask("attacker")]
+        assert queue.order == ["attacker"]
+        asked.append(queue.ask("reader"))
+        until(lambda: queue.order == ["attacker", "reader"], PATIENCE_SEC, "it runs beside the attacker's")
+        queue.end.set()
+        assert all(one.result(PATIENCE_SEC) for one in asked)
 
 
 def test_nobody_waits_for_ever() -> None:
