@@ -86,8 +86,8 @@ class Gateway:
     def __init__(self, django: WSGIApplication) -> None:
         self._application = django
         # Together they run fewer requests at the same time than there are connections to the database.
-        self._readiness = ThreadLane("readiness", threads=2, at_once=2, queue=64)
-        self._pings = ThreadLane("pings", threads=4, at_once=4, queue=1_024)
+        self._readiness = ThreadLane("readiness", threads=2, at_once=2, queue=64, counts=None)
+        self._pings = ThreadLane("pings", threads=4, at_once=4, queue=1_024, counts="pings")
         # `accounts.hashing` and `statuspages.caching` limit how many are paused.
         self._public = ThreadLane("public", threads=40, at_once=2, queue=512)
         # `core.waiting` limits how many of these threads may wait for a worker.
@@ -144,10 +144,7 @@ class Gateway:
             if turn.path not in _DIAGNOSTIC:
                 self._outages.add(turn)
             if target is None:
-                # Other methods may wait for a worker or a provider.
-                is_prompt = scope.method in ("GET", "HEAD") and turn.path not in _DIAGNOSTIC
-                lane, client = self._lane(environ), client_of(environ).network
-                reply = await lane.run(client, self._call, environ, is_prompt=is_prompt)
+                reply = await self._lane(environ).run(client_of(environ).network, self._call, environ)
             else:
                 reply = await self._ping(environ, target, content)
             if reply.parts is not None or len(reply.body) > PIECE_BYTES:
@@ -174,7 +171,7 @@ class Gateway:
             if attempt.kept:
                 return Reply(200, headers, OK)
             environ[ATTEMPT] = attempt
-        reply = await self._pings.run(client_of(environ).network, self._call, environ, is_prompt=True)
+        reply = await self._pings.run(client_of(environ).network, self._call, environ)
         if reply.status == 200:
             self._simple_pings.learn(environ, reply.headers)
         return reply

@@ -6,7 +6,9 @@ or has to wait for a lock, is passed on to Django. See docs/adr/0028.
 
 from __future__ import annotations
 
+import time
 from asyncio import Future, get_running_loop
+from collections import Counter as Count
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from django.db import connection
 
 from config.access import is_forwarded_https
-from config.shares import FairQueue, count_refusal
+from config.shares import FairQueue, count_if_late, count_refusal, decrease
 from core.addresses import client_of
 from core.errors import Overloaded
 from monitors.heartbeats.incoming import Target
@@ -47,6 +49,7 @@ class GroupCommit(Generic[Item, Result]):
         self._work = work
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._waiting = FairQueue[tuple[Item, Future[Result]]](MAX_WAITING)
+        self._present: Count[str] = Count()
         self._busy = False
 
     def close(self) -> None:
@@ -57,6 +60,7 @@ class GroupCommit(Generic[Item, Result]):
 
         If too many items wait, as while the database hangs, the newest of the client with the most raises Overloaded.
         """
+        start = time.monotonic()
         future: Future[Result] = get_running_loop().create_future()
         if removed := self._waiting.put(client, (item, future)):
             (_, refused), is_own = removed
@@ -64,7 +68,12 @@ class GroupCommit(Generic[Item, Result]):
             refused.set_exception(Overloaded())
         if not self._busy:
             self._start_batch()
-        return await future
+        self._present[client] += 1
+        try:
+            return await future
+        finally:
+            count_if_late("pings", time.monotonic() - start, has_others=self._present[client] > 1)
+            decrease(self._present, client)
 
     def _start_batch(self) -> None:
         batch = [self._waiting.pop() for _ in range(min(len(self._waiting), _MAX_BATCH))]

@@ -42,6 +42,18 @@ def count_refusal(resource: str, *, is_own: bool) -> None:
         LATE.add(1, "pings" if resource in ("pings", "signals") else "pages")
 
 
+def count_if_late(what: str | None, seconds: float, *, has_others: bool) -> None:
+    """Count a request that took so long. If its client has other requests, it may have waited for those."""
+    if what and seconds > REQUEST_SEC and not has_others:
+        LATE.add(1, what)
+
+
+def decrease(counts: Count[str], client: str) -> None:
+    counts[client] -= 1
+    if not counts[client]:
+        del counts[client]
+
+
 class FairQueue(Generic[Item]):
     """A bounded queue from which clients are served in turns, each in the order of its own items."""
 
@@ -105,11 +117,13 @@ class ThreadLane:
     """Run one kind of request in threads, `at_once` of them at the same time. More threads may be paused.
 
     Python runs one thread at a time, so more would only slow each other down. A client runs half of them at most. Next
-    is the client that has fewest requests here, and of several the one whose requests ran least lately.
+    is the client that has fewest requests here, and of several the one whose requests ran least lately. `counts` is
+    what is late (`core.metrics.LATE`) if an answer takes long.
     """
 
-    def __init__(self, name: str, *, threads: int, at_once: int, queue: int) -> None:
+    def __init__(self, name: str, *, threads: int, at_once: int, queue: int, counts: str | None = "pages") -> None:
         self.name = name
+        self._counts = counts
         self.is_closed = False
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._free, self._most = at_once, (at_once + 1) // 2
@@ -119,16 +133,10 @@ class ThreadLane:
         """Requests that run or wait for their turn."""
         self._used = RecentUse()
 
-    async def run(self, client: str, work: Callable[..., Result], *args: Any, is_prompt: bool = False) -> Result:
-        """Run `work` in a thread, when it is the client's turn. Raises Overloaded.
-
-        If the work should be prompt, all of its time counts as lateness, else only the wait for a thread.
-        """
+    async def run(self, client: str, work: Callable[..., Result], *args: Any) -> Result:
+        """Run `work` in a thread, when it is the client's turn. Raises Overloaded."""
         start = time.monotonic()
-        await self._turn(client)
-        if not is_prompt:
-            self._count_if_late(client, start)
-        turn = _LaneTurn(self, client)
+        turn = _LaneTurn(self, client, waited=await self._turn(client))
         try:
             done = self._threads.submit(turn.run, work, args)
         except BaseException:
@@ -139,8 +147,11 @@ class ThreadLane:
         try:
             return await wrap_future(done)
         finally:
-            if is_prompt:
-                self._count_if_late(client, start)
+            count_if_late(
+                self._counts,
+                turn.waited if turn.may_take_long else time.monotonic() - start,
+                has_others=self._present[client] > 1,
+            )
 
     def begin(self, ticket: _Ticket) -> None:
         """Let a request run in its turn."""
@@ -158,8 +169,8 @@ class ThreadLane:
     def end(self, client: str, seconds: float) -> None:
         """Give the turn of a request that ran for so long to the next one."""
         self._free += 1
-        _decrease(self._running, client)
-        _decrease(self._present, client)
+        decrease(self._running, client)
+        decrease(self._present, client)
         self._used.add(client, seconds)
         self._pass_on()
 
@@ -167,26 +178,25 @@ class ThreadLane:
         self.is_closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    async def _turn(self, client: str) -> None:
+    async def _turn(self, client: str) -> float:
+        """Wait for a turn. Return for how many seconds."""
+        start = time.monotonic()
         ticket = _Ticket(client, get_running_loop().create_future())
         self.begin(ticket)
+        waits = not ticket.turn.done()
         try:
             await ticket.turn
+            return time.monotonic() - start if waits else 0.0
         except CancelledError:
             if ticket.turn.cancelled():
                 self._waiting.remove(client, ticket)
-                _decrease(self._present, client)
+                decrease(self._present, client)
             else:
                 self.end(client, 0)  # its turn had come
             raise
         except Overloaded:
-            _decrease(self._present, client)
+            decrease(self._present, client)
             raise
-
-    def _count_if_late(self, client: str, start: float) -> None:
-        # A client's further requests wait for its own first.
-        if time.monotonic() - start > REQUEST_SEC and self._present[client] <= 1:
-            LATE.add(1, "pings" if self.name == "pings" else "pages")
 
     def _go(self, ticket: _Ticket) -> None:
         if ticket.turn.done():  # cancelled
@@ -210,8 +220,9 @@ class ThreadLane:
 class _LaneTurn:
     """The turn of a request, as its thread has it (`core.turns`)."""
 
-    def __init__(self, lane: ThreadLane, client: str) -> None:
+    def __init__(self, lane: ThreadLane, client: str, *, waited: float) -> None:
         self._lane, self._client = lane, client
+        self.waited, self.may_take_long = waited, False
         self._loop = get_running_loop()
         self._since = time.monotonic()
 
@@ -234,19 +245,15 @@ class _LaneTurn:
             self._lane.begin(ticket)
 
         self._call(wait)
+        start = time.monotonic()
         while not has_come.wait(1.0) and not self._lane.is_closed:
             pass
         self._since = time.monotonic()
+        self.waited += self._since - start
 
     def _call(self, function: Callable[..., object], *args: Any) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(function, *args)
-
-
-def _decrease(counts: Count[str], client: str) -> None:
-    counts[client] -= 1
-    if not counts[client]:
-        del counts[client]
 
 
 class Memory:

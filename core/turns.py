@@ -13,7 +13,9 @@ from django.db import connection
 
 
 class Turn(Protocol):
-    """What the thread of a request holds."""
+    """What the thread of a request holds. `may_take_long`: only its waits for a turn count as lateness."""
+
+    may_take_long: bool
 
     def pause(self) -> None: ...
 
@@ -22,6 +24,12 @@ class Turn(Protocol):
 
 
 current: ContextVar[Turn | None] = ContextVar("turn", default=None)
+
+
+def take_time() -> None:
+    """Let the current request take long without being late: it waits for something outside, or has much to do."""
+    if (turn := current.get()) is not None:
+        turn.may_take_long = True
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from core import metrics
 from core.db import release_connection
 from core.errors import NoWorker, TooManyRequests
-from core.turns import paused
+from core.turns import paused, take_time
 
 MAX_IN_PROCESS = 64
 """Requests of all accounts in a web process. The gateway has more threads."""
@@ -92,6 +92,7 @@ def limit_waiting(account: str, *, most: int = MAX_ACTIVE, kind: str = "", stran
     also in place of NoWorker if the request gave its place up.
     """
     WAITING_REQUESTS.follow(lambda: len(_places))
+    take_time()
     place, key = _take_place(account, stranger=stranger), f"{kind} {account}"
     token = _current.set(place)
     try:

@@ -15,7 +15,7 @@ from typing import Any
 
 from audit import origin
 from core.shares import Shares
-from core.turns import paused
+from core.turns import paused, take_time
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ def encode(data: bytes) -> dict[str, Any]:
     """
     if len(data) > MAX_BYTES:
         raise ValueError("is larger than 1 MiB.")
+    take_time()
     try:
         with paused(), shares.turn(*origin.users()):
             done = subprocess.run(  # noqa: S603 - our own file, by our own interpreter

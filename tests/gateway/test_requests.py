@@ -18,7 +18,7 @@ from pytest_django.fixtures import Settings
 from config import bodies, gateway, shares
 from config.gateway import Gateway
 from core import metrics
-from core.turns import paused
+from core.turns import paused, take_time
 from tests.processes.waiting import until
 from tests.serving import serving
 
@@ -36,6 +36,8 @@ class Echo:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         self.environs.append(environ)
+        if environ["PATH_INFO"].startswith("/patient"):
+            take_time()
         with paused() if self.pauses else nullcontext():
             assert self.go.wait(PATIENCE_SEC)
         body = environ["wsgi.input"].read()
@@ -268,7 +270,7 @@ def test_answers_that_take_long_are_late_unless_their_requests_may_wait(
     echo.go.clear()
     asked = (
         *(("127.0.0.2", "GET", "/v1/monitors"), ("127.0.0.3", "GET", "/status/page")),
-        *(("127.0.0.4", "POST", "/v1/monitors"), ("127.0.0.5", "POST", "/v1/heartbeats/mon_unknown/ping")),
+        *(("127.0.0.4", "GET", "/patient"), ("127.0.0.5", "POST", "/v1/heartbeats/mon_unknown/ping")),
     )
 
     def ask(address: str, method: str, path: str) -> None:
