@@ -90,7 +90,8 @@ def plan(rows: Sequence[str], levels: Sequence[int]) -> list[tuple[str, list[Row
 
 def describe(name: str, level: int, found: Figures) -> str:
     return (
-        f"{name:>13} x{level:<3} checks {found['p99_check_late_s']:5.1f} {found['worst_check_late_s']:5.1f} s,"
+        f"{name:>13} x{level:<3} checks {found['p99_check_late_s']:5.1f} {found['worst_check_late_s']:5.1f} s"
+        f" ({found['slowest_check']}),"
         f" pings {found['p99_ping_ms']:5.0f} {found['worst_ping_ms']:5.0f} ms,"
         f" pages {found['p99_page_ms']:5.0f} {found['worst_page_ms']:5.0f} ms ({found['slowest_page']}),"
         f" alerts {found['p99_alert_s']:4.1f} {found['worst_alert_s']:4.1f} s,"

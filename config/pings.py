@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from django.db import connection
 
 from config.access import is_forwarded_https
-from config.shares import FairQueue, count_if_late, count_refusal, decrease
+from config.shares import count_if_late, count_refusal, decrease
 from core.addresses import client_of
 from core.errors import Overloaded
+from core.fair_queue import FairQueue
 from monitors.heartbeats.incoming import Target
 from monitors.heartbeats.pings import Attempt, Request, attempt_all, complete_all
 

@@ -9,15 +9,15 @@ import threading
 import time
 from asyncio import CancelledError, Future, get_running_loop, wrap_future
 from collections import Counter as Count
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from core import turns
 from core.errors import Overloaded, TooManyRequests
+from core.fair_queue import FairQueue
 from core.metrics import LATE, REQUEST_SEC, Counter
 from core.shares import RecentUse
 
@@ -32,7 +32,6 @@ REFUSED = Counter(
     ("resource", "by"),
     [(resource, by) for resource in (*LANES, *MEMORIES, "signals") for by in ("client", "all")],
 )
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -52,56 +51,6 @@ def decrease(counts: Count[str], client: str) -> None:
     counts[client] -= 1
     if not counts[client]:
         del counts[client]
-
-
-class FairQueue(Generic[Item]):
-    """A bounded queue from which clients are served in turns, each in the order of its own items."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._length = 0
-        self._waiting: dict[str, deque[Item]] = {}
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate the clients, the one that was served last at the end."""
-        return iter(self._waiting)
-
-    def put(self, client: str, item: Item) -> tuple[Item, bool] | None:
-        """Add an item. If the queue is full, remove the newest item of the client that has the most.
-
-        Return the removed item, and whether its client had others.
-        """
-        self._waiting.setdefault(client, deque()).append(item)
-        self._length += 1
-        if self._length <= self._most:
-            return None
-        most = max(self._waiting, key=lambda one: len(self._waiting[one]))
-        has_others = len(self._waiting[most]) > 1
-        removed = self._waiting[most][-1]
-        self.remove(most, removed)
-        return removed, has_others
-
-    def pop(self, client: str | None = None) -> Item:
-        """Remove the next item of a client, or of the client whose turn it is. Then each other client has a turn."""
-        client = next(iter(self)) if client is None else client
-        queue = self._waiting.pop(client)
-        item = queue.popleft()
-        if queue:
-            self._waiting[client] = queue
-        self._length -= 1
-        return item
-
-    def remove(self, client: str, item: Item) -> None:
-        """Remove an item if it waits."""
-        queue = self._waiting.get(client, deque())
-        with suppress(ValueError):
-            queue.remove(item)
-            self._length -= 1
-            if not queue:
-                del self._waiting[client]
 
 
 @dataclass(eq=False, slots=True)

@@ -25,7 +25,8 @@ _LATENESS = """
     SELECT extract(epoch FROM slot)::float8,
            extract(epoch FROM coalesce(
                (SELECT min(checked_at) FROM checks_checkresult AS result
-                 WHERE result.monitor_id = phase.monitor_id AND checked_at >= slot), clock_timestamp()) - slot)::float8
+                 WHERE result.monitor_id = phase.monitor_id AND checked_at >= slot), clock_timestamp()) - slot)::float8,
+           (SELECT type || ' ' || id FROM monitors_monitor WHERE id = phase.monitor_id)
       FROM unnest(%(ids)s::bigint[], %(slots)s::timestamptz[]) AS phase (monitor_id, first),
            generate_series(first, %(end)s, make_interval(secs => %(interval)s)) AS slot
      WHERE slot >= %(start)s AND slot < least(%(end)s, clock_timestamp())

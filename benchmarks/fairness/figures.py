@@ -43,7 +43,8 @@ class Observed:
             for word, percent in (("p99", 99), ("worst", 100)):
                 found[f"{word}_{name}"] = round(percentile(self.samples[kind], percent) * units, 2 if units == 1 else 0)
             found[f"{kind}s"] = len(self.samples[kind])
-        found["slowest_page"] = max(self.samples["page"], key=lambda sample: sample.taken, default=Sample(0, 0)).what
+        for kind in ("check", "page"):
+            found[f"slowest_{kind}"] = max(self.samples[kind], key=lambda one: one.taken, default=Sample(0, 0)).what
         return found | {"false_changes": len(self.false), "missed_changes": len(self.missed)}
 
     def broken(self) -> Iterator[float]:

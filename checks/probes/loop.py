@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -31,6 +32,7 @@ from checks.probes.target import literal_form
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from checks.verdict import Failure, failed, judge, own_fault
 from core.clock import EPOCH, utc_now
+from core.fair_queue import FairQueue
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,9 @@ _LIMITER_SECONDS = 2 * PATIENCE
 _NO_SECOND = own_fault(
     "no second of its address was free, as all checks together send one datagram a second to it, in turns by account"
 )
+_MOST_HEAVY = 100  # each may be a mebibyte
+_REFUSED_SECONDS = 30.0
+_NO_TURN = own_fault("too many large answers of its account wait to be read")
 
 Party = tuple[str, str | None]
 """The account that a check counts for, and the name by which the check comes back if it has to wait, if it does."""
@@ -82,7 +87,7 @@ class Probe(ABC, Generic[S]):
     """
 
     # Without slots, here and in subclasses, a tcp check took 3 us more.
-    __slots__ = ("deadline", "ended", "failure", "key", "loop", "outcome", "spec", "started_at", "waits")
+    __slots__ = ("answered_at", "deadline", "ended", "failure", "key", "loop", "outcome", "spec", "started_at", "waits")
 
     def __init__(self, spec: S, loop: Loop[Any]) -> None:
         self.spec = spec
@@ -93,6 +98,7 @@ class Probe(ABC, Generic[S]):
         self.deadline = self.started_at + spec.timeout_ms / 1000
         self.outcome = CheckOutcome(Verdict.UP, EPOCH)  # both are set when it is judged
         self.failure: Failure | None = None
+        self.answered_at: datetime | None = None  # if it is judged later
         self.waits: tuple[Wait, ...] = ()  # for our name servers
 
     @abstractmethod
@@ -102,6 +108,14 @@ class Probe(ABC, Generic[S]):
     @abstractmethod
     def expire(self) -> None:
         """End because the deadline has passed. Say what was waited for."""
+
+    def is_heavy(self) -> bool:
+        """Return whether it may take long to find what is wrong with the response. Then accounts take turns."""
+        return False
+
+    def may_repeat(self) -> bool:
+        """Return whether the check may be made again if its response was not judged. A trigger may not."""
+        return True
 
     def find_failure(self) -> Failure | None:
         """Return what is wrong with a response that came whole. The loop measures how long this takes."""
@@ -164,6 +178,8 @@ class Loop(Generic[K]):
         self._timers: list[tuple[float, int, AnyProbe, Callable[[], None]]] = []
         self._timer_number = itertools.count()
         self._answers: deque[tuple[AnyProbe, Callable[[Any], None], object]] = deque()  # by other threads
+        self._heavy = FairQueue[AnyProbe](_MOST_HEAVY)  # responses to be judged, by account
+        self._heavy_at = 0.0  # when the next of them may be judged
         self._next_deadline = math.inf  # no probe expires before it; a wake-up to look costs CPU
         self._event_at = 0.0  # when the event that is handled now began, by time.perf_counter
         self._cpu_marked_at, self._cpu = 0.0, 0.0  # by time.perf_counter, and this thread's CPU time then
@@ -338,9 +354,32 @@ class Loop(Generic[K]):
                 logger.exception("A check failed by an error of ours.", extra={"check": str(probe.key)})
                 probe.fail(own_fault("an internal error"))
         while self.ended:
-            self._deliver(self.ended.popleft())
+            ended = self.ended.popleft()
+            if ended.failure is None and ended.is_heavy():
+                ended.answered_at = utc_now()
+                if removed := self._heavy.put(self._owner(ended), ended):
+                    self._refuse(removed[0])
+            else:
+                self._deliver(ended)
 
     # Inside
+
+    def _owner(self, probe: AnyProbe) -> str:
+        return "" if self._party_of is None else self._party_of(probe.key)[0]  # type: ignore[arg-type]
+
+    def _refuse(self, probe: AnyProbe) -> None:
+        probe.failure = _NO_TURN
+        probe.outcome.postponed = _REFUSED_SECONDS if probe.may_repeat() else None
+        self._deliver(probe)
+
+    def _judge_heavy(self) -> None:
+        """Judge one response that takes long, and then none for as long as it took: others go on meanwhile."""
+        start = self._event_at = time.perf_counter()
+        self._cpu_marked_at, self._cpu = start, time.thread_time()
+        self._deliver(self._heavy.pop())
+        self._event_at = 0.0
+        now = time.monotonic()
+        self._heavy_at = now + time.perf_counter() - start
 
     def _start(self, key: K, spec: CheckSpec) -> None:
         if self._admit is not None and (refusal := self._admit(key)) is not None:
@@ -364,6 +403,8 @@ class Loop(Generic[K]):
             heapq.heappop(self._timers)
         if not may_start:
             wake_at = min(self._next_deadline, self._timers[0][0]) if self._timers else self._next_deadline
+            if self._heavy:
+                wake_at = min(wake_at, self._heavy_at)
             timeout = min(_IDLE_SECONDS, max(0.0, wake_at - time.monotonic()))
         finished, ready = self._reactor.turn(timeout)
         if finished or ready:
@@ -385,6 +426,8 @@ class Loop(Generic[K]):
         while self._timers and self._timers[0][0] <= now:
             _, _, probe, call = heapq.heappop(self._timers)
             self.call(probe, call)
+        if self._heavy and now >= self._heavy_at:
+            self._judge_heavy()
         if now >= self._next_deadline:
             for probe in [probe for probe in self._probes if probe.deadline <= now]:
                 self.call(probe, self._expire, probe)
@@ -413,7 +456,7 @@ class Loop(Generic[K]):
             self._event_at = now
 
     def _judge(self, probe: AnyProbe) -> CheckOutcome:
-        now = utc_now()
+        now = probe.answered_at or utc_now()
         outcome = probe.outcome
         try:
             judge(probe.spec, outcome, self._blame(probe, probe.failure or probe.find_failure()), now=now)

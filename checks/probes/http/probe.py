@@ -24,6 +24,7 @@ from checks.verdict import Failure, timed_out
 MAX_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEAD_REFUSED = frozenset({405, 501})
+_HEAVY_BYTES = 64 * 1024
 _GRACE_SECONDS = 0.1  # how long past the deadline libcurl may keep a transfer
 
 
@@ -65,6 +66,13 @@ class HttpProbe(Probe[HttpSpec]):
         # libcurl forgot the transfer: its own timeout is earlier.
         self.loop.cancel_transfer(self._transfer.easy)
         self._take_response(pycurl.E_OPERATION_TIMEDOUT, "overdue")
+
+    def is_heavy(self) -> bool:
+        body = None if self._transfer is None else self._transfer.response.body
+        return bool(self.spec.rules) and len(body or b"") > _HEAVY_BYTES
+
+    def may_repeat(self) -> bool:
+        return not self.spec.only_2xx
 
     def find_failure(self) -> Failure | None:
         return None if self._transfer is None else find_failure(self.spec, self._transfer.response)
