@@ -35,7 +35,7 @@ from tests.factories import ChannelFactory, CheckResultFactory, MonitorFactory, 
 from tests.helpers import NOON, check_record, keep_checked, outcome, record_ping, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
-MOST_QUERIES = 20
+MOST_QUERIES = 22
 
 
 def page(web: Client, path: str, **headers: str) -> str:
