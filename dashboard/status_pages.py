@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db.models import Count
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
@@ -189,9 +190,10 @@ class LogoForm(PageForm):
 
 @page
 def index(request: PageRequest) -> HttpResponse:
-    found = selectors.list_pages(request.caller).order_by("name", "pk")
-    pages = [(one, sum(len(group.monitors.all()) for group in one.groups.all())) for one in found]
-    return render_page(request, "status_pages/list", pages=pages)
+    found = selectors.list_pages(request.caller).prefetch_related(None).order_by("name", "pk")
+    shown = selectors.showable().filter(page__in=found.order_by().values("pk"))
+    counts = dict(shown.order_by().values_list("page").annotate(Count("pk")))
+    return render_page(request, "status_pages/list", pages=[(one, counts.get(one.pk, 0)) for one in found])
 
 
 @page

@@ -17,7 +17,7 @@ from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, versi
 from incidents import windows
 from monitors.models import Monitor
 from monitors.selectors import began_at, failing_since, status_of, uptime_sums, uptimes
-from monitors.stale import STALE_COLUMNS, stale_reason, stale_since
+from monitors.stale import STALE_COLUMNS, load_schedules, stale_reason, stale_since
 from monitors.uptime.intervals import Span, Tally
 from projects.access import Caller
 
@@ -113,7 +113,7 @@ class Page(NamedTuple):
 
 
 def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
-    monitors = matching(caller, listing, now=now)
+    monitors = matching(caller, listing, now=now).defer("config")
     start, end = (listing.page - 1) * PAGE, listing.page * PAGE
     # Read one more monitor on each side: to see whether the page continues a project, and whether there is more.
     skipped = 1 if start else 0
@@ -125,6 +125,7 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
         shown = list(monitors[start - skipped : end + 1])
     continues = skipped == 1 and len({monitor.project_id for monitor in shown[:2]}) == 1
     shown = shown[skipped:]
+    load_schedules(shown)
     return Page(rows_of(shown[:PAGE], now=now), continues, more=len(shown) > PAGE)
 
 
@@ -168,6 +169,7 @@ def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> 
     all_of_them = list(
         monitors.select_related(None).select_related("state").only("project", *STALE_COLUMNS, "state__status")
     )
+    load_schedules(all_of_them)
     uptime_of = uptimes(all_of_them, now=now)
     places = {project: place for place, project in enumerate(dict.fromkeys(m.project_id for m in all_of_them))}
 

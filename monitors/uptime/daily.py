@@ -20,7 +20,7 @@ from core.bulk import array
 from core.db import try_advisory_lock
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
 from monitors.selectors import last_tick, left_out_since, uptime_sums
-from monitors.stale import STALE_COLUMNS
+from monitors.stale import STALE_COLUMNS, load_schedules
 from monitors.uptime.intervals import Span, Tally, percent
 from monitors.uptime.sums import Sums
 
@@ -195,6 +195,7 @@ def write_days(now: datetime) -> int:
                 .only("created_at", *STALE_COLUMNS, "state__status")
                 .order_by("pk")[:MONITORS_AT_ONCE]
             )
+            load_schedules(monitors)
             _write(monitors, start, end, now=now)
         if len(monitors) < MONITORS_AT_ONCE:
             break
