@@ -154,7 +154,7 @@ class StatusPageForm(ObjectForm):
 
 
 def _row_fields(item: PageMonitor, *, heading: str, position: int) -> dict[str, forms.Field]:
-    key, name = item.monitor.public_id, item.monitor.name
+    key, name = item.monitor.public_id, item.monitor.name[:80]
     return {
         f"name-{key}": forms.CharField(max_length=200, initial=item.name, label=f"Name of {name}"),
         f"group-{key}": forms.CharField(max_length=200, required=False, initial=heading, label=f"Heading of {name}"),
