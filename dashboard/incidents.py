@@ -137,7 +137,8 @@ class DeclareForm(ObjectForm):
 @page
 def index(request: PageRequest) -> HttpResponse:
     filters = FilterForm(request.GET)
-    rows, last = _page_of(_filtered(request.caller, filters.wanted), after=request.GET.get("after", ""))
+    found = _filtered(request.caller, filters.wanted).defer("monitor__config")
+    rows, last = _page_of(found, after=request.GET.get("after", ""))
     return render_page(
         request,
         "incidents/list",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db.models import Count, Prefetch
+from django.db.models.functions import Left
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
+from core.db import get_or_not_found
 from core.waiting import limit_waiting
 from dashboard.forms import MonitorsField, ObjectForm, PageForm, ProjectField, monitor_choices, project_choices
 from dashboard.pages import (
@@ -29,6 +33,10 @@ from statuspages.models import NoteUpdate, PageMonitor, StatusPage
 from statuspages.serializers import MAX_TEXT
 
 NOTES = 20
+UPDATES, NOTE_CHARS = 5, 1_000
+"""Newest updates of each note on the page for editors, and characters of each. The public page has the rest."""
+MONITORS = 100
+"""Names of shown monitors on the page for editors."""
 _NULLABLE = ("accent", "custom_domain")
 _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_names")
 
@@ -146,7 +154,7 @@ class StatusPageForm(ObjectForm):
 
 
 def _row_fields(item: PageMonitor, *, heading: str, position: int) -> dict[str, forms.Field]:
-    key, name = item.monitor.public_id, item.monitor.name
+    key, name = item.monitor.public_id, item.monitor.name[:80]
     return {
         f"name-{key}": forms.CharField(max_length=200, initial=item.name, label=f"Name of {name}"),
         f"group-{key}": forms.CharField(max_length=200, required=False, initial=heading, label=f"Heading of {name}"),
@@ -189,9 +197,10 @@ class LogoForm(PageForm):
 
 @page
 def index(request: PageRequest) -> HttpResponse:
-    found = selectors.list_pages(request.caller).order_by("name", "pk")
-    pages = [(one, sum(len(group.monitors.all()) for group in one.groups.all())) for one in found]
-    return render_page(request, "status_pages/list", pages=pages)
+    found = selectors.list_pages(request.caller).prefetch_related(None).order_by("name", "pk")
+    shown = selectors.showable().filter(page__in=found.order_by().values("pk"))
+    counts = dict(shown.order_by().values_list("page").annotate(Count("pk")))
+    return render_page(request, "status_pages/list", pages=[(one, counts.get(one.pk, 0)) for one in found])
 
 
 @page
@@ -205,7 +214,7 @@ def create(request: PageRequest) -> HttpResponse:
 
 @page
 def show(request: PageRequest, page_id: str) -> HttpResponse:
-    return _detail(request, selectors.get_page(request.caller, page_id))
+    return _detail(request, _page(request.caller, page_id))
 
 
 @page
@@ -233,7 +242,7 @@ def verify_domain(request: PageRequest, page_id: str) -> HttpResponse:
 
 @action
 def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
-    found = selectors.get_page(request.caller, page_id)
+    found = _page(request.caller, page_id)
     form = LogoForm(request.POST, request.FILES)
     if form.save(request, lambda: services.set_logo(request.caller, page_id, form.cleaned_data["logo"]), limit="logo"):
         return done(request, "Logo saved.", "status_page", page_id)
@@ -242,7 +251,7 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
 
 @action
 def create_note(request: PageRequest, page_id: str) -> HttpResponse:
-    found = selectors.get_page(request.caller, page_id)
+    found = _page(request.caller, page_id)
     form = NoteForm(request.POST)
     if form.create(request, lambda: services.create_note(request.caller, page_id, form.cleaned_data, now=request.now)):
         return done(request, "Note published.", "status_page", page_id)
@@ -252,11 +261,16 @@ def create_note(request: PageRequest, page_id: str) -> HttpResponse:
 @action
 def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse:
     caller = request.caller
-    found = selectors.get_page(caller, page_id)
+    found = _page(caller, page_id)
     form = UpdateForm(request.POST, prefix=note_id)
     if form.save(request, lambda: services.add_update(caller, page_id, note_id, form.cleaned_data, now=request.now)):
         return done(request, "Update published.", "status_page", page_id)
     return _detail(request, found, invalid=form)
+
+
+def _page(caller: Caller, page_id: str) -> StatusPage:
+    """Return the page without its groups and monitors, of which there may be a thousand."""
+    return get_or_not_found(selectors.list_pages(caller).prefetch_related(None), public_id=page_id)
 
 
 def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None = None) -> HttpResponse:
@@ -265,10 +279,12 @@ def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None
     def shown(empty: PageForm) -> PageForm:
         return invalid if type(invalid) is type(empty) and invalid.prefix == empty.prefix else empty
 
-    notes = [
-        (note, None if note.resolved_at else shown(UpdateForm(prefix=note.public_id)))
-        for note in selectors.list_notes(found).order_by("-pk")[:NOTES]
-    ]
+    newest = NoteUpdate.objects.order_by("-pk").defer("text").annotate(start=Left("text", NOTE_CHARS + 1))[:UPDATES]
+    found_notes = selectors.list_notes(found).prefetch_related(None)
+    found_notes = found_notes.prefetch_related(Prefetch("updates", newest, to_attr="newest")).order_by("-pk")[:NOTES]
+    notes = [(note, None if note.resolved_at else shown(UpdateForm(prefix=note.public_id))) for note in found_notes]
+    monitors = selectors.showable().filter(page=found)
+    first = monitors.order_by("pk").values_list("group_id", "group__name", "name")[:MONITORS]
     return render_page(
         request,
         "status_pages/detail",
@@ -276,6 +292,10 @@ def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None
         page=found,
         subscribers=selectors.list_subscribers(found).count(),
         notes=notes,
+        note_chars=NOTE_CHARS,
+        monitors=monitors.count(),
+        most_named=MONITORS,
+        first=[(name, [item[2] for item in items]) for (_, name), items in groupby(first, key=lambda item: item[:2])],
         note_form=shown(NoteForm()),
         logo_form=shown(LogoForm()),
     )

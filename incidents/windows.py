@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
 
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Prefetch, Q
+from django.db.models import Exists, OuterRef, Q
 
 from core.errors import ValidationFailed, WindowLimit
 from incidents import recurrence
@@ -183,13 +184,17 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
     projects = {monitor.project_id for monitor in monitors if monitor.project_id is not None}
     chosen = MaintenanceWindow.monitors.through.objects.filter(monitor__in=by_id)
     found = list(
-        MaintenanceWindow.objects.filter(current_ends_at__isnull=False, current_starts_at__lt=until)
-        .filter(
+        MaintenanceWindow.objects.filter(current_ends_at__isnull=False, current_starts_at__lt=until).filter(
             Q(all_monitors=True, project__in=projects)
             | Q(all_monitors=True, project=None, owner__in={monitor.owner_id for monitor in monitors})
             | Q(all_monitors=False, pk__in=chosen.values("maintenancewindow"))
         )
-        .prefetch_related(Prefetch("monitors", Monitor.objects.filter(pk__in=by_id).only("pk")))
+    )
+    # Arrays of keys: a hundred windows may each name a thousand monitors.
+    of_window = dict(
+        chosen.filter(maintenancewindow__in=[window.pk for window in found if not window.all_monitors])
+        .values_list("maintenancewindow")
+        .annotate(ids=ArrayAgg("monitor"))
     )
     # A person's window covers only monitors that the person can access.
     owners = {window.owner_id for window in found if window.project_id is None and not window.all_monitors}
@@ -210,7 +215,7 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
         if occurrence is None or occurrence.starts_at >= until:
             continue
         if not window.all_monitors:
-            ids = {one.pk for one in window.monitors.all() if covers_chosen(window, by_id[one.pk])}
+            ids = {pk for pk in of_window[window.pk] if covers_chosen(window, by_id[pk])}
         else:
             in_project = window.project_id is not None
             ids = members["project", window.project_id] if in_project else members["owner", window.owner_id]

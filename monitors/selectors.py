@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 
@@ -38,11 +38,10 @@ from monitors.models import (
     SchedulerGap,
     SchedulerTick,
     ScheduleSlots,
-    StatusChange,
 )
 from monitors.stale import stale_since
-from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, tally
-from monitors.uptime.sums import sums
+from monitors.uptime.intervals import Span, Tally
+from monitors.uptime.sums import Sums, lengths, sums
 from projects import access
 from projects.access import Caller
 
@@ -51,8 +50,6 @@ logger = logging.getLogger(__name__)
 DAY = timedelta(hours=24)
 STORED_BYTES = Length(Cast("config", TextField())) + Length("url")
 """How much of a monitor's settings a list reads, in characters."""
-_STARTS_PAUSE = {StatusChange.Kind.PAUSED, StatusChange.Kind.STALE}
-_ENDS_PAUSE = {StatusChange.Kind.RESUMED, StatusChange.Kind.CHECKED}
 
 
 def monitors_named(public_ids: Collection[str]) -> QuerySet[Monitor]:
@@ -82,64 +79,43 @@ def uptimes(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, float | 
 
     It takes two queries for any number of monitors.
     """
-    window = Span(now - DAY, now)
-    gaps = gaps_since(window.start)
+    found = uptime_sums(monitors, [Span(now - DAY, now)], now=now)
+    return {pk: total.tallies[0].percent for pk, total in found.items()}
+
+
+def uptime_sums(
+    monitors: Sequence[Monitor],
+    windows: Sequence[Span],
+    *,
+    now: datetime,
+    left_out: Mapping[int, Sequence[Span]] | None = None,
+    by_outage: bool = False,
+) -> dict[int, Sums]:
+    """Return the tallies of the windows by monitor, in two queries. `left_out` are periods to exclude by monitor.
+
+    The states must be loaded. Observed time ends where a monitor became stale.
+    """
+    gaps = gaps_since(windows[0].start)
+    silent = {monitor.pk: [*gaps, *(left_out or {}).get(monitor.pk, ())] for monitor in monitors}
     stale = ((monitor.pk, stale_since(monitor, now=now), monitor.state.status) for monitor in monitors)
-    found = sums(
-        [monitor.pk for monitor in monitors], window, gaps, [(pk, at, status) for pk, at, status in stale if at]
-    )
+    found = sums(silent, windows, [(pk, at, status) for pk, at, status in stale if at is not None], by_outage=by_outage)
 
     @cache
-    def unchanged(interval: StatusInterval) -> Tally:  # most have no transition in a day
-        return tally([window], (), interval, gaps)[0]
+    def unchanged(silent: tuple[Span, ...], status: str | None) -> Sums:  # most have no transition in a day
+        observed = [timedelta()] * len(windows) if status is None else lengths(windows, silent)
+        return Sums([Tally(each, each if status == Verdict.DOWN else timedelta()) for each in observed])
 
-    return {
-        monitor.pk: (found.get(monitor.pk) or unchanged(status_interval_of(monitor))).percent for monitor in monitors
-    }
+    def of(monitor: Monitor) -> Sums:
+        status = monitor.state.status if monitor.enabled else None
+        return found.get(monitor.pk) or unchanged(tuple(silent[monitor.pk]), status)
+
+    return {monitor.pk: of(monitor) for monitor in monitors}
 
 
 def gaps_since(start: datetime) -> list[Span]:
     """Return the periods since `start` in which Pulsekeeper itself was stopped."""
     gaps = SchedulerGap.objects.filter(ended_at__gt=start)
     return [Span(gap.started_at, gap.ended_at) for gap in gaps]
-
-
-def transitions_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Transition]]:
-    """Return the transitions of each monitor that affect its uptime.
-
-    Those between up and slow do not, and an unstable monitor has one for every check. There is no upper bound: a
-    worker's clock may be ahead of ours, and a transition in the next second shows the status until now. The order is
-    the order of writing, under the lock of the monitor's state.
-    """
-    passing = (Verdict.UP, Verdict.SLOW)
-    changes = (
-        StatusChange.objects.filter(monitor__in=monitor_ids, at__gte=start)
-        .exclude(kind=StatusChange.Kind.STATUS, before__in=passing, after__in=passing)
-        .order_by("pk")
-    )
-    transitions: dict[int, list[Transition]] = defaultdict(list)
-    for monitor_id, kind, at, before, after, failing_since in changes.values_list(
-        "monitor_id", "kind", "at", "before", "after", "failing_since"
-    ):
-        transitions[monitor_id].append(
-            Transition(
-                at,
-                StatusInterval(before, paused=kind in _ENDS_PAUSE),
-                StatusInterval(after, paused=kind in _STARTS_PAUSE),
-                began=failing_since if after == Verdict.DOWN else None,
-            )
-        )
-    return transitions
-
-
-def end_at_stale(transitions: dict[int, list[Transition]], monitors: Iterable[Monitor], *, now: datetime) -> None:
-    """End the observed time of monitors that are stale now, which is stored only when a check ends."""
-    for monitor in monitors:
-        since = stale_since(monitor, now=now)
-        if since is not None:
-            status = monitor.state.status
-            end = Transition(since, StatusInterval(status), StatusInterval(status, paused=True))
-            transitions[monitor.pk] = [*transitions.get(monitor.pk, ()), end]
 
 
 def left_out_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Span]]:
@@ -223,10 +199,6 @@ def status_of(monitor: Monitor, *, now: datetime) -> str | None:
         return Verdict.DOWN
     is_unknown = is_held_back(monitor, now=now) or stale_since(monitor, now=now) is not None
     return None if is_unknown else monitor.state.status
-
-
-def status_interval_of(monitor: Monitor) -> StatusInterval:
-    return StatusInterval(monitor.state.status, paused=not monitor.enabled)
 
 
 def last_tick() -> datetime | None:

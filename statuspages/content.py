@@ -26,6 +26,10 @@ AHEAD = timedelta(days=14)
 MOST_OUTAGES = 200
 """Limit on past outages, newest first: a flapping monitor must not fill the page with thousands."""
 
+MOST_NAMED = 2_000
+"""Limit on the monitors that all windows together name: 100 windows of 1,000 monitors would take 100 MB. Later
+windows are left out, except the first one."""
+
 MOST_NOTES, MOST_UPDATES = 50, 20
 """Limits on notes, and on the updates of each, newest first."""
 
@@ -88,19 +92,14 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
         {"name": group.name, "monitors": [entries[item] for item in members]}
         for group, members in groupby(items, key=lambda item: item.group)
     ]
-    incidents = _incidents(page, items, since=now - PAST, until=now + AHEAD, and_open=True)
+    incidents = recent_incidents(page, items, now=now)
     state, sentence = _overall(list(entries.values()), incidents)
-    maintenance = [
-        {
-            "title": one.name if page.show_window_names else "Scheduled maintenance",
-            "starts_at": one.starts_at,
-            "ends_at": one.ends_at,
-            "active": one.starts_at <= now,
-            "monitors": [item.name for item in items if item.monitor_id in one.monitor_ids],
-        }
-        for one in coming
-    ]
-    return Content(state, sentence, groups, incidents, maintenance)
+    return Content(state, sentence, groups, incidents, _maintenance(page, items, coming, now=now))
+
+
+def recent_incidents(page: StatusPage, items: Sequence[PageMonitor], *, now: datetime) -> list[IncidentEntry]:
+    """Return the incidents of the last days and the open ones, newest first. `items` are the shown monitors."""
+    return _incidents(page, items, since=now - PAST, until=now + AHEAD, and_open=True)
 
 
 def incidents_of_month(page: StatusPage, first: date) -> list[IncidentEntry]:
@@ -127,6 +126,27 @@ def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: dat
         "uptime_90d": history.percent(),
         "days": {"first": f"{history.start}", "uptime": history.percents()},
     }
+
+
+def _maintenance(
+    page: StatusPage, items: Sequence[PageMonitor], coming: Sequence[windows.Coming], *, now: datetime
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    named = 0
+    for one in coming:
+        named += len(one.monitor_ids)
+        if found and named > MOST_NAMED:
+            break
+        found.append(
+            {
+                "title": one.name if page.show_window_names else "Scheduled maintenance",
+                "starts_at": one.starts_at,
+                "ends_at": one.ends_at,
+                "active": one.starts_at <= now,
+                "monitors": [item.name for item in items if item.monitor_id in one.monitor_ids],
+            }
+        )
+    return found
 
 
 def _incidents(

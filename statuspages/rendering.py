@@ -22,8 +22,9 @@ from core.errors import NotFound
 from core.templatetags.pulsekeeper import icon, percent
 from statuspages import bars, logos, validation
 from statuspages.caching import PublishedPage
-from statuspages.content import IncidentEntry, content_of, incidents_of_month
+from statuspages.content import IncidentEntry, content_of, incidents_of_month, recent_incidents
 from statuspages.models import StatusPage
+from statuspages.selectors import shown_monitors
 
 HTML = "text/html; charset=utf-8"
 FEED_ENTRIES = 50
@@ -113,7 +114,7 @@ def as_json(page: StatusPage, links: PublishedPage) -> bytes:
 
 
 def atom(page: StatusPage, links: PublishedPage) -> bytes:
-    content = content_of(page, now=utc_now())
+    incidents = recent_incidents(page, shown_monitors(page), now=utc_now())
     address = links.origin + links.page
     feed = _Feed(
         title=_printable(page.name),
@@ -123,7 +124,7 @@ def atom(page: StatusPage, links: PublishedPage) -> bytes:
         feed_url=links.origin + links.atom,
         feed_guid=f"tag:pulsekeeper,2026:{page.public_id}",
     )
-    for one in sorted(content.incidents, key=lambda one: one.changed_at, reverse=True)[:FEED_ENTRIES]:
+    for one in sorted(incidents, key=lambda one: one.changed_at, reverse=True)[:FEED_ENTRIES]:
         feed.add_item(
             title=_printable(one.title),
             link=f"{address}#{one.key}",

@@ -8,7 +8,7 @@ from django.db.models.functions import Length
 from core.db import get_or_not_found, total_of
 from core.errors import NotFound
 from monitors.selectors import get_monitor
-from monitors.stale import STALE_COLUMNS
+from monitors.stale import STALE_COLUMNS, load_schedules
 from projects import access
 from projects.access import Caller
 from projects.models import Membership
@@ -51,7 +51,7 @@ def showable() -> QuerySet[PageMonitor]:
 
 def shown_monitors(page: StatusPage) -> list[PageMonitor]:
     """Return the monitors of the public page in its order, with groups and states loaded."""
-    return list(
+    items = list(
         showable()
         .filter(page=page)
         .select_related("monitor", "monitor__state")
@@ -70,6 +70,8 @@ def shown_monitors(page: StatusPage) -> list[PageMonitor]:
         )
         .order_by("pk")
     )
+    load_schedules([item.monitor for item in items])
+    return items
 
 
 def list_notes(page: StatusPage) -> QuerySet[PageNote]:

@@ -212,7 +212,11 @@ def _command(monitor: Monitor) -> str:
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     row = rows_of([monitor], now=now)[0]
     history = daily_uptimes([monitor], days=DAYS, now=now)[monitor.pk]
-    incidents = list_incidents(caller, monitor_id=monitor.public_id).order_by("-started_at")[:INCIDENTS]
+    incidents = (
+        list_incidents(caller, monitor_id=monitor.public_id)
+        .defer("monitor__config")
+        .order_by("-started_at")[:INCIDENTS]
+    )
     checks = _checks(monitor, now=now)
     on = windows.coming([monitor], now=now, until=now + timedelta.resolution) if row.maintenance else []
     return {
@@ -224,7 +228,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "days": _days(history),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],
-        "incidents": [IncidentView(incident) for incident in incidents],
+        "incidents": [IncidentView(incident) for incident in incidents[:INCIDENTS]],
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),

@@ -17,6 +17,7 @@ from dashboard.monitors.rows import read_page, rows_of
 from dashboard.pages import PageRequest, action, read_only, render_page
 from monitors import types
 from monitors.selectors import list_monitors
+from monitors.stale import load_schedules
 from projects.access import accessible_projects
 
 MAX_LIVE = 100
@@ -69,8 +70,9 @@ def live(request: PageRequest) -> HttpResponse:
         return HttpResponse(status=204)
     given = (row.partition(":") for row in request.GET.getlist("row")[:MAX_LIVE])
     seen = {public_id: version for public_id, _, version in given if is_public_id(public_id)}
-    monitors = list_monitors(request.caller).filter(public_id__in=list(seen))
-    rows = [row for row in rows_of(list(monitors), now=now) if row.version != seen[row.monitor.public_id]]
+    monitors = list(list_monitors(request.caller).filter(public_id__in=list(seen)).defer("config"))
+    load_schedules(monitors)
+    rows = [row for row in rows_of(monitors, now=now) if row.version != seen[row.monitor.public_id]]
     return render_page(request, "monitors/live", **_head(listing, counted), listing=listing, rows=rows)
 
 

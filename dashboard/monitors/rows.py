@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 from django.db.models import QuerySet
@@ -16,19 +16,9 @@ from checks.results.series import Hours, hours_of
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
 from incidents import windows
 from monitors.models import Monitor
-from monitors.selectors import (
-    DAY,
-    began_at,
-    end_at_stale,
-    failing_since,
-    gaps_since,
-    status_interval_of,
-    status_of,
-    transitions_since,
-    uptimes,
-)
-from monitors.stale import STALE_COLUMNS, stale_reason, stale_since
-from monitors.uptime.intervals import Span, StatusInterval, Tally, by_outage, percent, tally
+from monitors.selectors import began_at, failing_since, status_of, uptime_sums, uptimes
+from monitors.stale import STALE_COLUMNS, load_schedules, stale_reason, stale_since
+from monitors.uptime.intervals import Span, Tally
 from projects.access import Caller
 
 HOURS = 24
@@ -123,7 +113,7 @@ class Page(NamedTuple):
 
 
 def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
-    monitors = matching(caller, listing, now=now)
+    monitors = matching(caller, listing, now=now).defer("config")
     start, end = (listing.page - 1) * PAGE, listing.page * PAGE
     # Read one more monitor on each side: to see whether the page continues a project, and whether there is more.
     skipped = 1 if start else 0
@@ -135,21 +125,22 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
         shown = list(monitors[start - skipped : end + 1])
     continues = skipped == 1 and len({monitor.project_id for monitor in shown[:2]}) == 1
     shown = shown[skipped:]
+    load_schedules(shown)
     return Page(rows_of(shown[:PAGE], now=now), continues, more=len(shown) > PAGE)
 
 
 def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
-    """Return the rows. Takes five queries for any number of monitors. Their states and projects must be loaded."""
-    spans = _windows(now)
+    """Return the rows. Takes seven queries for any number of monitors. Their states and projects must be loaded."""
+    clock = _hours(now)
     ids = [monitor.pk for monitor in monitors]
-    hours = hours_of(ids, since=spans[-HOURS].start, now=now)
-    tallies = _tallies(monitors, spans, now=now)
+    hours = hours_of(ids, since=clock[0].start, now=now)
+    outages, uptime_of = uptime_sums(monitors, clock, now=now, by_outage=True), uptimes(monitors, now=now)
     covered = windows.covered(ids, now)
     nothing = Hours([None] * HOURS, [False] * HOURS)
     rows = []
     for monitor in monitors:
         seen = hours.get(monitor.pk, nothing)
-        by_status, by_outages = tallies[monitor.pk]
+        tallies = outages[monitor.pk].tallies
         rows.append(
             Row(
                 monitor,
@@ -159,8 +150,8 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
                 maintenance=monitor.pk in covered,
                 failing_since=failing_since(monitor, now=now),
                 stale=stale_since(monitor, now=now) is not None,
-                uptime=_percent(by_status),
-                cells=[_cell(part, slow=slow) for part, slow in zip(by_outages[-HOURS:], seen.slow, strict=True)],
+                uptime=uptime_of[monitor.pk],
+                cells=[_cell(part, slow=slow) for part, slow in zip(tallies, seen.slow, strict=True)],
                 latency=seen.latency,
             )
         )
@@ -178,6 +169,7 @@ def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> 
     all_of_them = list(
         monitors.select_related(None).select_related("state").only("project", *STALE_COLUMNS, "state__status")
     )
+    load_schedules(all_of_them)
     uptime_of = uptimes(all_of_them, now=now)
     places = {project: place for place, project in enumerate(dict.fromkeys(m.project_id for m in all_of_them))}
 
@@ -188,39 +180,11 @@ def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> 
     return [monitor.pk for monitor in sorted(all_of_them, key=place_of)]
 
 
-def _windows(now: datetime) -> list[Span]:
-    """Return the spans of the last 24 hours: the part of an hour first, then each hour of the clock, until now."""
+def _hours(now: datetime) -> list[Span]:
+    """Return the last 24 hours of the clock, until now."""
     last = start_of_hour(now)
     starts = [last - HOUR * back for back in range(HOURS - 1, -1, -1)]
-    return [Span(now - DAY, starts[0]), *(Span(start, min(start + HOUR, now)) for start in starts)]
-
-
-def _tallies(
-    monitors: Sequence[Monitor], spans: Sequence[Span], *, now: datetime
-) -> dict[int, tuple[Sequence[Tally], Sequence[Tally]]]:
-    """Return two tallies of each monitor: by its status, as `uptime_24h` counts, and by its outages."""
-    start = spans[0].start
-    transitions, gaps = transitions_since(start, [monitor.pk for monitor in monitors]), gaps_since(start)
-    end_at_stale(transitions, monitors, now=now)
-
-    @cache
-    def unchanged(interval: StatusInterval) -> Sequence[Tally]:  # most have no transition in a day: shared tallies
-        return tally(spans, (), interval, gaps)
-
-    found: dict[int, tuple[Sequence[Tally], Sequence[Tally]]] = {}
-    for monitor in monitors:
-        interval = status_interval_of(monitor)
-        own = transitions.get(monitor.pk)
-        if own is None:
-            found[monitor.pk] = unchanged(interval), unchanged(interval)
-        else:
-            found[monitor.pk] = tally(spans, own, interval, gaps), tally(spans, by_outage(own), interval, gaps)
-    return found
-
-
-def _percent(parts: Sequence[Tally]) -> float | None:
-    none = timedelta()
-    return percent(sum((part.observed for part in parts), none), sum((part.down for part in parts), none))
+    return [Span(start, min(start + HOUR, now)) for start in starts]
 
 
 def _cell(part: Tally, *, slow: bool) -> Cell:

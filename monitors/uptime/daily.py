@@ -7,10 +7,10 @@ be recorded with a past time. Later days are computed when they are read, so pag
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cache
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -19,16 +19,10 @@ from checks.results.series import daily_latency
 from core.bulk import array
 from core.db import try_advisory_lock
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
-from monitors.selectors import (
-    end_at_stale,
-    gaps_since,
-    last_tick,
-    left_out_since,
-    status_interval_of,
-    transitions_since,
-)
-from monitors.stale import STALE_COLUMNS
-from monitors.uptime.intervals import Span, StatusInterval, Tally, Transition, by_outage, percent, tally
+from monitors.selectors import last_tick, left_out_since, uptime_sums
+from monitors.stale import STALE_COLUMNS, load_schedules
+from monitors.uptime.intervals import Span, Tally, percent
+from monitors.uptime.sums import Sums
 
 DAY = timedelta(days=1)
 WRITTEN_ANEW = 2
@@ -96,88 +90,76 @@ class History:
 
 
 def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> dict[int, History]:
-    """Return the history of each monitor by its key, in at most six queries for any number of monitors and days.
+    """Return the history of each monitor by its key. The states of the monitors must be loaded.
 
-    The states of the monitors must be loaded.
+    It takes five queries for any number of monitors and days, and three more for each day before the stored ones end
+    on which an outage began that was confirmed later.
     """
     today = _day_of(now)
     start = today - timedelta(days=days - 1)
     until = max(min(_written_until() or start, today), start)
-    ids = [monitor.pk for monitor in monitors]
-    until, transitions = _outages_since(until, ids, earliest=start)
-    latest = _tallies(monitors, _spans(until, today + DAY, now), transitions, now=now)
+    latest = _tallies(monitors, until, today + DAY, earliest=start, now=now)
     with connection.cursor() as cursor:
-        cursor.execute(_READ, {"ids": ids, "start": start, "end": until})
+        cursor.execute(_READ, {"ids": [monitor.pk for monitor in monitors], "start": start, "end": until})
         known = {monitor_id: columns for monitor_id, *columns in cursor.fetchall()}
+    stored = (until - start).days
     found: dict[int, History] = {}
-    length = (until - start).days
     for monitor in monitors:
         offsets, observed, down = known.get(monitor.pk, ((), (), ()))
+        tallies = latest[monitor.pk]
+        first = days - len(tallies)
         found[monitor.pk] = History(
             start,
-            [*_spread(offsets, observed, length), *(one.observed // _MS for one in latest[monitor.pk])],
-            [*_spread(offsets, down, length), *(one.down // _MS for one in latest[monitor.pk])],
+            [*_spread(offsets, observed, stored)[:first], *(one.observed // _MS for one in tallies)],
+            [*_spread(offsets, down, stored)[:first], *(one.down // _MS for one in tallies)],
         )
     return found
 
 
 def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
-    """Return the last `days` UTC days, oldest first, in five queries.
+    """Return the last `days` UTC days, oldest first, in four queries.
 
     Outages begin with their first failed check, and maintenance is excluded.
     """
     today = _day_of(now)
-    windows = _spans(today - timedelta(days=days - 1), today + DAY, now)
-    start = windows[0].start
-    latencies = daily_latency(monitor.pk, since=start)
-    transitions = {monitor.pk: by_outage(transitions_since(start, [monitor.pk])[monitor.pk])}
-    tallies = _tallies([monitor], windows, transitions, now=now)[monitor.pk]
+    start = today - timedelta(days=days - 1)
+    latencies = daily_latency(monitor.pk, since=_start(start))
+    tallies = _tallies([monitor], start, today + DAY, earliest=start, now=now)[monitor.pk]
     return [
         Day(
-            date=window.start.date(),
+            date=day,
             uptime=tallied.percent,
             down_sec=round(tallied.down.total_seconds()),
             incidents=tallied.incidents,
-            avg_latency_ms=latencies.get(window.start.date()),
+            avg_latency_ms=latencies.get(day),
         )
-        for window, tallied in zip(windows, tallies, strict=True)
+        for day, tallied in zip((start + timedelta(days=n) for n in range(days)), tallies, strict=True)
     ]
 
 
-def _outages_since(day: date, ids: Sequence[int], *, earliest: date) -> tuple[date, dict[int, list[Transition]]]:
-    """Return the first day and the transitions since: `day`, or an earlier day on which one of these outages began.
+def _tallies(
+    monitors: Sequence[Monitor], start: date, end: date, *, earliest: date, now: datetime
+) -> dict[int, list[Tally]]:
+    """Return the tallies of the days until before `end`, by monitor: from `start`, or from an earlier day on which the
+    first outage since then began, but not before `earliest`.
 
     Outages that began earlier were also confirmed earlier, and are in the stored rows.
     """
-    transitions = transitions_since(_start(day), ids)
-    began = min((found[0].began or found[0].at for found in transitions.values()), default=_start(day))
-    if _day_of(began) < day and day > earliest:
-        day = max(_day_of(began), earliest)
-        transitions = transitions_since(_start(day), ids)
-    return day, {pk: by_outage(found) for pk, found in transitions.items()}
 
+    def read(some: Sequence[Monitor], first: date) -> dict[int, Sums]:
+        windows = _spans(first, end, now)
+        left_out = left_out_since(windows[0].start, [monitor.pk for monitor in some])
+        return uptime_sums(some, windows, now=now, left_out=left_out, by_outage=True)
 
-def _tallies(
-    monitors: Sequence[Monitor], spans: Sequence[Span], transitions: dict[int, list[Transition]], *, now: datetime
-) -> dict[int, list[Tally]]:
-    """Return the tallies of the spans by monitor. `transitions` are those since the first span."""
-    start = spans[0].start
-    gaps, left_out = gaps_since(start), left_out_since(start, [monitor.pk for monitor in monitors])
-    end_at_stale(transitions, monitors, now=now)
-
-    @cache
-    def unchanged(interval: StatusInterval) -> list[Tally]:  # most monitors had no transition
-        return tally(spans, (), interval, gaps)
-
-    found: dict[int, list[Tally]] = {}
+    found = read(monitors, start)
+    longer: dict[date, list[Monitor]] = defaultdict(list)
     for monitor in monitors:
-        interval = status_interval_of(monitor)
-        if monitor.pk in transitions or monitor.pk in left_out:
-            silent = [*gaps, *left_out.get(monitor.pk, ())]
-            found[monitor.pk] = tally(spans, transitions.get(monitor.pk, ()), interval, silent)
-        else:
-            found[monitor.pk] = unchanged(interval)
-    return found
+        began = found[monitor.pk].began
+        if began is not None and _day_of(began) < start and start > earliest:
+            longer[max(_day_of(began), earliest)].append(monitor)
+    for first, some in longer.items():
+        found |= read(some, first)
+    return {pk: total.tallies for pk, total in found.items()}
 
 
 def _spread(offsets: Sequence[int], values: Sequence[int], length: int) -> Sequence[int]:
@@ -199,8 +181,7 @@ def write_days(now: datetime) -> int:
     end = _day_of(now if ticked is None else min(now, ticked))
     written = _written_until()
     start = end - timedelta(days=BACKFILL) if written is None else written - timedelta(days=WRITTEN_ANEW)
-    spans = _spans(start, end, now)
-    if not spans:
+    if start >= end:
         return 0
     last_id = 0
     while True:
@@ -214,7 +195,8 @@ def write_days(now: datetime) -> int:
                 .only("created_at", *STALE_COLUMNS, "state__status")
                 .order_by("pk")[:MONITORS_AT_ONCE]
             )
-            _write(monitors, spans, now=now)
+            load_schedules(monitors)
+            _write(monitors, start, end, now=now)
         if len(monitors) < MONITORS_AT_ONCE:
             break
         last_id = monitors[-1].pk
@@ -223,7 +205,7 @@ def write_days(now: datetime) -> int:
         if progress.written_until is None or progress.written_until < end:
             progress.written_until = end
             progress.save(update_fields=["written_until"])
-    return len(spans)
+    return (end - start).days
 
 
 def leave_out(spans: Mapping[tuple[int, datetime], datetime], *, now: datetime) -> None:
@@ -258,17 +240,15 @@ def forget_old_days(now: datetime) -> int:
     return deleted
 
 
-def _write(monitors: Sequence[Monitor], days: Sequence[Span], *, now: datetime) -> None:
-    ids, start = [monitor.pk for monitor in monitors], _day_of(days[0].start)
-    backfill = _day_of(days[-1].end) - timedelta(days=BACKFILL)
-    first, transitions = _outages_since(start, ids, earliest=min(start, backfill))
-    spans = [*_spans(first, start, days[0].start), *days]
-    tallies = _tallies(monitors, spans, transitions, now=now)
+def _write(monitors: Sequence[Monitor], start: date, end: date, *, now: datetime) -> None:
+    """Write the days from `start` until before `end`, and earlier ones that an outage changed."""
+    earliest = min(start, end - timedelta(days=BACKFILL))
+    tallies = _tallies(monitors, start, end, earliest=earliest, now=now)
     rows = [
-        (monitor.pk, span.start.date(), one.observed // _MS, one.down // _MS, one.incidents)
+        (monitor.pk, day, one.observed // _MS, one.down // _MS, one.incidents)
         for monitor in monitors
-        for span, one in zip(spans, tallies[monitor.pk], strict=True)
-        if span.end > monitor.created_at
+        for back, one in enumerate(reversed(tallies[monitor.pk]), start=1)
+        if _start((day := end - timedelta(days=back)) + DAY) > monitor.created_at
     ]
     if rows:
         with connection.cursor() as cursor:

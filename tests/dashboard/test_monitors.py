@@ -35,7 +35,7 @@ from tests.factories import ChannelFactory, CheckResultFactory, MonitorFactory, 
 from tests.helpers import NOON, check_record, keep_checked, outcome, record_ping, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
-MOST_QUERIES = 20
+MOST_QUERIES = 22
 
 
 def page(web: Client, path: str, **headers: str) -> str:
@@ -539,3 +539,15 @@ def test_the_list_is_another_one_when_a_monitor_goes_elsewhere_in_it(user: User,
     after = tally(Caller(user), Listing(), now=NOON)
     assert after.order != before.order
     assert after.content != before.content
+
+
+def test_a_row_reads_no_settings_and_shows_the_beginning_of_a_long_address(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, up=True)
+    Monitor.objects.update(
+        url="http://shop.example/?" + "x" * 2_000, config=monitor.config | {"request_body": "secret"}
+    )
+    with CaptureQueriesContext(connection) as captured:
+        text = web.get("/monitors?sort=uptime").content.decode()
+    assert "x" * 150 in text
+    assert "x" * 200 not in text
+    assert not [query for query in captured if '"monitors_monitor"."config",' in query["sql"]]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import re
+import tracemalloc
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from PIL import Image
 
 from accounts.models import User
 from core.clock import utc_now
 from projects.access import Caller
-from statuspages.models import PageMonitor, StatusPage
+from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
 from statuspages.services import create_note
 from tests.factories import MonitorFactory, UserFactory
 from tests.statuspages.making import make_page, picture
@@ -168,3 +171,34 @@ def test_it_is_deleted(web: Client, user: User) -> None:
     page = make_page(user, [])
     assert web.post(f"/status-pages/{page.public_id}/delete")["Location"] == "/status-pages"
     assert not StatusPage.objects.exists()
+
+
+def test_a_page_with_many_notes_and_monitors_stays_small(web: Client, user: User) -> None:
+    page = make_page(user, [MonitorFactory(owner=user) for _ in range(120)])
+    notes = PageNote.objects.bulk_create(PageNote(page=page, title="Slow", created_at=utc_now()) for _ in range(10))
+    NoteUpdate.objects.bulk_create(
+        NoteUpdate(note=note, status="investigating", text=f"{number} {'x' * 4_900}", at=utc_now())
+        for note in notes
+        for number in range(20)
+    )
+    path = f"/status-pages/{page.public_id}"
+    web.get(path)
+    tracemalloc.start()
+    try:
+        text = text_of(web.get(path))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000  # the updates alone are 1 MB, and more in HTML
+    finally:
+        tracemalloc.stop()
+    assert re.findall(r"<p>(\d+) x", text) == ["15", "16", "17", "18", "19"] * 10
+    assert "Shown 100" in text
+    assert "Shown 101" not in text
+    assert "120 monitors in all" in text
+
+
+def test_the_list_counts_monitors_without_reading_them(web: Client, user: User) -> None:
+    for count in (0, 1, 3):
+        make_page(user, [MonitorFactory(owner=user) for _ in range(count)])
+    with CaptureQueriesContext(connection) as captured:
+        text = text_of(web.get("/status-pages"))
+    assert re.findall(r">(\d) monitors?<", text) == ["0", "1", "3"]
+    assert not [query for query in captured if 'SELECT "statuspages_pagemonitor"."id"' in query["sql"]]

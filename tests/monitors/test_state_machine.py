@@ -22,10 +22,11 @@ from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
 from monitors.services import update_monitor
 from monitors.state import Change, Policy, Status, advance
-from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
+from monitors.uptime.intervals import Span
 from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, examples, minutes, outcome
+from tests.monitors.tallies import StatusInterval, Transition, tally
 
 UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 

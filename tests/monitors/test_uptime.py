@@ -5,25 +5,42 @@ from __future__ import annotations
 import pytest
 
 from checks.spec import Verdict
-from monitors.uptime.intervals import Span, StatusInterval, Transition, tally
-from tests.helpers import NOON, minutes
+from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.selectors import uptime_sums
+from monitors.uptime.intervals import Span
+from tests.factories import MonitorFactory, SchedulerGapFactory
+from tests.helpers import NOON, keep_checked, minutes
+from tests.monitors.tallies import StatusInterval, Transition, tally
 
+pytestmark = pytest.mark.django_db
 UP, DOWN, NONE = StatusInterval(Verdict.UP), StatusInterval(Verdict.DOWN), StatusInterval(None)
 PAUSED_UP, PAUSED_DOWN = StatusInterval(Verdict.UP, paused=True), StatusInterval(Verdict.DOWN, paused=True)
 
 
-def percent(
-    *transitions: tuple[int, StatusInterval, StatusInterval],
-    now: StatusInterval,
-    gaps: list[tuple[int, int]] | None = None,
+WINDOW = Span(NOON, NOON + minutes(100))
+
+
+def stored(
+    transitions: list[tuple[int, StatusInterval, StatusInterval]], now: StatusInterval, gaps: list[tuple[int, int]]
 ) -> float | None:
-    """Of a window of 100 minutes from NOON on."""
-    return tally(
-        [Span(NOON, NOON + minutes(100))],
-        [Transition(NOON + minutes(minute), before, after) for minute, before, after in transitions],
-        now,
-        [Span(NOON + minutes(start), NOON + minutes(end)) for start, end in gaps or []],
-    )[0].percent
+    monitor = MonitorFactory()
+    Monitor.objects.filter(pk=monitor.pk).update(enabled=not now.paused)
+    MonitorState.objects.filter(pk=monitor.pk).update(status=now.status)
+    StatusChange.objects.bulk_create(
+        StatusChange(
+            monitor=monitor,
+            kind="paused" if after.paused else "resumed" if before.paused else "status",
+            at=NOON + minutes(minute),
+            before=before.status,
+            after=after.status,
+        )
+        for minute, before, after in transitions
+    )
+    for start, end in gaps:
+        SchedulerGapFactory(started_at=NOON + minutes(start), ended_at=NOON + minutes(end))
+    keep_checked(WINDOW.end)
+    found = Monitor.objects.select_related("state").get(pk=monitor.pk)
+    return uptime_sums([found], [WINDOW], now=WINDOW.end)[monitor.pk].tallies[0].percent
 
 
 @pytest.mark.parametrize(
@@ -53,4 +70,7 @@ def test_uptime(
     gaps: list[tuple[int, int]],
     expected: float | None,
 ) -> None:
-    assert percent(*transitions, now=now, gaps=gaps) == expected
+    changes = [Transition(NOON + minutes(minute), before, after) for minute, before, after in transitions]
+    silent = [Span(NOON + minutes(start), NOON + minutes(end)) for start, end in gaps]
+    assert tally([WINDOW], changes, now, silent)[0].percent == expected
+    assert stored(transitions, now, gaps) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import tracemalloc
 from datetime import timedelta
 from typing import Any
 from xml.etree import ElementTree
@@ -25,6 +26,7 @@ from projects.access import Caller
 from projects.models import Membership
 from statuspages import caching
 from statuspages.badges import create_badge, delete_badge
+from statuspages.content import content_of
 from statuspages.models import StatusPage
 from statuspages.services import create_note, delete_page, set_logo, update_page
 from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
@@ -207,6 +209,34 @@ def test_the_feed_is_atom(user: User) -> None:
     (entry,) = feed.iter(f"{ATOM}entry")
     assert entry.findtext(f"{ATOM}title") == "Shown 1 is down"
     assert (entry.findtext(f"{ATOM}id") or "").startswith("tag:pulsekeeper,2026:")
+
+
+def test_the_settings_of_monitors_are_not_read(user: User) -> None:
+    monitors = [private_monitor(user) for _ in range(20)]
+    page = make_page(user, monitors)
+    texts = {"request_body": "x" * 500_000}
+    Monitor.objects.update(config=monitors[0].config | texts)
+    content_of(page, now=utc_now())
+    tracemalloc.start()
+    try:
+        content_of(page, now=utc_now())
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000  # the settings take 10 MB
+    finally:
+        tracemalloc.stop()
+
+
+def test_maintenance_names_a_limited_number_of_monitors(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = make_page(user, [private_monitor(user) for _ in range(3)])
+    starts_at = utc_now() + timedelta(days=1)
+    for days in range(4):
+        start = starts_at + timedelta(days=days)
+        given = {"name": f"{days}", "starts_at": start, "ends_at": start + minutes(30), "monitors": "all"}
+        create_window(Caller(user), given, now=utc_now())
+    for limit, shown in ((12, 4), (11, 3), (2, 1)):
+        monkeypatch.setattr("statuspages.content.MOST_NAMED", limit)
+        found = content_of(page, now=utc_now()).maintenance
+        assert [each["starts_at"] for each in found] == [starts_at + timedelta(days=days) for days in range(shown)]
+        assert {len(each["monitors"]) for each in found} == {3}
 
 
 def test_maintenance_is_shown_without_its_name_unless_the_page_says_so(user: User) -> None:
