@@ -26,7 +26,8 @@ class FairQueue(Generic[Item]):
         return iter(self._waiting)
 
     def put(self, client: str, item: Item) -> tuple[Item, bool] | None:
-        """Add an item. If the queue is full, remove the newest item of the client that has the most.
+        """Add an item. If the queue is full, remove the newest item of the client that has the most: among equals, of
+        the one whose turn is last.
 
         Return the removed item, and whether its client had others.
         """
@@ -34,7 +35,7 @@ class FairQueue(Generic[Item]):
         self._length += 1
         if self._length <= self._most:
             return None
-        most = max(self._waiting, key=lambda one: len(self._waiting[one]))
+        most = max(reversed(self._waiting), key=lambda one: len(self._waiting[one]))
         has_others = len(self._waiting[most]) > 1
         removed = self._waiting[most][-1]
         self.remove(most, removed)

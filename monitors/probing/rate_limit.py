@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import redis
 
 from checks.probes.rate_limit import SECOND, Ask
+from core.metrics import CHECK_SEC, LATE
 from core.throttles import BROKER_OPTIONS
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ _CLAIM = """
     local order = 1073741824  -- arrivals in a round
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local left = {}
+    local left, longest = {}, 0  -- the second is the wait of an owner's first check, so for other owners
 
     local function leave(key, ticket)
         redis.call('ZREM', key .. ':tags', ticket)
@@ -88,6 +89,9 @@ _CLAIM = """
         local wait = math.max(1, redis.call('PTTL', key)) + second * redis.call('ZRANK', key .. ':tags', ticket)
         redis.call('ZADD', key .. ':back', now + wait, ticket)
         keep(key, wait)
+        if math.floor(tag / order) <= tonumber(redis.call('HGET', key .. ':owners', 'round') or 0) then
+            longest = math.max(longest, wait)
+        end
         return wait
     end
 
@@ -100,6 +104,7 @@ _CLAIM = """
             left[number] = claim(key, owner, ticket, kind == 'repeats')
         end
     end
+    left[#left + 1] = longest
     return left
 """
 
@@ -125,4 +130,7 @@ class SharedSeconds:
             self._unreachable = True
             return [None] * len(asks)
         self._unreachable = False
-        return [milliseconds / 1000 for milliseconds in waits[len(gone) :]]
+        *waits, longest = (milliseconds / 1000 for milliseconds in waits[len(gone) :])
+        if longest > CHECK_SEC:
+            LATE.add(1, "checks")
+        return waits

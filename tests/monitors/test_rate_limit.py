@@ -23,6 +23,7 @@ from checks.probes.engine import ProbeEngine
 from checks.probes.rate_limit import Ask, RateLimiter
 from checks.probes.udp import UdpSpec
 from checks.spec import CheckOutcome, ReasonCode, Verdict
+from core import metrics
 from core.clock import utc_now
 from monitors.probing.jobs import load_jobs
 from monitors.probing.prober import Prober, probe_engine
@@ -89,6 +90,18 @@ def test_of_many_at_once_one_claims_it(url: str) -> None:
         waits = list(pool.map(lambda n: claims[n]([ask(ticket=str(n))], [])[0], range(8)))
     assert waits.count(0.0) == 1
     assert len(set(waits)) == 8
+
+
+def test_checks_are_late_if_many_accounts_wait_and_not_if_one_has_many(url: str) -> None:
+    def late() -> float:
+        metrics.report()
+        return metrics.LATE.read(metrics.read_levels())["checks",]
+
+    claim, before = SharedSeconds(url), late()
+    claim([ask(owner="one", ticket=str(number)) for number in range(20)], [])
+    assert late() == before
+    claim([ask(address="192.0.2.2", owner=str(number), ticket=str(number)) for number in range(20)], [])
+    assert late() == before + 1
 
 
 def test_what_is_claimed_expires(url: str) -> None:
