@@ -26,10 +26,9 @@ class FairQueue(Generic[Item]):
         return iter(self._waiting)
 
     def put(self, client: str, item: Item) -> tuple[Item, bool] | None:
-        """Add an item. If the queue is full, remove the newest item of the client that has the most: among equals, of
-        the one whose turn is last.
+        """Add an item. If the queue is full, remove the newest item of the client that has the most.
 
-        Return the removed item, and whether its client had others.
+        Among equals that is the one whose turn is last. Return the removed item, and whether its client had others.
         """
         self._waiting.setdefault(client, deque()).append(item)
         self._length += 1

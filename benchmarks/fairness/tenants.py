@@ -343,7 +343,7 @@ _CLEAR = {
 
 
 def clear(quiet: Quiet, grave: User, accounts: Sequence[Hostile]) -> None:
-    """Take all that rows created out of service, and forget what throttles and gap detection counted."""
+    """Take all that rows created out of service, and forget what throttles, turns and gap detection counted."""
     values = {"quiet": quiet.user.pk, "grave": grave.pk, "ids": quiet.ids}
     tables = set(connection.introspection.table_names())
     for table, statement in _CLEAR.items():
@@ -353,8 +353,9 @@ def clear(quiet: Quiet, grave: User, accounts: Sequence[Hostile]) -> None:
     for account in accounts:
         account.own = {}
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as broker:
-        if keys := list(broker.scan_iter("throttle:*", count=1_000)):
-            broker.delete(*keys)
+        for pattern in ("throttle:*", "probe-second:*"):
+            if keys := list(broker.scan_iter(pattern, count=1_000)):
+                broker.delete(*keys)
 
 
 def _execute(statement: str, values: Mapping[str, Any]) -> None:
