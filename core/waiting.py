@@ -1,9 +1,9 @@
 """Limit the requests that wait for a worker, a provider or a mail server.
 
 Each occupies a thread of the web process for seconds, so all accounts get only part of the threads
-(`config.gateway`), and an account few of these places. When all are taken, accounts without a place queue for one, the
-least recently served first, and a request that has waited for TENURE_SEC gives its place up. Each web process counts
-its own, so a crash leaves nothing behind.
+(`config.gateway`), and an account few of these places. When all are taken, accounts without a place queue for one,
+those first that had places for the shortest time lately, and a request that has waited for TENURE_SEC gives its place
+up. Each web process counts its own, so a crash leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from core import metrics
 from core.db import release_connection
 from core.errors import NoWorker, TooManyRequests
+from core.shares import RecentUse
 from core.turns import paused, take_time
 
 MAX_IN_PROCESS = 64
@@ -38,7 +39,6 @@ PATIENCE_SEC = 2.0
 TENURE_SEC = 5.0
 """How long a request keeps its place while others queue for one."""
 RETRY_SEC = 5.0
-_REMEMBERED = 10_000
 _LOOK_SEC = 0.1
 
 WAITING_REQUESTS = metrics.Level(
@@ -66,13 +66,13 @@ class _Place:
 class _Ticket:
     account: str
     stranger: bool
-    served_at: float  # monotonic; 0 if unknown
+    used: float  # seconds of places lately
     number: int = field(default_factory=itertools.count().__next__)
     rejected: bool = False
 
     @property
     def turn(self) -> tuple[float, int]:
-        return self.served_at, self.number
+        return self.used, self.number
 
 
 _changed = threading.Condition()
@@ -80,7 +80,7 @@ _active: Counter[str] = Counter()
 _present: Counter[str] = Counter()
 _places: list[_Place] = []
 _queue: list[_Ticket] = []
-_served: OrderedDict[str, float] = OrderedDict()
+_used = RecentUse()
 _current: ContextVar[_Place | None] = ContextVar("place", default=None)
 
 
@@ -111,7 +111,7 @@ def limit_waiting(account: str, *, most: int = MAX_ACTIVE, kind: str = "", stran
         with _changed:
             _decrease(_present, account)
             _places.remove(place)
-            _note_served(account)
+            _used.add(account, time.monotonic() - place.since)
             _changed.notify_all()
 
 
@@ -149,7 +149,7 @@ def _take_place(account: str, *, stranger: bool) -> _Place:
             return _enter(account, stranger=stranger)
         if own:
             raise _refused("full")
-        ticket = _Ticket(account, stranger, _served.get(account, 0.0))
+        ticket = _Ticket(account, stranger, _used.of(account, time.monotonic()))
         _join(ticket)
     try:
         release_connection()
@@ -163,7 +163,7 @@ def _take_place(account: str, *, stranger: bool) -> _Place:
 
 
 def _join(ticket: _Ticket) -> None:
-    """Queue, in place of one that was served more recently if the queue is full. An account queues once."""
+    """Queue, in place of one that had places for longer if the queue is full. An account queues once."""
     if any(other.account == ticket.account for other in _queue):
         raise _refused("full")
     if len(_queue) >= MAX_QUEUED:
@@ -206,7 +206,6 @@ def _enter(account: str, *, stranger: bool) -> _Place:
     place = _Place(account, stranger, time.monotonic())
     _places.append(place)
     _present[account] += 1
-    _note_served(account)
     return place
 
 
@@ -218,13 +217,6 @@ def _victim() -> _Place | None:
     until = time.monotonic() - TENURE_SEC
     old = [place for place in _places if place.interrupt is not None and not place.taken and place.since <= until]
     return min(old, key=lambda place: (-_present[place.account], place.since), default=None)
-
-
-def _note_served(account: str) -> None:
-    _served[account] = time.monotonic()
-    _served.move_to_end(account)
-    if len(_served) > _REMEMBERED:
-        _served.popitem(last=False)
 
 
 def _decrease(counts: Counter[str], key: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from core import waiting
 from core.errors import NoWorker, TooManyRequests
+from core.shares import RecentUse
 from core.waiting import MAX_ACTIVE, MAX_IN_PROCESS, MAX_PRESENT, MAX_QUEUED, RESERVED, interruptible, limit_waiting
 from tests.processes.waiting import until
 
@@ -143,7 +144,7 @@ def waiters() -> Iterator[Waiters]:
     found = Waiters()
     yield found
     found.end()
-    waiting._served.clear()
+    waiting._used = RecentUse()
 
 
 def test_an_account_without_a_place_gets_one_of_a_hundred_hostile_ones(
@@ -159,14 +160,15 @@ def test_an_account_without_a_place_gets_one_of_a_hundred_hostile_ones(
     until(lambda: waiters.results == {"hostile 0": "refused"}, PATIENCE_SEC, "of the one that waited for longest")
 
 
-def test_those_that_were_served_get_no_turn_before_the_others(
+def test_those_that_had_places_for_long_get_no_turn_before_the_others(
     waiters: Waiters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where they fill the queue."""
     monkeypatch.setattr(waiting, "PATIENCE_SEC", PATIENCE_SEC)
     for number in range(MAX_QUEUED):
-        with limit_waiting(f"served {number}"):
-            pass
+        waiting._used.add(f"served {number}", 1.0 + number)
+    with limit_waiting("neighbour"):
+        pass
     for number in range(MAX_IN_PROCESS):
         waiters.start(f"hostile {number}", yields=False)
     until(lambda: len(waiters.running) == MAX_IN_PROCESS, PATIENCE_SEC, "all places are taken")
