@@ -281,7 +281,7 @@ def _share(user: User, project: Project, names: dict[str, str], *, now: datetime
     )  # fmt: skip
     ProjectToken.objects.bulk_create(
         ProjectToken(project=project, created_by=user, name=costly(200), lookup=f"x{n}", digest=b"", created_at=now)
-        for n in range(MAX_TOKENS // share)
+        for n in range(MAX_TOKENS // share - 1)  # one is created with the credentials
     )
     Entry.objects.bulk_create(
         Entry(
