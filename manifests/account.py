@@ -37,12 +37,15 @@ class ProjectRef:
 
 @dataclass(eq=False, slots=True)
 class Existing:
-    """An existing object of the account. `name` identifies it in files."""
+    """An existing object of the account. `name` identifies it in files.
+
+    `row` has few columns and `values` is empty until `Resource.load` reads the rest.
+    """
 
     row: Any
     name: str
     project_ref: ProjectRef | None
-    values: Values
+    values: Values = field(default_factory=dict)
     is_over: bool = False  # only maintenance windows: they have no further occurrence
 
     @property
@@ -90,7 +93,7 @@ class Account:
 
     caller: Caller
     project_refs: dict[int, ProjectRef] = field(default_factory=dict)
-    monitor_refs: dict[int, MonitorRef] = field(default_factory=dict)
+    monitor_refs: dict[int, Existing] = field(default_factory=dict)
     existing: dict[str, list[Existing]] = field(default_factory=dict)
 
     def project_ref(self, project_id: int | None) -> ProjectRef | None:

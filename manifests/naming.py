@@ -104,7 +104,7 @@ class ExportNames:
     """Name projects and monitors of an export by their names if these are unique, else by id."""
 
     def __init__(self, account: Account, project_refs: Sequence[ProjectRef]) -> None:
-        self.project_refs = project_refs
+        self._listed = {None, *project_refs}
         self.variables = Variables()
         self._projects = Counter(project_ref.name for project_ref in account.project_refs.values())
         self._names = Counter((one.project_ref, one.name) for one in account.existing["monitors"])
@@ -120,8 +120,7 @@ class ExportNames:
 
     def monitor(self, found: MonitorRef, home: ProjectRef | None) -> Any:
         # Only listed projects can be named.
-        listed = found.project_ref is None or found.project_ref in self.project_refs
-        if self._names[found.project_ref, found.name] > 1 or not listed:
+        if self._names[found.project_ref, found.name] > 1 or found.project_ref not in self._listed:
             return {"id": found.id}
         if found.project_ref is home:
             return found.name

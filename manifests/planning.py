@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from core.errors import ValidationFailed
+from core.errors import NotFound, ValidationFailed
 from manifests.account import Account, Entry, Existing, ProjectRef, Values
 from manifests.naming import Key, Names
 from manifests.parsing import Manifest
@@ -45,6 +45,7 @@ class Plan:
             if section in self.manifest.sections or section == "monitors":
                 self.account.existing[section] = resource.read(self.account, now=now)
             entries = self._match(resource)
+            self._load(resource, entries)
             if section == "monitors":
                 self.names.add_monitors(entries)
             for entry in entries:
@@ -141,6 +142,13 @@ class Plan:
                     raise EntryError(path, f"you have {len(found)} with this name here; set id.")
                 entry.existing = found[0] if found else None
         return [entry for entry in entries if entry not in self._invalid]
+
+    def _load(self, resource: Resource, entries: Sequence[Entry]) -> None:
+        """Read the values of the objects that the file mentions."""
+        found = [entry.existing for entry in entries if entry.existing is not None]
+        resource.load(self.account, found)
+        if not all(one.values for one in found):
+            raise NotFound  # deleted since; `apply` plans again
 
     def _note_interval(self, entry: Entry, values: Values) -> None:
         asked = entry.given.get("interval_sec") if entry.section == "monitors" else None

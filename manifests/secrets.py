@@ -88,15 +88,16 @@ class Variables:
     """Names for the placeholders of one export: readable, unique, and the same in each export."""
 
     def __init__(self) -> None:
-        self._used: set[str] = set()
+        self._used: dict[str, int] = {}  # by name: the last number that was added to it
 
     def keep(self, *words: str) -> str:
         """Return a placeholder, like `${keep:PK_CHANNEL_ON_CALL_URL}` for the parts channel, On call and url."""
         parts = [re.sub(r"[^A-Z0-9]+", "_", word.upper()).strip("_")[:50] for word in words]
         name = stem = "PK_" + "_".join(filter(None, parts))
-        number = 1
+        number = self._used.get(stem, 1)
         while name in self._used:
             number += 1
             name = f"{stem}_{number}"
-        self._used.add(name)
+        self._used[stem] = number
+        self._used.setdefault(name, 1)
         return f"${{{_KEEP}{name}}}"

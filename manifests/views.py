@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
-from rest_framework.response import Response
+from rest_framework.renderers import JSONRenderer
 
 from core.api.fields import BoolField, ListField, StrictSerializer, TextField
-from core.api.query import ChoiceParam, IdParam
+from core.api.query import ChoiceParam, IdParam, json_pieces, json_stream, take_place
 from core.api.viewsets import ServiceViewSet, operation
 from core.errors import MonitorLimit, ValidationFailed
 from core.throttles import ManifestThrottle
 from core.waiting import PATIENCE_SEC, limit_waiting
 from manifests.applying import apply
 from manifests.changes import ACTIONS, MAX_BODY, Report
-from manifests.exporting import export
+from manifests.exporting import Export
 from manifests.importers.creating import import_monitors
 from manifests.importers.mapped import Imported, MappedMonitor, Outcome
 from manifests.parsing import Manifest
@@ -148,6 +150,15 @@ class ImportedSerializer(serializers.Serializer[Any]):
     monitor = CreatedMonitorSerializer(allow_null=True)
 
 
+def _pieces(found: Export) -> Iterator[bytes]:
+    renderer = JSONRenderer()
+    yield renderer.render(found.head)[:-1]
+    for name, parts in found.sections():
+        yield b"," + renderer.render(name) + b":"
+        yield from json_pieces(parts)
+    yield b"}"
+
+
 class ManifestViewSet(ServiceViewSet):
     noun = "manifest"
     is_singleton = True
@@ -162,13 +173,14 @@ class ManifestViewSet(ServiceViewSet):
         ),
         throttles=(ManifestThrottle,),
     )
-    def retrieve(self, *, project_id: str | None, ids: str | None) -> Response:
+    def retrieve(self, *, project_id: str | None, ids: str | None) -> StreamingHttpResponse:
         """Export the account as a manifest.
 
         Without secrets: their values are ${keep:PK_…}. Applying it changes nothing.
         """
-        with limit_waiting(self.caller.account):
-            return Response(export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now))
+        with take_place(self.caller.account, most=1, kind="manifest") as place:
+            found = Export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now)
+            return json_stream(_pieces(found), place)
 
     @operation(id="apply_manifest", body=ApplySerializer, throttles=(ManifestThrottle,), max_bytes=MAX_BODY)
     def update(self, data: dict[str, Any]) -> Report:

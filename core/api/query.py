@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -185,13 +186,10 @@ class Pages:
         *,
         next_from: tuple[int] | None,
     ) -> HttpResponseBase:
-        with ExitStack() as place:
-            caller: Any = request.user  # a Caller of `projects.access`, which is a higher floor
-            place.enter_context(limit_waiting(f"lists {caller.account}", most=LONG_LISTS))
-            parts = _json_parts(serialize(list(queryset.filter(pk__in=keys))) for keys in batches)
-            response = StreamingHttpResponse(parts, content_type=JSONRenderer.media_type)
-            # The account keeps the place until its client has the last part.
-            response._resource_closers.append(place.pop_all().close)  # type: ignore[attr-defined]
+        caller: Any = request.user  # a Caller of `projects.access`, which is a higher floor
+        with take_place(f"lists {caller.account}", most=LONG_LISTS) as place:
+            pieces = json_pieces(serialize(list(queryset.filter(pk__in=keys))) for keys in batches)
+            response = json_stream(pieces, place)
         self._announce(request, response, next_from=next_from)
         return response
 
@@ -227,16 +225,32 @@ def _batches(weights: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
     yield batch
 
 
-def _json_parts(batches: Iterable[list[Any]]) -> Iterator[bytes]:
+def take_place(account: str, *, most: int, kind: str = "") -> ExitStack:
+    """Return a place of `limit_waiting` that another thread may give back: the one that sends the last part."""
+    context, place, limit = copy_context(), ExitStack(), limit_waiting(account, most=most, kind=kind)
+    context.run(limit.__enter__)
+    place.callback(context.run, limit.__exit__, None, None, None)
+    return place
+
+
+def json_stream(pieces: Iterable[bytes], place: ExitStack) -> StreamingHttpResponse:
+    """Return a response of these pieces. The account keeps `place` until its client has the last one."""
+    response = StreamingHttpResponse(pieces, content_type=JSONRenderer.media_type)
+    response._resource_closers.append(place.pop_all().close)  # type: ignore[attr-defined]
+    return response
+
+
+def json_pieces(batches: Iterable[list[Any]]) -> Iterator[bytes]:
     """Yield a JSON array of the objects in all batches. The connection is in the pool while a client reads."""
     renderer, before = JSONRenderer(), b"["
     for batch in batches:
         part = b"".join(piece for row in batch for piece in (b",", renderer.render(row)))
         if not connection.in_atomic_block:  # which only tests are in
             release_connection()
-        yield before + part[1:]
-        before = b","
-    yield b"]"
+        if part:
+            yield before + part[1:]
+            before = b","
+    yield b"]" if before == b"," else b"[]"
 
 
 HISTORY = Pages(newest_first=True, default=HISTORY_LIMIT)

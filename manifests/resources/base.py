@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from manifests.account import Account, Entry, Existing, MonitorRef, ProjectRef, Values
 from manifests.naming import ExportNames, Names
 from manifests.problems import EntryError, InvalidReferenceError, Path
 from manifests.secrets import Keep, Secret
-from monitors.models import Monitor
 
 
 class Resource(ABC):
@@ -26,14 +26,18 @@ class Resource(ABC):
     defaults: ClassVar[dict[str, Any]]
     rows: ClassVar[Callable[..., QuerySet[Any]]]  # (caller)
     """Return the rows that the caller may see."""
+    outline: ClassVar[Sequence[str]] = ()
+    """Columns that `is_over` reads."""
+    at_once: ClassVar[int] = 20
+    """How many objects are in memory with their values during an export."""
     # The services of the API, except of monitors, which are created, updated and deleted in bulk.
     create: ClassVar[Callable[..., Any]]  # (caller, body, *, now)
     update: ClassVar[Callable[..., Any]]  # (caller, public_id, body, *, now)
     delete: ClassVar[Callable[..., Any]]  # (caller, public_id)
 
     @abstractmethod
-    def stored(self, row: Any, account: Account) -> Values:
-        """Return the values of a row, except its identity and project."""
+    def stored(self, row: Any, account: Account, links: Sequence[Any]) -> Values:
+        """Return the values of a row, except its identity and project. `links` are those of `self.links` for it."""
 
     @abstractmethod
     def desired(self, entry: Entry, names: Names) -> Values:
@@ -44,14 +48,33 @@ class Resource(ABC):
         """Return the fields of an export except name and project, without defaults, in the order of the file."""
 
     def read(self, account: Account, *, now: datetime) -> list[Existing]:
-        """Return all existing objects of the account."""
-        found = []
-        for row in self.rows(account.caller).order_by("pk"):
-            if account.knows(row.project_id):
-                name, project_ref = getattr(row, self.identity), account.project_ref(row.project_id)
-                values = {self.identity: name, "project": project_ref, **self.stored(row, account)}
-                found.append(Existing(row, name, project_ref, values, is_over=self.is_over(row, now=now)))
-        return found
+        """Return all existing objects of the account, without their values: these may take many megabytes."""
+        rows = self.rows(account.caller).order_by("pk").select_related(None).prefetch_related(None)
+        return [
+            Existing(
+                row,
+                getattr(row, self.identity),
+                account.project_ref(row.project_id),
+                is_over=self.is_over(row, now=now),
+            )
+            for row in rows.only("public_id", "project", self.identity, *self.outline)
+            if account.knows(row.project_id)
+        ]
+
+    def load(self, account: Account, found: Collection[Existing]) -> None:
+        """Read the values of these objects. Those of deleted objects stay empty."""
+        keys = [one.row.pk for one in found]
+        rows = self.rows(account.caller).prefetch_related(None).in_bulk(keys)
+        links = self.links(keys)
+        for one in found:
+            if (row := rows.get(one.row.pk)) is not None:
+                one.row = row
+                identity = {self.identity: getattr(row, self.identity), "project": one.project_ref}
+                one.values = {**identity, **self.stored(row, account, links.get(row.pk, ()))}
+
+    def links(self, keys: Collection[int]) -> Mapping[int, Sequence[Any]]:
+        """Return what links the rows with these keys to monitors, by key."""
+        return {}
 
     def is_over(self, row: Any, *, now: datetime) -> bool:
         return False
@@ -112,9 +135,19 @@ Scope = str | ProjectScope | ChosenScope
 """The monitors that a channel or window applies to. The text is "all"."""
 
 
-def chosen_scope(monitors: Iterable[Monitor], account: Account) -> ChosenScope:
-    """Return the scope of those monitors that the user can access."""
-    return ChosenScope(frozenset(account.monitor_refs[one.pk] for one in monitors if one.pk in account.monitor_refs))
+def chosen_monitors(through: type[Model], parent: str, keys: Collection[int]) -> dict[int, list[int]]:
+    """Return the keys of the chosen monitors by the key of `parent`. Model instances would take much more memory."""
+    found = defaultdict(list)
+    links = through._default_manager.filter(**{f"{parent}__in": keys})
+    for key, monitor_id in links.values_list(parent, "monitor"):
+        found[key].append(monitor_id)
+    return found
+
+
+def chosen_scope(row: Any, monitor_ids: Iterable[int], account: Account) -> ChosenScope:
+    """Return the scope of those monitors that the user can access and that have not left the row's project."""
+    found = (account.monitor_refs[key] for key in monitor_ids if key in account.monitor_refs)
+    return ChosenScope(frozenset(one for one in found if row.project_id in (None, one.row.project_id)))
 
 
 def resolve_scope(entry: Entry, names: Names) -> Scope:

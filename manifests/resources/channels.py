@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from manifests.resources.base import (
     ProjectScope,
     Resource,
     Scope,
+    chosen_monitors,
     chosen_scope,
     export_scope,
     resolve_scope,
@@ -46,12 +48,15 @@ class Channels(Resource):
         if not enabled:
             services.update_channel(caller, channel.public_id, {"enabled": False}, now=now)
 
-    def stored(self, row: AlertChannel, account: Account) -> Values:
+    def links(self, keys: Collection[int]) -> dict[int, list[int]]:
+        return chosen_monitors(AlertChannel.monitors.through, "alertchannel", keys)
+
+    def stored(self, row: AlertChannel, account: Account, links: Sequence[int]) -> Values:
         scope: Scope = "all"
         if row.scope == AlertChannel.Scope.PROJECT:
             scope = ProjectScope(account.project_ref(row.scope_project_id))
         elif row.scope == AlertChannel.Scope.CHOSEN:
-            scope = chosen_scope(row.chosen, account)
+            scope = chosen_scope(row, links, account)
         config = row.config
         return {
             "kind": row.kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -36,7 +37,7 @@ class Monitors(Resource):
         account.monitor_refs = {one.row.pk: one for one in found}
         return found
 
-    def stored(self, row: Monitor, account: Account) -> Values:
+    def stored(self, row: Monitor, account: Account, links: Sequence[Any]) -> Values:
         return {**_plain_settings(row.full_config), "enabled": row.enabled, "type": row.type}
 
     def desired(self, entry: Entry, names: Names) -> Values:

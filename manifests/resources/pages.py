@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,7 @@ from manifests.resources.base import Resource, monitor_id, resolve_monitors, res
 from manifests.secrets import Secret
 from projects.access import Caller
 from statuspages import selectors, services
-from statuspages.models import StatusPage
+from statuspages.models import PageGroup, StatusPage
 from statuspages.validation import check_accent, check_domain
 
 
@@ -46,6 +47,7 @@ class Pages(Resource):
         "custom_domain": None,
         "show_window_names": False,
     }
+    at_once = 1
     rows = staticmethod(selectors.list_pages)
     create = staticmethod(services.create_page)
     delete = staticmethod(services.delete_page)
@@ -54,11 +56,24 @@ class Pages(Resource):
     def update(caller: Caller, public_id: str, body: Mapping[str, Any], *, now: datetime) -> None:  # noqa: ARG004
         services.update_page(caller, public_id, body)
 
-    def stored(self, row: StatusPage, account: Account) -> Values:
-        groups = []
-        for group in row.groups.all():
-            shown = [(account.monitor_refs.get(one.monitor_id), one.name) for one in group.monitors.all()]
-            groups.append(Group(group.name, tuple((monitor_ref, name) for monitor_ref, name in shown if monitor_ref)))
+    def links(self, keys: Collection[int]) -> dict[int, list[tuple[str, list[tuple[int, str]]]]]:
+        """Return the groups of each page: their names, and the keys of their monitors with the names on the page."""
+        monitors = defaultdict(list)
+        shown = selectors.showable().filter(page__in=keys).order_by("pk")
+        for group_id, key, name in shown.values_list("group", "monitor", "name"):
+            monitors[group_id].append((key, name))
+        found = defaultdict(list)
+        groups = PageGroup.objects.filter(page__in=keys).order_by("pk")
+        for page_id, group_id, name in groups.values_list("page", "pk", "name"):
+            found[page_id].append((name, monitors[group_id]))
+        return found
+
+    def stored(self, row: StatusPage, account: Account, links: Sequence[tuple[str, list[tuple[int, str]]]]) -> Values:
+        known = account.monitor_refs
+        groups = [
+            Group(heading, tuple((known[key], name) for key, name in monitors if key in known))
+            for heading, monitors in links
+        ]
         return {
             "name": row.name,
             "password": Secret(row.password_hash) if row.password_hash else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,12 +11,13 @@ from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
 from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
-from manifests.resources.base import Resource, chosen_scope, export_scope, resolve_scope
+from manifests.resources.base import Resource, chosen_monitors, chosen_scope, export_scope, resolve_scope
 
 
 class Windows(Resource):
     section, noun = "maintenance_windows", "maintenance window"
     defaults: ClassVar[dict[str, Any]] = {"time_zone": "UTC", "rrule": ""}
+    outline = ("starts_at", "ends_at", "time_zone", "rrule", "current_starts_at", "current_ends_at")
     rows = staticmethod(selectors.list_windows)
     create = staticmethod(windows.create_window)
     update = staticmethod(windows.update_window)
@@ -24,8 +26,11 @@ class Windows(Resource):
     def is_over(self, row: MaintenanceWindow, *, now: datetime) -> bool:
         return windows.occurrence_of(row, now=now) is None
 
-    def stored(self, row: MaintenanceWindow, account: Account) -> Values:
-        scope = "all" if row.all_monitors else chosen_scope(row.chosen, account)
+    def links(self, keys: Collection[int]) -> dict[int, list[int]]:
+        return chosen_monitors(MaintenanceWindow.monitors.through, "maintenancewindow", keys)
+
+    def stored(self, row: MaintenanceWindow, account: Account, links: Sequence[int]) -> Values:
+        scope = "all" if row.all_monitors else chosen_scope(row, links, account)
         fields = ("starts_at", "ends_at", *self.defaults)
         return {**{name: getattr(row, name) for name in fields}, "monitors": scope}
 

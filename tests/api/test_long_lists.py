@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -77,7 +78,20 @@ def test_an_account_reads_few_long_lists_at_the_same_time(api: Api, monkeypatch:
     assert ask(api, "/v1/monitors?limit=1").status_code == 200  # short ones need no place
     for response in unread:
         response.close()
-    assert ask(api, "/v1/monitors").status_code == 200
+    last = ask(api, "/v1/monitors")
+    assert last.status_code == 200
+    last.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_another_thread_may_send_the_last_part(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MAX_PRESENT", 2)
+    for _ in range(3):
+        response = ask(api, "/v1/monitors")
+        assert response.status_code == 200
+        thread = Thread(target=response.close)
+        thread.start()
+        thread.join()
 
 
 def test_short_rows_are_sent_at_once(api: Api) -> None:

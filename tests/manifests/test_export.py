@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import timedelta
 
 import pytest
@@ -14,11 +15,15 @@ from core.clock import utc_now
 from core.errors import ValidationFailed
 from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
+from manifests.exporting import Export
+from monitors.configuration import build, config_columns
 from monitors.models import Monitor
 from projects.access import Caller
+from statuspages.models import PageGroup, PageMonitor
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.manifests.helpers import apply_text, exported, told
 from tests.manifests.rich import SECRET, make_rich
+from tests.statuspages.making import make_page
 
 pytestmark = pytest.mark.django_db
 
@@ -172,6 +177,31 @@ def test_a_window_that_is_over_is_left_out_and_stays() -> None:
     assert "Once" not in text
     assert apply_text(user, text, prune=True).changes == []
     assert MaintenanceWindow.objects.count() == 1
+
+
+def test_few_objects_are_in_memory_at_a_time() -> None:
+    user = UserFactory()
+    url, body = "http://127.0.0.1:9/", "\U0001f600" + '"' * 8_000
+    columns = config_columns(build({"url": url, "method": "POST", "interval_sec": 60, "request_body": body}))
+    monitors = Monitor.objects.bulk_create(
+        Monitor(owner=user, created_at=utc_now(), **columns | {"name": f"M {number}"}) for number in range(200)
+    )
+    for number in range(10):
+        page = make_page(user, [], slug=f"page-{number}")
+        group = PageGroup.objects.create(page=page, name="")
+        PageMonitor.objects.bulk_create(
+            PageMonitor(page=page, group=group, monitor=one, name="\U0001f600" * 200) for one in monitors
+        )
+    exported(user)  # imports and caches
+    tracemalloc.start()
+    try:
+        found = Export(Caller(user), project_id=None, with_ids=False, now=utc_now())
+        sizes = {name: sum(len(str(part)) for part in parts) for name, parts in found.sections()}
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    assert sizes["monitors"] > 200 * 8_000
+    assert sizes["status_pages"] > 10 * 200 * 200
 
 
 def test_as_many_queries_for_many() -> None:

@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from manifests.secrets import MAX_FILLED, Keep, Secret, Variables, fill
+from tests.steps import limited_steps
 
 ENVIRONMENT = {"PK_TOKEN": "t0ken", "PK_EMPTY": "", "SECRET_KEY": "the server's own"}
 
@@ -63,3 +64,12 @@ def test_names_are_readable_and_each_given_once() -> None:
     assert variables.keep("channel", "On-call (EU)", "url") == "${keep:PK_CHANNEL_ON_CALL_EU_URL}"
     assert variables.keep("channel", "On call EU", "url") == "${keep:PK_CHANNEL_ON_CALL_EU_URL_2}"
     assert fill(variables.keep("monitor", "ü", "é" * 300), {}) == Keep("PK_MONITOR")
+    assert variables.keep("channel", "On call EU", "url 2") == "${keep:PK_CHANNEL_ON_CALL_EU_URL_2_2}"
+    assert variables.keep("channel", "On call EU", "url") == "${keep:PK_CHANNEL_ON_CALL_EU_URL_3}"
+
+
+def test_many_equal_names_take_linear_time() -> None:
+    variables = Variables()
+    with limited_steps():
+        names = {variables.keep("monitor", "Shop", "x" * 300) for _ in range(2_000)}
+    assert len(names) == 2_000
