@@ -157,7 +157,7 @@ async def test_a_queue_that_is_full_of_others_refuses_the_newest_of_the_one_with
         await crowd[1]
     for name in ("running", "crowd 0", "quiet"):
         requests.end(name)
-    assert await asyncio.gather(running, crowd[0], quiet) == ["running", "crowd 0", "quiet"]
+    assert [*await asyncio.gather(running, crowd[0], quiet)] == ["running", "crowd 0", "quiet"]
     at.close()
 
 
