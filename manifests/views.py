@@ -11,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 
 from core.api.fields import BoolField, ListField, StrictSerializer, TextField
-from core.api.query import ChoiceParam, IdParam, json_pieces, json_stream, take_place
+from core.api.query import ChoiceParam, IdParam, json_pieces, stream, take_place
 from core.api.viewsets import ServiceViewSet, operation
 from core.errors import MonitorLimit, ValidationFailed
 from core.throttles import ManifestThrottle
@@ -180,7 +180,7 @@ class ManifestViewSet(ServiceViewSet):
         """
         with take_place(self.caller.account, most=1, kind="manifest") as place:
             found = Export(self.caller, project_id=project_id, with_ids=ids == "true", now=self.now)
-            return json_stream(_pieces(found), place)
+            return stream(_pieces(found), place)
 
     @operation(id="apply_manifest", body=ApplySerializer, throttles=(ManifestThrottle,), max_bytes=MAX_BODY)
     def update(self, data: dict[str, Any]) -> Report:

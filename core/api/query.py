@@ -189,7 +189,7 @@ class Pages:
         caller: Any = request.user  # a Caller of `projects.access`, which is a higher floor
         with take_place(f"lists {caller.account}", most=LONG_LISTS) as place:
             pieces = json_pieces(serialize(list(queryset.filter(pk__in=keys))) for keys in batches)
-            response = json_stream(pieces, place)
+            response = stream(pieces, place)
         self._announce(request, response, next_from=next_from)
         return response
 
@@ -233,9 +233,11 @@ def take_place(account: str, *, most: int, kind: str = "") -> ExitStack:
     return place
 
 
-def json_stream(pieces: Iterable[bytes], place: ExitStack) -> StreamingHttpResponse:
+def stream(
+    pieces: Iterable[bytes], place: ExitStack, *, content_type: str = JSONRenderer.media_type
+) -> StreamingHttpResponse:
     """Return a response of these pieces. The account keeps `place` until its client has the last one."""
-    response = StreamingHttpResponse(pieces, content_type=JSONRenderer.media_type)
+    response = StreamingHttpResponse(pieces, content_type=content_type)
     response._resource_closers.append(place.pop_all().close)  # type: ignore[attr-defined]
     return response
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +18,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from core.clock import utc_now
+from monitors import exposition
+from monitors.configuration import build, config_columns
 from monitors.exposition import LABELS, STATUSES
 from monitors.models import Monitor, MonitorState
 from projects.models import Project
@@ -109,6 +112,25 @@ def test_names_are_escaped_in_both_formats(api: Api, user: User) -> None:
 
 def fetch(api: Api, accept: str) -> Any:
     return Client().get(PATH, headers={"Authorization": f"Bearer {api.token}", "Accept": accept})
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
+def test_many_monitors_are_sent_in_pieces(api: Api, user: User, accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = {"url": "http://127.0.0.1:9/", "method": "POST", "interval_sec": 60}
+    columns = config_columns(build(long | {"name": HOSTILE, "request_body": "\U0001f600" + '"' * 8_000}))
+    made = Monitor.objects.bulk_create(Monitor(owner=user, created_at=utc_now(), **columns) for _ in range(201))
+    MonitorState.objects.bulk_create(MonitorState(monitor=monitor) for monitor in made)
+    list(fetch(api, accept).streaming_content)  # imports and caches
+    tracemalloc.start()
+    try:
+        response = fetch(api, accept)
+        pieces = list(response.streaming_content)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000  # of 20 MB
+    finally:
+        tracemalloc.stop()
+    monkeypatch.setattr(exposition, "FEW", 1_000)
+    assert b"".join(pieces) == fetch(api, accept).content
+    assert len(pieces) > 6
 
 
 @pytest.mark.parametrize(
