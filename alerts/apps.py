@@ -7,7 +7,9 @@ class AlertsConfig(AppConfig):
     def ready(self) -> None:
         from accounts import services as accounts
         from alerts import confirmation, services
+        from alerts.models import AlertChannel
         from projects.members import on_member_gone
+        from projects.placement import links
         from projects.services import before_projects_deleted
 
         accounts.on_account_created.append(services.add_own_address)
@@ -19,4 +21,5 @@ class AlertsConfig(AppConfig):
         before_projects_deleted.append(lambda project_ids: services.lock_channels(project__in=project_ids))
         accounts.on_account_deactivated.append(confirmation.end_with_account)
         accounts.on_address_changed.append(confirmation.follow_address)
+        links.append((AlertChannel.monitors.through, "alertchannel__owner"))
         on_member_gone.append(lambda project, user: confirmation.end_with_account(user, project=project))

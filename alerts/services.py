@@ -50,6 +50,7 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         channel.config, channel.hint = config, kind.hint(config)
         chosen = _set_common(channel, given, scope_project=scope_project, monitors=monitors)
         placement.enforce_quota(owner, AlertChannel, limit=MAX_CHANNELS, error=ChannelLimit)
+        placement.enforce_links(owner.pk, now_chosen=len(chosen or ()))
         if kind.consent:
             confirmation.settle(channel, address=config[kind.consent], own=own, by=caller.user.email, now=now)
         else:
@@ -67,7 +68,7 @@ def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
         own = confirmation.own_address(caller) if gives_address else None
         monitors = _lock_monitors(caller, given)
         scope_project = _lock_scope_project(caller, given)
-        channel = access.lock(get_channel, caller, public_id)
+        channel = access.lock(get_channel, caller, public_id, with_owner=bool(monitors))
         fixed = "cannot be changed; create another channel."
         if given.get("kind", channel.kind) != channel.kind:
             raise ValidationFailed(fixed, field="kind")
@@ -84,6 +85,7 @@ def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, 
             changed += ["confirmed_at", "confirmation_digest", "confirmation_until"]
         channel.save(update_fields=changed)
         if chosen is not None:
+            placement.enforce_links(channel.owner_id, now_chosen=len(chosen), before=channel.monitors.count())
             channel.monitors.set(chosen)
         _record(caller, Action.CHANNEL_UPDATED, channel, fields=sorted(given))
     return get_channel(caller, public_id)

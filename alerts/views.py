@@ -24,7 +24,7 @@ from alerts.serializers import (
 from core.api.query import ChoiceParam, Pages, TimePages
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
-from core.errors import ChannelLimit, NotConfirmed, NotDead, NotFound, NoWorker
+from core.errors import ChannelLimit, LimitReached, NotConfirmed, NotDead, NotFound, NoWorker
 from core.throttles import ChannelAddressThrottle, ChannelTestThrottle
 from core.waiting import limit_waiting
 
@@ -42,7 +42,7 @@ class ChannelViewSet(ServiceViewSet):
         """List alert channels."""
         return selectors.list_channels(self.caller)
 
-    @operation(body=ChannelInputSerializer, errors=(ChannelLimit,), throttles=(ChannelAddressThrottle,))
+    @operation(body=ChannelInputSerializer, errors=(ChannelLimit, LimitReached), throttles=(ChannelAddressThrottle,))
     def create(self, data: dict[str, Any]) -> AlertChannel:
         """Create an alert channel.
 
@@ -56,7 +56,7 @@ class ChannelViewSet(ServiceViewSet):
         """Read an alert channel."""
         return self.get_object(channel_id)
 
-    @operation(body=ChannelPatchSerializer, throttles=(ChannelAddressThrottle,))
+    @operation(body=ChannelPatchSerializer, errors=(LimitReached,), throttles=(ChannelAddressThrottle,))
     def partial_update(self, channel_id: str, data: dict[str, Any]) -> AlertChannel:
         """Change an alert channel."""
         return services.update_channel(self.caller, channel_id, data, now=self.now)

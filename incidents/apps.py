@@ -6,11 +6,14 @@ class IncidentsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts.services import before_account_deleted
+        from incidents.models import MaintenanceWindow
         from incidents.services import forget_person, lock_of_monitors, lock_of_projects, lock_windows_of
         from monitors.services import before_monitors_deleted
+        from projects.placement import links
         from projects.services import before_projects_deleted
 
         before_account_deleted.insert(0, lock_windows_of)  # before the incidents of its projects and monitors
         before_account_deleted.append(forget_person)
         before_monitors_deleted.append(lock_of_monitors)
         before_projects_deleted.append(lock_of_projects)
+        links.append((MaintenanceWindow.monitors.through, "maintenancewindow__owner"))

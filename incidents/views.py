@@ -93,7 +93,7 @@ class WindowViewSet(ServiceViewSet):
         """List maintenance windows."""
         return selectors.list_windows(self.caller)
 
-    @operation(body=WindowInputSerializer, errors=(WindowLimit,))
+    @operation(body=WindowInputSerializer, errors=(WindowLimit, LimitReached))
     def create(self, data: dict[str, Any]) -> MaintenanceWindow:
         """Create a maintenance window.
 
@@ -106,7 +106,7 @@ class WindowViewSet(ServiceViewSet):
         """Read a maintenance window."""
         return self.get_object(window_id)
 
-    @operation(body=WindowPatchSerializer)
+    @operation(body=WindowPatchSerializer, errors=(LimitReached,))
     def partial_update(self, window_id: str, data: dict[str, Any]) -> MaintenanceWindow:
         """Change a maintenance window."""
         return windows.update_window(self.caller, window_id, data, now=self.now)

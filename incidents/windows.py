@@ -25,7 +25,7 @@ from monitors.uptime.daily import leave_out
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Project
-from projects.placement import enforce_quota, place, require_same_project
+from projects.placement import enforce_links, enforce_quota, place, require_same_project
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
         project, owner = place(caller, given)
         monitors = _choose(caller, project, scope=given["monitors"], monitor_ids=chosen)
         enforce_quota(owner, MaintenanceWindow, limit=MAX_WINDOWS, error=WindowLimit)
+        enforce_links(owner.pk, now_chosen=len(monitors))
         window = MaintenanceWindow.objects.create(
             owner=owner,
             project=project,
@@ -96,7 +97,7 @@ def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, n
     """Change the given fields and validate the merged window; unchanged times may be in the past."""
     with transaction.atomic():
         lock_monitors(caller, given.get("monitor_ids", []))
-        window = access.lock(get_window, caller, public_id)
+        window = access.lock(get_window, caller, public_id, with_owner=bool(given.get("monitor_ids")))
         require_same_project(window, given, reason="a window stays where it was made; make another.")
         before = schedule_of(window)
         fields = ["name", *asdict(before)]
@@ -245,7 +246,9 @@ def _rechoose(caller: Caller, window: MaintenanceWindow, given: Mapping[str, Any
     monitor_ids = given.get("monitor_ids", [] if scope == "all" else stored)
     if (scope, set(monitor_ids)) == (window.scope, stored):
         return
-    window.monitors.set(_choose(caller, window.project, scope=scope, monitor_ids=monitor_ids))
+    monitors = _choose(caller, window.project, scope=scope, monitor_ids=monitor_ids)
+    enforce_links(window.owner_id, now_chosen=len(monitors), before=window.monitors.count())
+    window.monitors.set(monitors)
     window.all_monitors = scope == "all"
 
 

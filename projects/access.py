@@ -21,6 +21,7 @@ class Placed(Protocol):
     """A row that may be in a project."""
 
     pk: Any
+    owner_id: Any
     project: Any
 
 
@@ -121,14 +122,24 @@ def lock_project(
     return get_project(caller, public_id, roles=roles)
 
 
-def lock(get: Callable[[Caller, str], P], caller: Caller, public_id: str, *, for_deletion: bool = False) -> P:
+def lock(
+    get: Callable[[Caller, str], P],
+    caller: Caller,
+    public_id: str,
+    *,
+    for_deletion: bool = False,
+    with_owner: bool = False,
+) -> P:
     """Return the row that `get` returns, locked after its project and read under the lock. Raise NotFound.
 
-    Deleting the project locks the two in this order too.
+    Deleting the project locks the two in this order too. `with_owner`: its owner is locked between the two, so that
+    concurrent changes count each other against a limit.
     """
     found = get(caller, public_id)
     if found.project is not None:
         lock_project(caller, found.project.public_id)
+    if with_owner:
+        get_or_not_found(User.objects.select_for_update(no_key=True), pk=found.owner_id)
     rows: QuerySet[Any] = type(found)._default_manager.select_for_update(no_key=not for_deletion)  # type: ignore[attr-defined]
     get_or_not_found(rows, pk=found.pk)
     return get(caller, public_id)

@@ -8,10 +8,15 @@ from typing import Any
 from django.db.models import Model
 
 from accounts.models import User
-from core.errors import ApiError, Forbidden, NotFound, Unauthorized, ValidationFailed
+from core.errors import ApiError, Forbidden, LimitReached, NotFound, Unauthorized, ValidationFailed
 from projects import access
 from projects.access import Caller, Placed
 from projects.models import Project
+
+MAX_LINKS = 10_000
+"""How many monitors the channels, windows and status pages of an account choose together."""
+links: list[tuple[type[Model], str]] = []
+"""The models of these links, each with the path to the owner."""
 
 
 def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, User]:
@@ -41,6 +46,22 @@ def enforce_quota(owner: User, model: type[Model], *, limit: int, error: type[Ap
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     if model._default_manager.filter(owner=owner).count() >= limit:
         raise error(limit=limit)
+
+
+def enforce_links(owner_id: int, *, now_chosen: int, before: int = 0) -> None:
+    """Raise LimitReached if an object of the locked owner cannot choose that many monitors instead of `before`.
+
+    Exports, lists and alerts read the links of an account together.
+    """
+    if now_chosen <= before:
+        return
+    found = sum(model._default_manager.filter(**{path: owner_id}).count() for model, path in links)
+    if found - before + now_chosen > MAX_LINKS:
+        raise LimitReached(
+            f"An account can choose {MAX_LINKS:,} monitors in all its alert channels, maintenance windows and status "
+            "pages together; use all monitors, or those of a project, instead.",
+            limit=MAX_LINKS,
+        )
 
 
 def require_same_project(row: Placed, given: Mapping[str, Any], *, reason: str) -> None:

@@ -22,7 +22,7 @@ from monitors.models import Monitor
 from monitors.services import lock_monitors
 from projects import access
 from projects.access import Caller
-from projects.placement import enforce_quota, place, require_same_project
+from projects.placement import enforce_links, enforce_quota, place, require_same_project
 from statuspages import caching, events, logos, validation
 from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage, own_hosts
 from statuspages.selectors import get_note, get_page, showable
@@ -48,7 +48,7 @@ def update_page(caller: Caller, public_id: str, given: Mapping[str, Any]) -> Sta
     given = _hashed(given)
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
-        page = lock_page(caller, public_id)
+        page = lock_page(caller, public_id, with_owner=bool(monitors))
         require_same_project(page, given, reason="cannot be changed; create another page in that project.")
         return _save(caller, page, given, monitors)
 
@@ -191,6 +191,7 @@ def _replace_groups(page: StatusPage, groups: Sequence[Mapping[str, Any]], monit
             items[monitor.public_id] = (i, item["name"])
     if len(items) > MAX_MONITORS:
         raise ValidationFailed(f"a page shows {MAX_MONITORS} monitors at most.", field="groups")
+    enforce_links(page.owner_id, now_chosen=len(items), before=PageMonitor.objects.filter(page=page).count())
     page.groups.all().delete()
     created = PageGroup.objects.bulk_create(PageGroup(page=page, name=group.get("name", "")) for group in groups)
     PageMonitor.objects.bulk_create(

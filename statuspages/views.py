@@ -45,7 +45,7 @@ class StatusPageViewSet(ServiceViewSet):
         """List status pages."""
         return selectors.list_pages(self.caller)
 
-    @operation(body=PageInputSerializer, max_bytes=MAX_PAGE_BYTES, errors=(StatusPageLimit,))
+    @operation(body=PageInputSerializer, max_bytes=MAX_PAGE_BYTES, errors=(StatusPageLimit, LimitReached))
     def create(self, data: dict[str, Any]) -> StatusPage:
         """Create a status page.
 
@@ -58,7 +58,7 @@ class StatusPageViewSet(ServiceViewSet):
         """Read a status page."""
         return self.get_object(page_id)
 
-    @operation(body=PagePatchSerializer, max_bytes=MAX_PAGE_BYTES)
+    @operation(body=PagePatchSerializer, max_bytes=MAX_PAGE_BYTES, errors=(LimitReached,))
     def partial_update(self, page_id: str, data: dict[str, Any]) -> StatusPage:
         """Change a status page.
 

@@ -38,6 +38,7 @@ from monitors.seeding import seed_history  # noqa: E402
 from projects.access import Caller  # noqa: E402
 from projects.members import MAX_MEMBERS  # noqa: E402
 from projects.models import Membership, Project  # noqa: E402
+from projects.placement import MAX_LINKS  # noqa: E402
 from projects.services import MAX_PROJECTS, create_project  # noqa: E402
 from statuspages.badges import create_badge  # noqa: E402
 from statuspages.models import NoteUpdate, PageNote, StatusPage, Subscriber  # noqa: E402
@@ -223,15 +224,17 @@ def _incidents(user: User, monitor: Monitor, names: dict[str, str], *, now: date
 
 def _notify(caller: Caller, rows: list[Monitor], names: dict[str, str], *, now: datetime, share: int) -> None:
     given = WINDOW | {"starts_at": now, "ends_at": now + timedelta(minutes=20)}
+    some = MAX_LINKS // 2 // (MAX_WINDOWS + MAX_CHANNELS)  # the pages have the other half
     template = create_window(caller, given, now=now)
     copies = [MaintenanceWindow.objects.get(pk=template.pk) for _ in range(MAX_WINDOWS // share - 2)]
     for copy in copies:
         copy.pk, copy.public_id, copy.all_monitors = None, MaintenanceWindow().public_id, False
     for copy in MaintenanceWindow.objects.bulk_create(copies):
-        copy.monitors.set(rows)
+        copy.monitors.set(rows[:some])
     channel = {"kind": "webhook", "url": "https://hooks.example.com/" + "a" * 1_900, "monitors": "chosen"}
     for number in range(MAX_CHANNELS // share - 2):
-        create_channel(caller, channel | {"name": f"{number}", "monitor_ids": [m.public_id for m in rows]}, now=now)
+        chosen = [monitor.public_id for monitor in rows[:some]]
+        create_channel(caller, channel | {"name": f"{number}", "monitor_ids": chosen}, now=now)
     AlertChannel.objects.filter(owner=caller.user).update(name=costly(200))
     channel_row = AlertChannel.objects.get(public_id=names["channel_id"])
     deliveries = Delivery.objects.bulk_create(
@@ -249,7 +252,7 @@ def _notify(caller: Caller, rows: list[Monitor], names: dict[str, str], *, now: 
     )
     shown = [{"monitor_id": row.public_id, "name": costly(200)} for row in rows]
     for number in range(MAX_PAGES // share - 2):
-        page = PAGE | {"slug": f"full-{number}", "groups": [{"name": "", "monitors": shown if number < 5 else []}]}
+        page = PAGE | {"slug": f"full-{number}", "groups": [{"name": "", "monitors": shown if number < 3 else []}]}
         create_page(caller, page, now=now)
 
 
