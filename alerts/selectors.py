@@ -94,6 +94,11 @@ def deliveries_of(
     return list(deliveries[:limit])
 
 
+def chars_of(delivery: Delivery) -> int:
+    """Return about how much text a list reads of a delivery."""
+    return len(delivery.last_error or "") + 500 * len(delivery.items.all())
+
+
 def get_delivery(channel: AlertChannel, public_id: str) -> Delivery:
     return get_or_not_found(_with_items(channel), public_id=public_id)
 

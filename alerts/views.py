@@ -90,7 +90,7 @@ class DeliveryViewSet(ServiceViewSet):
 
     @operation(
         id="list_alert_channel_deliveries",
-        pages=TimePages(),
+        pages=TimePages(chars=selectors.chars_of),
         params=(ChoiceParam("state", "Only such deliveries.", Delivery.State.values),),
     )
     def list(

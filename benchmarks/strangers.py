@@ -43,14 +43,14 @@ LIMITS = {"anonymous": (50.0, 2.0), "tenant": (250.0, 8.0)}
 EXCEPTIONS = {
     "passwords": (
         r"password\w*: |^post /v1/sessions |^post /account/\S+ (as it is|login: |code: )",
-        "core/throttles.py: sign-in, password, status-password",
+        "core/shares.py: two at once, in turns by client and account",
     ),
     "images": (r"/logo ", "statuspages/logos.py: one process of the decoder at a time"),
-    "manifests": (r"^(get|put) /v1/manifest|^post /v1/imports", "core/waiting.py: one at a time for each account"),
-    "exports": (r"^get /v1/account/export", "core/throttles.py: export"),
+    "manifests": (r"^(get|put) /v1/manifest|^post /v1/imports", "manifests/views.py: one at a time for each account"),
+    "exports": (r"^get /v1/account/export", "accounts/web/account_export.py: one at a time for each account"),
     "drafts": (r"^post /v1/monitors/test|^post /v1/monitors ", "core/waiting.py: a few for each account"),
     "long lists": (
-        r"^get /v1/(monitors|alert-channels|maintenance-windows|status-pages|incidents)(/\{page_id\}/notes)?( |$)",
+        r"^get /v1/(monitors|metrics|alert-channels|maintenance-windows|status-pages|incidents)( |$)",
         "core/api/query.py: LONG_LISTS",
     ),
 }

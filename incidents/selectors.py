@@ -33,7 +33,8 @@ def list_incidents(
         found = found.filter(Q(monitor__project__public_id=project_id) | Q(monitor=None, project__public_id=project_id))
     if is_open is not None:
         found = found.filter(resolved_at__isnull=is_open)
-    return found.select_related("monitor__project", "project")
+    unread = ("monitor__config", "monitor__header_values", "monitor__url")  # may take 40 KB for each incident
+    return found.select_related("monitor__project", "project").defer(*unread)
 
 
 def get_incident(caller: Caller, public_id: str) -> Incident:

@@ -73,10 +73,10 @@ class MonitorViewSet(ServiceViewSet):
     def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
         return serialize_monitors(rows)
 
-    @operation(pages=Pages(weight=selectors.STORED_BYTES, few=50))
+    @operation(pages=Pages(weight=selectors.STORED_BYTES, few=30))
     def list(self) -> QuerySet[Monitor]:
         """List monitors."""
-        return selectors.list_monitors(self.caller)
+        return selectors.list_monitors(self.caller).defer("header_values")
 
     @operation(body=MonitorInputSerializer, errors=(MonitorLimit,), throttles=(ProbeThrottle,))
     def create(self, data: dict[str, Any]) -> Monitor:

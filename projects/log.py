@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast, Length
 
 import audit.services
 from accounts.models import User
@@ -15,6 +16,9 @@ from audit.models import Entry
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Project
+
+ENTRY_CHARS = Length("target_name") + Length("user_agent") + Length(Cast("details", TextField()))
+"""How much text a list reads of an entry."""
 
 
 def record(caller: Caller, action: Action, **what: Any) -> None:

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET
 from accounts.models import User
 from audit.actions import Action
 from audit.models import Entry
-from core.api.query import HISTORY, ChoiceParam
+from core.api.query import HISTORY_LIMIT, ChoiceParam, Pages
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import LimitReached, NotFound
@@ -110,6 +110,9 @@ class MemberViewSet(ServiceViewSet):
         members.remove_member(self.caller, project_id, member_id, now=self.now)
 
 
+LOG = Pages(newest_first=True, default=HISTORY_LIMIT, weight=log.ENTRY_CHARS, few=HISTORY_LIMIT)
+
+
 class AccountLogViewSet(ServiceViewSet):
     noun = "account_audit_log"
     serializer_class = AuditEntrySerializer
@@ -121,7 +124,7 @@ class AccountLogViewSet(ServiceViewSet):
             return context
         return context | {"viewer": self.caller.user}
 
-    @operation(id="list_account_audit_log", pages=HISTORY, params=(ACTION,))
+    @operation(id="list_account_audit_log", pages=LOG, params=(ACTION,))
     def list(self, action: str | None) -> QuerySet[Entry]:
         """List what the account did, and what was done to it, newest first."""
         return log.of_account(self.caller, action=action)
@@ -133,7 +136,7 @@ class ProjectLogViewSet(AccountLogViewSet):
     def get_parent(self, project_id: str) -> None:
         """Skip the access check, which `log.of_project` does too, to save a query."""
 
-    @operation(id="list_project_audit_log", pages=HISTORY, params=(ACTION,))
+    @operation(id="list_project_audit_log", pages=LOG, params=(ACTION,))
     def list(self, action: str | None, project_id: str) -> QuerySet[Entry]:
         """List what was done to a project, newest first.
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from threading import Thread
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from accounts.models import User
+from alerts.models import Delivery, DeliveryItem
+from audit.models import Entry
 from core import waiting
 from core.api import query
+from incidents.models import Incident
 from monitors.configuration import build, config_columns
 from monitors.models import Monitor, MonitorState
 from tests.api.client import Api
-from tests.factories import UserFactory
+from tests.factories import ChannelFactory, UserFactory
 from tests.helpers import NOON
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +71,51 @@ def test_the_last_page_of_a_long_list_has_no_link(api: Api) -> None:
         response = ask(api, f"/v1/monitors?limit={limit}")
         assert "Link" not in response
         assert len(json.loads(b"".join(response))) == ROWS
+
+
+def test_incidents_are_read_without_the_settings_of_their_monitors(api: Api) -> None:
+    user, monitors = User.objects.get(), Monitor.objects.all()
+    rows = (Incident(owner=user, monitor=one, name="n", detail="d" * 500, started_at=NOON) for one in monitors)
+    Incident.objects.bulk_create(rows)
+    assert peak_of(api, "/v1/incidents?limit=1000") < 5_000_000  # of 15 MB
+
+
+def test_long_entries_of_the_audit_log_are_sent_in_parts(api: Api) -> None:
+    text = "\U0001f600" * 200
+    entry = {"action": "monitor.updated", "actor_type": "user", "actor_id": User.objects.get().pk}
+    long = {"target_name": text, "user_agent": text, "details": {"before": text, "after": text}}
+    Entry.objects.bulk_create(Entry(at=NOON, **entry, **long) for _ in range(1_000))
+    assert peak_of(api, "/v1/account/audit-log?limit=1000") < 12_000_000  # of 14 MB
+
+
+def test_a_page_of_deliveries_ends_before_too_many_events(api: Api) -> None:
+    channel = ChannelFactory(owner=User.objects.get())
+    rows = [Delivery(channel=channel, created_at=NOON, next_try_at=NOON, give_up_at=NOON) for _ in range(200)]
+    payload = {"event_type": "down", "at": 0, "monitor": "\U0001f600" * 200}
+    DeliveryItem.objects.bulk_create(
+        DeliveryItem(delivery=one, channel=channel, source=f"{one.pk} {number}", at=NOON, payload=payload)
+        for one in Delivery.objects.bulk_create(rows)
+        for number in range(10)
+    )
+    path, found = f"/v1/alert-channels/{channel.public_id}/deliveries?limit=1000", []
+    while path:
+        response = ask(api, path)
+        page = response.json()
+        assert len(page) <= query.MAX_PAGE_CHARS / 5_000
+        found += [row["id"] for row in page]
+        path = response.headers.get("Link", "").partition("<")[2].partition(">")[0]
+    assert sorted(found) == sorted(row.public_id for row in rows)
+
+
+def peak_of(api: Api, path: str) -> int:
+    b"".join(ask(api, path))  # imports and caches
+    tracemalloc.start()
+    try:
+        for _ in ask(api, path):
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.django_db(transaction=True)
