@@ -50,7 +50,7 @@ EXCEPTIONS = {
     "exports": (r"^get /v1/account/export", "accounts/web/account_export.py: one at a time for each account"),
     "drafts": (r"^post /v1/monitors/test|^post /v1/monitors ", "core/waiting.py: a few for each account"),
     "long lists": (
-        r"^get /v1/(monitors|metrics|alert-channels|maintenance-windows|status-pages|incidents)( |$)",
+        r"^get /v1/(monitors|metrics|alert-channels|maintenance-windows|status-pages|incidents|status-\S+/notes)( |$)",
         "core/api/query.py: LONG_LISTS",
     ),
 }
