@@ -247,7 +247,7 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # no collectstatic needed
 
-PASSWORD_HASHERS = ["accounts.hashing.SharedHasher"]
+PASSWORD_HASHERS = ["accounts.hashing.SharedHasher", "accounts.hashing.EarlierHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},

@@ -7,7 +7,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from tests.proxies import NAME, PATH, nginx
 
 CALM_SEC, RESTART_SEC = 80.0, 180.0
 """`/readyz` is degraded for a minute after what was late."""
+FINE = ("ready", "degraded")
 SLOW = 4
 """How many times a limit may be exceeded between rows, which on a busy machine is no reason to start again."""
 SILENCE_SEC = 2.0
@@ -64,11 +65,12 @@ class Stage:
         self._tree = stack.enter_context(Tree(os.environ, folder, counts={}))
         tenants.wait_for(lambda: readiness.web_answers(f"http://127.0.0.1:{direct.port}"), RESTART_SEC)
         self._watch.begin(self._quiet)
-        why = self._calm(RESTART_SEC)
+        # On a busy machine it may be degraded all the time.
+        why = self._calm(RESTART_SEC, ready=FINE)
         if not why:
             # Half of them are down when a row begins, so that each row sees some of each kind go down and some go up.
             self._switch(self._quiet.switching[::2], time.time(), 1.0)
-            why = self._calm(RESTART_SEC)
+            why = self._calm(RESTART_SEC, ready=FINE)
         if why:
             raise SystemExit(f"not within {RESTART_SEC:g} s: {why}")
 
@@ -188,7 +190,7 @@ class Stage:
     def _recover(self) -> None:
         """Clear what the row left, and wait until all is as before. If it takes too long, start all processes again."""
         tenants.clear(self._quiet, self._grave, self._accounts)
-        if not (why := self._calm(CALM_SEC)):
+        if not self._calm(CALM_SEC) or not (why := self._calm(1.0, ready=FINE)):
             return
         say(f"    started again: {why}")
         self._restarts += 1
@@ -199,17 +201,17 @@ class Stage:
         tenants.clear(self._quiet, self._grave, self._accounts)
         tenants.spread(self._quiet.monitors)
         self._tree.start()
-        if why := self._calm(RESTART_SEC):
+        if why := self._calm(RESTART_SEC, ready=FINE):
             say(f"    still not as before: {why}")
 
-    def _calm(self, seconds: float) -> str:
+    def _calm(self, seconds: float, *, ready: Container[str] = ("ready",)) -> str:
         """Wait until everything is served, on time and as the timetable has it. Return what is not."""
         reasons: list[str] = []
 
         def is_calm() -> bool:
             self._tree.ended()
             self._tree.start()
-            reasons[:] = self._slow()
+            reasons[:] = self._slow(ready)
             if not reasons:
                 reasons[:] = tenants.unsettled(self._quiet, self._up)
             if reasons:
@@ -218,9 +220,9 @@ class Stage:
 
         return "" if tenants.wait_for(is_calm, seconds) else ", ".join(reasons)
 
-    def _slow(self) -> Iterator[str]:
+    def _slow(self, ready: Container[str]) -> Iterator[str]:
         seen = self._watch.seen(time.time() - 3)
-        if not seen.ready or seen.ready[-1][1] != "ready":
+        if not seen.ready or seen.ready[-1][1] not in ready:
             yield "/readyz is not ready"
         for kind, samples in (("ping", seen.pings), ("page", seen.pages)):
             if not samples or max(sample.taken for sample in samples) > SLOW * LIMITS[kind]:
