@@ -7,6 +7,9 @@ sign-in, sign-up, changes and resets of passwords, reauthentication, the admin, 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from django.contrib.auth.hashers import Argon2PasswordHasher, PBKDF2PasswordHasher
 
@@ -18,6 +21,10 @@ AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 """The other processors have to answer pings. The libraries release Python's lock meanwhile."""
 
 shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=10.0)
+
+_threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="hashing")
+"""Few, as malloc keeps what each thread that ever hashed a password has used."""
+Result = TypeVar("Result")
 
 
 class SharedHasher(Argon2PasswordHasher):
@@ -31,17 +38,19 @@ class SharedHasher(Argon2PasswordHasher):
     parallelism = 1
 
     def encode(self, password: str, salt: str) -> str:
-        with paused(), shares.turn(*origin.users()):
-            return super().encode(password, salt)
+        return _in_turn(super().encode, password, salt)
 
     def verify(self, password: str, encoded: str) -> bool:
-        with paused(), shares.turn(*origin.users()):
-            return super().verify(password, encoded)
+        return _in_turn(super().verify, password, encoded)
 
 
 class EarlierHasher(PBKDF2PasswordHasher):
     """Of passwords that were set before Argon2. Each is hashed anew when it is used."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
-        with paused(), shares.turn(*origin.users()):
-            return super().encode(password, salt, iterations)
+        return _in_turn(super().encode, password, salt, iterations)
+
+
+def _in_turn(work: Callable[..., Result], *args: Any) -> Result:
+    with paused(), shares.turn(*origin.users()):
+        return _threads.submit(work, *args).result()

@@ -64,7 +64,7 @@ class Shares:
         self._running = 0
         self._waiting: list[_Ticket] = []
         self._present: Counter[str] = Counter()
-        self._cpu = RecentUse()
+        self._used = RecentUse()
 
     @contextmanager
     def turn(self, *users: str) -> Iterator[None]:
@@ -80,14 +80,14 @@ class Shares:
         began = None
         try:
             self._wait(ticket)
-            began = time.thread_time()
+            began = time.monotonic()
             yield
         finally:
             with self._changed:
                 if began is not None:
                     self._running -= 1
                     for user in users:
-                        self._cpu.add(user, time.thread_time() - began)
+                        self._used.add(user, time.monotonic() - began)
                 self._present.subtract(users)
                 self._present += Counter()  # without those at 0
                 self._changed.notify_all()
@@ -120,6 +120,6 @@ class Shares:
         return free > 1 or self._at_once == 1 or all(self._present[user] == 1 for user in ticket.users)
 
     def _rank(self, ticket: _Ticket) -> tuple[int, float]:
-        """Return how many requests its users have here, and how much CPU time they used: the lowest goes first."""
+        """Return how many requests its users have here, and for how long others ran: the lowest goes first."""
         now = time.monotonic()
-        return sum(self._present[user] for user in ticket.users), sum(self._cpu.of(user, now) for user in ticket.users)
+        return sum(self._present[user] for user in ticket.users), sum(self._used.of(user, now) for user in ticket.users)

@@ -107,12 +107,12 @@ def limit_waiting(account: str, *, most: int = MAX_ACTIVE, kind: str = "", stran
             with _changed:
                 _decrease(_active, key)
     finally:
-        _current.reset(token)
         with _changed:
             _decrease(_present, account)
             _places.remove(place)
             _used.add(account, time.monotonic() - place.since)
             _changed.notify_all()
+        _current.reset(token)
 
 
 @contextmanager

@@ -365,12 +365,13 @@ def _execute(statement: str, values: Mapping[str, Any]) -> None:
 
 def _retry(act: Callable[[], object]) -> None:
     """Retry if processes that still work on the rows cause a deadlock, or add some."""
-    for left in reversed(range(5)):
+    for left in reversed(range(20)):
         try:
             act()
         except (OperationalError, IntegrityError):
             if not left:
                 raise
+            time.sleep(0.2)
         else:
             return
 

@@ -143,4 +143,4 @@ def test_past_use_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     at = make()
     for number in range(100):
         burn(at, f"client {number}")
-    assert len(at._cpu._used) <= 11
+    assert len(at._used._used) <= 11
