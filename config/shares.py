@@ -19,7 +19,7 @@ from core import turns
 from core.errors import Overloaded, TooManyRequests
 from core.fair_queue import FairQueue
 from core.metrics import LATE, REQUEST_SEC, Counter
-from core.shares import RecentUse
+from core.shares import PRESENT_SEC, RecentUse
 
 RETRY_SEC = 5.0
 
@@ -66,7 +66,7 @@ class ThreadLane:
     """Run one kind of request in threads, `at_once` of them at the same time. More threads may be paused.
 
     Python runs one thread at a time, so more would only slow each other down. A client runs half of them at most. Next
-    is the client that has fewest requests here, and of several the one whose requests ran least lately. `counts` is
+    is the client whose requests ran least lately, where those that are present count as PRESENT_SEC each. `counts` is
     what is late (`core.metrics.LATE`) if an answer takes long.
     """
 
@@ -80,7 +80,7 @@ class ThreadLane:
         self._running: Count[str] = Count()
         self._present: Count[str] = Count()
         """Requests that run or wait for their turn."""
-        self._used = RecentUse()
+        self._used = RecentUse(half_life_sec=5.0)
 
     async def run(self, client: str, work: Callable[..., Result], *args: Any) -> Result:
         """Run `work` in a thread, when it is the client's turn. Raises Overloaded."""
@@ -162,8 +162,9 @@ class ThreadLane:
                 return
             self._go(self._waiting.pop(client))
 
-    def _rank(self, client: str, now: float) -> tuple[bool, int, float]:
-        return self._running[client] >= self._most, self._present[client], self._used.of(client, now)
+    def _rank(self, client: str, now: float) -> tuple[bool, float]:
+        used = self._used.of(client, now) + self._present[client] * PRESENT_SEC
+        return self._running[client] >= self._most, used
 
 
 class _LaneTurn:

@@ -1,8 +1,7 @@
 """Share a scarce resource of this process, such as its processors, between client addresses and accounts.
 
-Who has few requests and used little lately goes first, so many requests of one client delay nobody else by more than
-those that run.
-Each web process counts its own, so a crash leaves nothing behind.
+Who used little lately goes first, so many requests of one client delay nobody else by more than those that run. Each web
+process counts its own, so a crash leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -19,22 +18,26 @@ from core.turns import paused
 
 HALF_LIFE_SEC = 30.0
 """After this time, past use counts half."""
+PRESENT_SEC = 0.5
+"""What a request that runs or waits counts as. Without it many requests at once would precede those who used little;
+much more, and who has several would wait for ever behind those with few."""
 FORGOTTEN_SEC = 0.001
 """Past use below this counts as none."""
 CLEAN_ABOVE = 1_000
 
 
 class RecentUse:
-    """Seconds that users had something lately. Those of HALF_LIFE_SEC ago count half."""
+    """Seconds that users had something lately. Those of `half_life_sec` ago count half."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, half_life_sec: float = HALF_LIFE_SEC) -> None:
+        self._half_life_sec = half_life_sec
         self._used: dict[str, tuple[float, float]] = {}
         """Seconds by user, as of a time of the monotonic clock."""
         self._clean_above = CLEAN_ABOVE
 
     def of(self, user: str, now: float) -> float:
         seconds, at = self._used.get(user, (0.0, now))
-        return float(seconds * 0.5 ** ((now - at) / HALF_LIFE_SEC))
+        return float(seconds * 0.5 ** ((now - at) / self._half_life_sec))
 
     def add(self, user: str, seconds: float) -> None:
         now = time.monotonic()
@@ -119,7 +122,7 @@ class Shares:
             return False
         return free > 1 or self._at_once == 1 or all(self._present[user] == 1 for user in ticket.users)
 
-    def _rank(self, ticket: _Ticket) -> tuple[int, float]:
-        """Return how many requests its users have here, and for how long others ran: the lowest goes first."""
+    def _rank(self, ticket: _Ticket) -> float:
+        """Return for how long its users' requests ran lately, and may run that are present: the least goes first."""
         now = time.monotonic()
-        return sum(self._present[user] for user in ticket.users), sum(self._used.of(user, now) for user in ticket.users)
+        return sum(self._used.of(user, now) + self._present[user] * PRESENT_SEC for user in ticket.users)

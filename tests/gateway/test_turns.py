@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections import Counter as Count
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
@@ -90,6 +92,30 @@ async def test_next_is_the_client_with_the_fewest_requests() -> None:
     await asyncio.gather(*tasks)
     assert requests.order[2] == "one"
     assert requests.order[3] == "few"
+    at.close()
+
+
+@on_a_loop
+async def test_a_client_with_several_requests_is_not_passed_over_for_ever() -> None:
+    """Others have two at a time, without end."""
+    at, requests = lane(queue=64), Requests()
+    asked = [f"crowd {number}" for number in range(10)]
+    served = Count[str]()
+
+    def work(client: str) -> str:
+        time.sleep(0.01)
+        return client
+
+    async def attack(client: str) -> None:
+        while "quiet" not in requests.order:
+            served[await at.run(client, work, client)] += 1
+
+    attacks = [begin(attack(client)) for client in asked for _ in range(2)]
+    await until(lambda: len(served) == len(asked))
+    requests.end("quiet")
+    quiet = [begin(at.run("quiet", requests.work, "quiet")) for _ in range(4)]
+    async with asyncio.timeout(PATIENCE_SEC):
+        await asyncio.gather(*attacks, *quiet)
     at.close()
 
 
