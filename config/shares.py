@@ -9,6 +9,7 @@ import threading
 import time
 from asyncio import CancelledError, Future, get_running_loop, wrap_future
 from collections import Counter as Count
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,7 +20,6 @@ from core import turns
 from core.errors import Overloaded, TooManyRequests
 from core.fair_queue import FairQueue
 from core.metrics import LATE, REQUEST_SEC, Counter
-from core.shares import PRESENT_SEC, RecentUse
 
 RETRY_SEC = 5.0
 
@@ -66,8 +66,9 @@ class ThreadLane:
     """Run one kind of request in threads, `at_once` of them at the same time. More threads may be paused.
 
     Python runs one thread at a time, so more would only slow each other down. A client runs half of them at most. Next
-    is the client whose requests ran least lately, where those that are present count as PRESENT_SEC each. `counts` is
-    what is late (`core.metrics.LATE`) if an answer takes long.
+    is the client whose requests ran least since it had none, so who asks now and then precedes who always asks. Each
+    fourth turn goes to the client that waited for longest, so that nobody waits for ever. `counts` is what is late
+    (`core.metrics.LATE`) if an answer takes long.
     """
 
     def __init__(self, name: str, *, threads: int, at_once: int, queue: int, counts: str | None = "pages") -> None:
@@ -80,7 +81,9 @@ class ThreadLane:
         self._running: Count[str] = Count()
         self._present: Count[str] = Count()
         """Requests that run or wait for their turn."""
-        self._used = RecentUse(half_life_sec=5.0)
+        self._passed = 0
+        self._ran: defaultdict[str, float] = defaultdict(float)
+        """Seconds for which requests of a client ran since it had none."""
 
     async def run(self, client: str, work: Callable[..., Result], *args: Any) -> Result:
         """Run `work` in a thread, when it is the client's turn. Raises Overloaded."""
@@ -119,8 +122,8 @@ class ThreadLane:
         """Give the turn of a request that ran for so long to the next one."""
         self._free += 1
         decrease(self._running, client)
-        decrease(self._present, client)
-        self._used.add(client, seconds)
+        self._ran[client] += seconds
+        self._leave(client)
         self._pass_on()
 
     def close(self) -> None:
@@ -139,12 +142,12 @@ class ThreadLane:
         except CancelledError:
             if ticket.turn.cancelled():
                 self._waiting.remove(client, ticket)
-                decrease(self._present, client)
+                self._leave(client)
             else:
                 self.end(client, 0)  # its turn had come
             raise
         except Overloaded:
-            decrease(self._present, client)
+            self._leave(client)
             raise
 
     def _go(self, ticket: _Ticket) -> None:
@@ -154,17 +157,16 @@ class ThreadLane:
         self._running[ticket.client] += 1
         ticket.turn.set_result(None)
 
-    def _pass_on(self) -> None:
-        while self._free > 0 and self._waiting:
-            now = time.monotonic()
-            client = min(self._waiting, key=lambda one: self._rank(one, now))
-            if self._running[client] >= self._most:
-                return
-            self._go(self._waiting.pop(client))
+    def _leave(self, client: str) -> None:
+        decrease(self._present, client)
+        if client not in self._present:
+            self._ran.pop(client, None)
 
-    def _rank(self, client: str, now: float) -> tuple[bool, float]:
-        used = self._used.of(client, now) + self._present[client] * PRESENT_SEC
-        return self._running[client] >= self._most, used
+    def _pass_on(self) -> None:
+        while self._free > 0 and (clients := [one for one in self._waiting if self._running[one] < self._most]):
+            self._passed += 1
+            client = clients[0] if self._passed % 4 == 0 else min(clients, key=self._ran.__getitem__)
+            self._go(self._waiting.pop(client))
 
 
 class _LaneTurn:

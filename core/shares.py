@@ -1,7 +1,7 @@
 """Share a scarce resource of this process, such as its processors, between client addresses and accounts.
 
-Who used little lately goes first, so many requests of one client delay nobody else by more than those that run. Each web
-process counts its own, so a crash leaves nothing behind.
+Who used little lately goes first, so many requests of one client delay nobody else by more than those that run. Each
+web process counts its own, so a crash leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ CLEAN_ABOVE = 1_000
 
 
 class RecentUse:
-    """Seconds that users had something lately. Those of `half_life_sec` ago count half."""
+    """Seconds that users had something lately. Those of HALF_LIFE_SEC ago count half."""
 
-    def __init__(self, *, half_life_sec: float = HALF_LIFE_SEC) -> None:
-        self._half_life_sec = half_life_sec
+    def __init__(self) -> None:
         self._used: dict[str, tuple[float, float]] = {}
         """Seconds by user, as of a time of the monotonic clock."""
         self._clean_above = CLEAN_ABOVE
 
     def of(self, user: str, now: float) -> float:
         seconds, at = self._used.get(user, (0.0, now))
-        return float(seconds * 0.5 ** ((now - at) / self._half_life_sec))
+        return float(seconds * 0.5 ** ((now - at) / HALF_LIFE_SEC))
 
     def add(self, user: str, seconds: float) -> None:
         now = time.monotonic()

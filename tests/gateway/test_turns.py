@@ -80,18 +80,24 @@ async def test_a_client_runs_half_of_them_at_most() -> None:
 
 
 @on_a_loop
-async def test_next_is_the_client_with_the_fewest_requests() -> None:
-    at, requests = lane(), Requests()
-    tasks = [begin(at.run(client, requests.work, client)) for client in ("first", "second")]
-    await until(lambda: len(requests.order) == 2)
-    for client, count in (("many", 3), ("few", 2), ("one", 1)):
-        tasks += [begin(at.run(client, requests.work, client)) for _ in range(count)]
-    await asyncio.sleep(0)  # so that all wait
-    for client in ("first", "second", "one", "few", "many"):
-        requests.end(client)
+async def test_who_asks_now_and_then_precedes_who_always_asks() -> None:
+    """And each fourth turn goes to the client that waited for longest."""
+    at, requests = lane(at_once=1), Requests()
+    tasks = [begin(at.run("crowd", requests.work, f"crowd {number}")) for number in range(4)]
+    await until(lambda: requests.order == ["crowd 0"])
+    tasks.append(begin(at.run("second", requests.work, "second")))
+    await asyncio.sleep(0)
+    for name in ("crowd 0", "second"):
+        requests.end(name)
+    await until(lambda: requests.order == ["crowd 0", "second", "crowd 1"])
+    assert at._ran.keys() == {"crowd"}, "the others have no request"
+    newer = ("third", "fourth", "fifth", "sixth")
+    tasks += [begin(at.run(client, requests.work, client)) for client in newer]
+    await asyncio.sleep(0)
+    for name in (*newer, *(f"crowd {number}" for number in range(1, 4))):
+        requests.end(name)
     await asyncio.gather(*tasks)
-    assert requests.order[2] == "one"
-    assert requests.order[3] == "few"
+    assert requests.order[3:] == ["third", "crowd 2", "fourth", "fifth", "sixth", "crowd 3"]
     at.close()
 
 
@@ -106,9 +112,10 @@ async def test_a_client_with_several_requests_is_not_passed_over_for_ever() -> N
         time.sleep(0.01)
         return client
 
-    async def attack(client: str) -> None:
+    async def attack(client: str) -> str:
         while "quiet" not in requests.order:
             served[await at.run(client, work, client)] += 1
+        return client
 
     attacks = [begin(attack(client)) for client in asked for _ in range(2)]
     await until(lambda: len(served) == len(asked))
@@ -116,21 +123,6 @@ async def test_a_client_with_several_requests_is_not_passed_over_for_ever() -> N
     quiet = [begin(at.run("quiet", requests.work, "quiet")) for _ in range(4)]
     async with asyncio.timeout(PATIENCE_SEC):
         await asyncio.gather(*attacks, *quiet)
-    at.close()
-
-
-@on_a_loop
-async def test_of_several_clients_the_one_that_ran_least_is_next() -> None:
-    at, requests = lane(at_once=1), Requests()
-    at._used.add("heavy", 5.0)
-    tasks = [begin(at.run("first", requests.work, "first"))]
-    await until(lambda: requests.order == ["first"])
-    tasks += [begin(at.run(client, requests.work, client)) for client in ("heavy", "light")]
-    await asyncio.sleep(0)
-    for client in ("first", "heavy", "light"):
-        requests.end(client)
-    await asyncio.gather(*tasks)
-    assert requests.order == ["first", "light", "heavy"]
     at.close()
 
 
