@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
     from granian.rsgi import Scope
 
-REQUEST_THREADS, REQUESTS_AT_ONCE = 96, 4
+REQUEST_THREADS, REQUESTS_AT_ONCE = 128, 4
 MAX_HEADERS = 100
 """Granian's own limit too; it also limits their bytes (`--http1-buffer-size` in the Procfile)."""
 STREAM_BYTES = 1024 * 1024

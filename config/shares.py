@@ -55,7 +55,7 @@ def decrease(counts: Count[str], client: str) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Ticket:
-    """Of a request that waits for its turn. One that has run before is not refused."""
+    """Of a request that waits for its turn. One that has run before is first and not refused: it holds a thread."""
 
     client: str
     turn: Future[None]
@@ -77,7 +77,9 @@ class ThreadLane:
         self.is_closed = False
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._free, self._most = at_once, (at_once + 1) // 2
+        self._free_threads = threads
         self._waiting = FairQueue[_Ticket](queue)
+        self._resuming: list[_Ticket] = []
         self._running: Count[str] = Count()
         self._present: Count[str] = Count()
         """Requests that run or wait for their turn."""
@@ -92,10 +94,10 @@ class ThreadLane:
         try:
             done = self._threads.submit(turn.run, work, args)
         except BaseException:
-            self.end(client, 0)
+            self.leave(client, 0)
             raise
         # Also if this task is cancelled, the turn ends with the thread.
-        done.add_done_callback(lambda _: turn.pause())
+        done.add_done_callback(lambda _: turn.end())
         try:
             return await wrap_future(done)
         finally:
@@ -108,23 +110,28 @@ class ThreadLane:
     def begin(self, ticket: _Ticket) -> None:
         """Let a request run in its turn."""
         self._present[ticket.client] += 1
-        if self._free > 0 and self._running[ticket.client] < self._most:
+        if self._may_go(ticket.client, has_run=ticket.has_run):
             self._go(ticket)
+        elif ticket.has_run:
+            self._resuming.append(ticket)
         elif removed := self._waiting.put(ticket.client, ticket):
             refused, is_own = removed
-            if refused.has_run:
-                self._go(refused)
-            elif not refused.turn.done():
+            if not refused.turn.done():
                 count_refusal(self.name, is_own=is_own)
                 refused.turn.set_exception(Overloaded())
 
     def end(self, client: str, seconds: float) -> None:
-        """Give the turn of a request that ran for so long to the next one."""
+        """Give the turn of a request that ran for so long to the next one. The request keeps its thread."""
         self._free += 1
         decrease(self._running, client)
         self._ran[client] += seconds
-        self._leave(client)
+        self._forget(client)
         self._pass_on()
+
+    def leave(self, client: str, seconds: float) -> None:
+        """Give turn and thread of a request to the next one."""
+        self._free_threads += 1
+        self.end(client, seconds)
 
     def close(self) -> None:
         self.is_closed = True
@@ -142,28 +149,36 @@ class ThreadLane:
         except CancelledError:
             if ticket.turn.cancelled():
                 self._waiting.remove(client, ticket)
-                self._leave(client)
+                self._forget(client)
             else:
-                self.end(client, 0)  # its turn had come
+                self.leave(client, 0)  # its turn had come
             raise
         except Overloaded:
-            self._leave(client)
+            self._forget(client)
             raise
 
     def _go(self, ticket: _Ticket) -> None:
         if ticket.turn.done():  # cancelled
             return
         self._free -= 1
+        self._free_threads -= not ticket.has_run
         self._running[ticket.client] += 1
         ticket.turn.set_result(None)
 
-    def _leave(self, client: str) -> None:
+    def _may_go(self, client: str, *, has_run: bool = False) -> bool:
+        return self._free > 0 and (has_run or self._free_threads > 0) and self._running[client] < self._most
+
+    def _forget(self, client: str) -> None:
         decrease(self._present, client)
         if client not in self._present:
             self._ran.pop(client, None)
 
     def _pass_on(self) -> None:
-        while self._free > 0 and (clients := [one for one in self._waiting if self._running[one] < self._most]):
+        for ticket in [*self._resuming]:
+            if self._may_go(ticket.client, has_run=True):
+                self._resuming.remove(ticket)
+                self._go(ticket)
+        while clients := [one for one in self._waiting if self._may_go(one)]:
             self._passed += 1
             client = clients[0] if self._passed % 4 == 0 else min(clients, key=self._ran.__getitem__)
             self._go(self._waiting.pop(client))
@@ -187,6 +202,9 @@ class _LaneTurn:
 
     def pause(self) -> None:
         self._call(self._lane.end, self._client, time.monotonic() - self._since)
+
+    def end(self) -> None:
+        self._call(self._lane.leave, self._client, time.monotonic() - self._since)
 
     def resume(self) -> None:
         has_come = threading.Event()

@@ -130,10 +130,11 @@ async def test_a_client_with_several_requests_is_not_passed_over_for_ever() -> N
 async def test_requests_that_pause_let_others_run_and_wait_for_another_turn() -> None:
     at, requests, answered = lane(at_once=1), Requests(), threading.Event()
     waiting = [begin(at.run("waiting", requests.pausing, f"waiting {number}", answered)) for number in range(8)]
+    await until(lambda: requests.pauses == 8)
     other = begin(at.run("other", requests.work, "other"))
     await until(lambda: requests.order == ["other"])
     answered.set()
-    await until(lambda: len(at._waiting) == 8)
+    await until(lambda: len(at._resuming) == 8)
     assert requests.order == ["other"]
     for name in ("other", *(f"waiting {number}" for number in range(8))):
         requests.end(name)
@@ -151,16 +152,32 @@ async def test_a_full_queue_refuses_no_request_that_has_begun() -> None:
         await until(lambda: requests.pauses == len(begun))
     busy = begin(at.run("busy", requests.work, "busy"))
     await until(lambda: requests.order == ["busy"])
+    crowd = [begin(at.run("crowd", requests.work, "crowd")) for _ in range(3)]
     answered.set()
-    await until(lambda: len(requests.order) == 2)  # one of them runs beyond the limit, as the queue is full
-    refused = begin(at.run("crowd", requests.work, "crowd"))
-    requests.end("busy")
-    for number in range(3):
-        requests.end(f"begun {number}")
-    requests.end("crowd")
+    await until(lambda: len(at._resuming) == 3)
+    for name in ("busy", "crowd", *(f"begun {number}" for number in range(3))):
+        requests.end(name)
     assert await asyncio.gather(*begun) == ["begun 0", "begun 1", "begun 2"]
     assert await busy == "busy"
-    assert await refused == "crowd"
+    assert [type(one) for one in await asyncio.gather(*crowd, return_exceptions=True)] == [str, str, Overloaded]
+    assert requests.order[4:] == ["crowd"] * 2, "those that had begun are first"
+    at.close()
+
+
+@on_a_loop
+async def test_more_requests_that_pause_than_there_are_threads_do_not_wait_for_each_other() -> None:
+    """No request has a turn and waits for the thread of one that waits for a turn."""
+    at = ThreadLane("requests", threads=6, at_once=2, queue=1_000)
+    places = threading.Semaphore(4)
+
+    def work() -> str:
+        with paused(), places:
+            time.sleep(0.001)
+        return "done"
+
+    async with asyncio.timeout(PATIENCE_SEC):
+        found = await asyncio.gather(*(at.run(f"client {number % 50}", work) for number in range(500)))
+    assert found == ["done"] * 500
     at.close()
 
 
