@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 
 from celery import Celery
-from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.db import connections
 from django.db.utils import load_backend
 from django.test import Client as DjangoClient
 from django.test.utils import override_settings
 from playwright.sync_api import BrowserContext
 
+from accounts.hashing import SharedHasher
 from accounts.models import Plan, User
 from accounts.services import create_account
 from devserver.session import Servers
@@ -40,17 +40,17 @@ WEB = "web-1"
 WORKERS = ("probes", "interactive", "dispatcher")
 
 
-_hash = cache(PBKDF2PasswordHasher().encode)
+_hash = cache(SharedHasher().encode)
 
 
-class Hasher(PBKDF2PasswordHasher):
+class Hasher(SharedHasher):
     """Hash as the application's processes do, but hash each password only once in this process."""
 
     def salt(self) -> str:
         return "thesaltofallbrowsertests"
 
-    def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
-        return _hash(password, salt, iterations)
+    def encode(self, password: str, salt: str) -> str:
+        return _hash(password, salt)
 
 
 HASHERS = [f"{__name__}.Hasher"]
