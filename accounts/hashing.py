@@ -45,7 +45,7 @@ class SharedHasher(Argon2PasswordHasher):
 
 
 class EarlierHasher(PBKDF2PasswordHasher):
-    """Of passwords that were set before Argon2. Each is hashed anew when it is used."""
+    """Of passwords that were set before Argon2. Each is hashed with Argon2 when it is used."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
         return _in_turn(super().encode, password, salt, iterations)

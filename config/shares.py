@@ -66,8 +66,8 @@ class ThreadLane:
     """Run one kind of request in threads, `at_once` of them at the same time. More threads may be paused.
 
     Python runs one thread at a time, so more would only slow each other down. A client runs half of them at most. Next
-    is the client whose requests ran least since it had none, so who asks now and then precedes who always asks. Each
-    fourth turn goes to the client that waited for longest, so that nobody waits for ever. `counts` is what is late
+    is the client whose requests ran least since it had none, so one that asks now and then precedes one that always
+    asks. Each fourth turn goes to the client that waited for longest, so that all are served. `counts` is what is late
     (`core.metrics.LATE`) if an answer takes long.
     """
 
@@ -150,8 +150,10 @@ class ThreadLane:
             if ticket.turn.cancelled():
                 self._waiting.remove(client, ticket)
                 self._forget(client)
-            else:
+            elif ticket.turn.exception() is None:
                 self.leave(client, 0)  # its turn had come
+            else:
+                self._forget(client)  # it was refused
             raise
         except Overloaded:
             self._forget(client)

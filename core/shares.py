@@ -1,7 +1,7 @@
 """Share a scarce resource of this process, such as its processors, between client addresses and accounts.
 
-Who used little lately goes first, so many requests of one client delay nobody else by more than those that run. Each
-web process counts its own, so a crash leaves nothing behind.
+A user that had little of it lately goes first, so the requests of one client delay others by no more than those that
+run. Each web process counts its own, so a crash leaves nothing behind.
 """
 
 from __future__ import annotations

@@ -197,6 +197,25 @@ async def test_a_queue_that_is_full_of_others_refuses_the_newest_of_the_one_with
 
 
 @on_a_loop
+async def test_a_request_that_is_refused_and_cancelled_at_once_gives_back_no_turn() -> None:
+    at, requests = lane(at_once=1, queue=2), Requests()
+    running = begin(at.run("crowd", requests.work, "running"))
+    await until(lambda: requests.order == ["running"])
+    waiting = begin(at.run("first", requests.work, "waiting"))
+    newest = begin(at.run("first", requests.work, "newest"))
+    await asyncio.sleep(0)
+    other = begin(at.run("other", requests.work, "other"))
+    await asyncio.sleep(0)  # the newest is refused now, and has not run since
+    newest.cancel()
+    for name in ("running", "waiting", "other"):
+        requests.end(name)
+    await asyncio.gather(running, waiting, other, newest, return_exceptions=True)
+    await until(lambda: not at._present)
+    assert (at._free, at._free_threads) == (1, 16)
+    at.close()
+
+
+@on_a_loop
 async def test_a_turn_ends_with_its_thread_also_if_nobody_waits_for_it_any_more() -> None:
     at, requests = lane(at_once=1), Requests()
     left = begin(at.run("left", requests.work, "left"))

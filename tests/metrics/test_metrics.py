@@ -148,13 +148,13 @@ def test_what_a_worker_does_is_counted(user: User) -> None:
 
 
 def test_a_response_that_is_slow_to_judge_is_counted(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "SLOW_SECONDS", 0.005)  # of CPU; the first takes some 15 ms, the second 0.2
+    monkeypatch.setattr(loop, "SLOW_SECONDS", 0.01)  # of CPU; the first takes some 30 ms, the second 0.2
     with (
         TargetServer() as targets,
         start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, queues=["probes"]),
     ):
-        slow = targets.serve([answer(200, b"[" + b"1," * 250_000 + b"1]")])
-        rule = {"type": "json_field", "path": "200000"}
+        slow = targets.serve([answer(200, b"[" + b"1," * 500_000 + b"1]")])
+        rule = {"type": "json_field", "path": "400000"}
         MonitorFactory(owner=user, type="api", method="GET", url=slow.url(), timeout_ms=60_000, content_rules=[rule])
         MonitorFactory(owner=user, url=targets.serve([answer()]).url())
         MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=5), claimed_at=None)

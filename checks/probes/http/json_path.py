@@ -19,8 +19,8 @@ _ABSENT = Raw(b"")
 _BLANKS = b" \t\n\r"
 # Beyond this index of an array, an object is created for each item before: acceptable, since the path is the owner's.
 _MOST_FIELDS = 1_000
-# Limit of bytes that all steps into one body scan: enough for a value below six layers of a mebibyte.
-_MOST_SCANNED = 8 * 1024 * 1024
+# Limit of bytes that all steps into one body scan: enough for all rules of a monitor and a mebibyte below ten layers.
+_MOST_SCANNED = 16 * 1024 * 1024
 _ITEM_COST = 16  # creating an object takes as long as skipping this many bytes
 # A longer object or array is not formatted: `equals` is never as long.
 _LONGEST_COMPACT = 64 * 1024
