@@ -1,7 +1,7 @@
 """Generate an artificial history in a few SQL statements, for benchmarks and for trying things out.
 
-Every monitor is up except for an outage of ten checks every three days, at its own time. Results, roll-ups and status
-changes agree with each other.
+Every monitor is up except for an outage of ten checks every three days, at its own time, and not in the last hour:
+what a caller adds to today looks the same at any time. Results, roll-ups and status changes agree with each other.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from monitors.uptime.daily import write_days
 
 _OUTAGE_SLOTS = 10
 _OUTAGE_EVERY = timedelta(days=3)
+_CALM = timedelta(hours=1)
 
 # Slots are counted from the epoch. A monitor's number shifts its outages, and its checks within the interval.
-_IN_OUTAGE = "(slot + number * 997) %% %(every)s < %(outage)s"
+_IN_OUTAGE = "(slot + number * 997) %% %(every)s < %(outage)s AND slot < %(calm)s"
 _AT = "to_timestamp(slot * %(interval)s + number %% %(interval)s)"
 _MONITORS = "unnest(%(ids)s::bigint[]) WITH ORDINALITY AS monitor (id, number)"
 _RESULTS = f"""
@@ -84,6 +85,7 @@ def seed_history(owner: User, *, monitors: int, days: int, interval_sec: int, no
         "every": int(_OUTAGE_EVERY.total_seconds()) // interval_sec,
         "outage": _OUTAGE_SLOTS,
         "first": first,
+        "calm": _slot(now - _CALM, interval_sec),
     }
     results = changes = 0
     per_day = 86_400 // interval_sec

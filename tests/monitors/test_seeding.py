@@ -12,7 +12,7 @@ from checks.results.models import CheckResult, HourlyRollup
 from checks.results.rollups import roll_up, rolled_until
 from checks.results.series import average_latency
 from core.clock import utc_now
-from monitors.models import Monitor, StatusChange
+from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.uptime.daily import daily_uptime
 from tests.factories import UserFactory
 from tests.helpers import restored_partitions, state_of
@@ -49,3 +49,12 @@ def test_a_past_of_four_days() -> None:
             assert state_of(monitor).next_due_at is None
             assert average_latency([monitor.pk], since=now - timedelta(days=1))
         assert roll_up(now) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_outage_reaches_the_present() -> None:
+    """Of 72 monitors with an outage in 10 of 72 slots, some would be in theirs at any time."""
+    with restored_partitions():
+        call_command("seed_history", monitors=72, days=1, interval=3600, email=UserFactory().email, sure=True)
+    assert CheckResult.objects.filter(verdict="down").exists()
+    assert not MonitorState.objects.filter(status="down").exists()
