@@ -62,6 +62,11 @@ class _Picker(forms.CheckboxSelectMultiple):
 
     template_name = "dashboard/widgets/picker.html"
 
+    def optgroups(self, name: str, value: list[Any], attrs: dict[str, Any] | None = None) -> list[Any]:
+        """Return value, label and whether it is chosen, of each choice: Django's dicts take 8 MiB for a thousand."""
+        chosen = set(value)
+        return [(key, label, key in chosen) for key, label in self.choices]
+
 
 class MonitorsField(forms.MultipleChoiceField):
     widget = _Picker

@@ -36,13 +36,16 @@ NOTES = 20
 UPDATES, NOTE_CHARS = 5, 1_000
 """Newest updates of each note on the page for editors, and characters of each. The public page has the rest."""
 MONITORS = 100
-"""Names of shown monitors on the page for editors."""
+"""Names of shown monitors on the page for editors, and rows of its form."""
 _NULLABLE = ("accent", "custom_domain")
 _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_names")
 
 
 class StatusPageForm(ObjectForm):
-    """The form of the page `stored`, with a row of fields for each shown monitor, or of a new one."""
+    """The form of the page `stored`, with rows of fields for shown monitors, or of a new one.
+
+    The rows are those of `data`, or some from the position `first` on. Monitors without a row stay as they are.
+    """
 
     name = forms.CharField(max_length=200, help_text="The heading of the page.")
     slug = forms.CharField(
@@ -86,7 +89,7 @@ class StatusPageForm(ObjectForm):
 
     remove_password = forms.BooleanField(required=False, label="Remove the password")
 
-    def __init__(self, data: Any = None, *, caller: Caller, stored: StatusPage | None = None) -> None:
+    def __init__(self, data: Any = None, *, caller: Caller, stored: StatusPage | None = None, first: int = 1) -> None:
         initial = None if stored is None else {name: getattr(stored, name) for name in (*_PLAIN, *_NULLABLE)}
         super().__init__(data, stored=stored, initial=initial)
         self.shown: list[tuple[str, PageMonitor]] = []
@@ -114,7 +117,13 @@ class StatusPageForm(ObjectForm):
             self.fields["password"].help_text = "Required to read the page."
         if stored is None or not stored.password_hash:
             del self.fields["remove_password"]
-        for position, (heading, item) in enumerate(self.shown, start=1):
+        found = [
+            (position, heading, item)
+            for position, (heading, item) in enumerate(self.shown, start=1)
+            if (position >= first if data is None else f"name-{item.monitor.public_id}" in data)
+        ]
+        self.edited = found[:MONITORS]
+        for position, heading, item in self.edited:
             self.fields |= _row_fields(item, heading=heading, position=position)
 
     def rows(self) -> list[tuple[Monitor, list[tuple[str, forms.BoundField]]]]:
@@ -122,8 +131,14 @@ class StatusPageForm(ObjectForm):
         columns = {"name": "Name on the page", "group": "Heading", "place": "Position", "gone": "Remove"}
         return [
             (item.monitor, [(title, self[f"{part}-{item.monitor.public_id}"]) for part, title in columns.items()])
-            for _, item in self.shown
+            for _, _, item in self.edited
         ]
+
+    def parts(self) -> list[tuple[int, int]]:
+        """Return the first and the last position of each part of the rows, or nothing if all are shown."""
+        count = len(self.shown)
+        starts = range(1, count + 1, MONITORS) if count > MONITORS else ()
+        return [(first, min(first + MONITORS - 1, count)) for first in starts]
 
     def given(self) -> dict[str, Any]:
         """Return the body for the service. Groups are ordered by their first monitor."""
@@ -133,9 +148,11 @@ class StatusPageForm(ObjectForm):
         if cleaned["password"] or cleaned.get("remove_password"):
             given["password"] = cleaned["password"] or None
         kept = []
-        for _, item in self.shown:
+        for position, (heading, item) in enumerate(self.shown, start=1):
             key = item.monitor.public_id
-            if not cleaned[f"gone-{key}"]:
+            if f"name-{key}" not in self.fields:
+                kept.append((position, heading, {"monitor_id": key, "name": item.name}))
+            elif not cleaned[f"gone-{key}"]:
                 shown = {"monitor_id": key, "name": cleaned[f"name-{key}"]}
                 kept.append((cleaned[f"place-{key}"], cleaned[f"group-{key}"], shown))
         groups: dict[str, list[dict[str, str]]] = {}
@@ -220,7 +237,13 @@ def show(request: PageRequest, page_id: str) -> HttpResponse:
 @page
 def edit(request: PageRequest, page_id: str) -> HttpResponse:
     found = selectors.get_page(request.caller, page_id)
-    form = StatusPageForm(request.POST or None, caller=request.caller, stored=found)
+    first = request.GET.get("first", "")
+    form = StatusPageForm(
+        request.POST or None,
+        caller=request.caller,
+        stored=found,
+        first=int(first) if first.isascii() and first.isdigit() and len(first) < 9 else 1,
+    )
     if form.save(request, lambda: services.update_page(request.caller, page_id, form.given())):
         return done(request, "Status page saved.", "status_page", page_id)
     return render_page(request, "status_pages/edit", form=form, page=found)

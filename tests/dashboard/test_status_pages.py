@@ -15,6 +15,7 @@ from PIL import Image
 
 from accounts.models import User
 from core.clock import utc_now
+from dashboard.status_pages import MONITORS
 from projects.access import Caller
 from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
 from statuspages.services import create_note
@@ -106,6 +107,26 @@ def test_monitors_are_renamed_moved_and_removed(web: Client, user: User) -> None
     rest = {f"name-{key}": "db3", f"group-{key}": "More", f"place-{key}": 3, f"gone-{key}": "on", "add": []}
     web.post(path, fields | rest | {f"gone-{first.public_id}": "on"})
     assert [item.monitor for item in PageMonitor.objects.all()] == [second]
+
+
+def test_a_long_page_is_edited_in_parts(web: Client, user: User) -> None:
+    monitors = [MonitorFactory(owner=user, name=f"db{n}") for n in range(1, MONITORS + 3)]
+    page = make_page(user, monitors)
+    path = f"/status-pages/{page.public_id}/edit"
+    fields: dict[str, Any] = {"name": "Shop", "slug": page.slug, "theme": "auto"}
+    text = text_of(web.get(path, {"first": "x"}))
+    assert text.count('name="place-') == MONITORS
+    assert "first=101" in text
+    rest = text_of(web.get(path, {"first": 101}))
+    assert re.findall(r'name="place-(\w+)"', rest) == [one.public_id for one in monitors[100:]]
+    moved, gone = (one.public_id for one in monitors[100:])
+    fields |= {f"name-{moved}": "Moved", f"group-{moved}": "Shop", f"place-{moved}": 0}
+    fields |= {f"name-{gone}": "x", f"group-{gone}": "", f"place-{gone}": 102}
+    before = list(PageMonitor.objects.order_by("pk").values_list("monitor_id", "name", "group__name"))
+    assert "This field is required" in text_of(web.post(path, fields | {f"place-{moved}": ""}))
+    assert web.post(f"{path}?first=101", fields | {f"gone-{gone}": "on"}).status_code == 302
+    after = list(PageMonitor.objects.order_by("pk").values_list("monitor_id", "name", "group__name"))
+    assert after == [(monitors[100].pk, "Moved", "Shop"), *before[:100]]
 
 
 def test_a_password_stays_until_it_is_removed(web: Client, user: User) -> None:
