@@ -7,6 +7,8 @@ sign-in, sign-up, changes and resets of passwords, reauthentication, the admin, 
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -18,11 +20,20 @@ from core.shares import Shares
 from core.turns import paused
 
 AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
-"""The other processors have to answer pings. The libraries release Python's lock meanwhile."""
+"""The libraries release Python's lock meanwhile."""
+
+NICE = 5
+"""The priority of their threads: those that answer pings and pages go before them."""
 
 shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=10.0)
 
-_threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="hashing")
+
+def _give_way() -> None:
+    if sys.platform == "linux":  # elsewhere threads have no priority of their own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+
+
+_threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="hashing", initializer=_give_way)
 """Few, as malloc keeps what each thread that ever hashed a password has used."""
 Result = TypeVar("Result")
 

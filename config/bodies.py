@@ -30,6 +30,9 @@ WEIGHT = 4
 """Memory that a request uses for each byte of its body: granian's copy, ours, and what Django parses."""
 MEMORY_BYTES, ANONYMOUS_MEMORY_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
 """All bodies of requests that are not answered yet, by their weight."""
+FREE_PARTS, PART_BYTES = 200, 512
+"""A body comes in parts, chunks or packets, and each takes the event loop a tenth of a millisecond. Beyond the first
+ones, they must have so many bytes on average."""
 _STEP = 16 * 1024
 _CREDENTIAL = re.compile(r"bearer +(ses|svc)_[a-z2-7]{68} *", re.IGNORECASE)
 
@@ -79,7 +82,7 @@ class Body:
     async def read_beginning(self, environ: WSGIEnvironment, exchange: HTTPProtocol) -> None:
         """Read the beginning of a signal's body, or less if it does not come or there is no room: the signal counts."""
         if environ["REQUEST_METHOD"] == "POST":
-            with suppress(RequestTimeout, TooManyRequests, Overloaded):
+            with suppress(BodyTooLarge, RequestTimeout, TooManyRequests, Overloaded):
                 length = min(int(environ.get("CONTENT_LENGTH", _STEP)), MAX_BODY_BYTES)
                 await self._receive(environ, exchange, length=length, limit=MAX_BODY_BYTES - 1)
             self.content = self.content[:MAX_BODY_BYTES]
@@ -87,9 +90,9 @@ class Body:
     async def _receive(
         self, environ: WSGIEnvironment, exchange: HTTPProtocol, *, length: int | None, limit: int
     ) -> None:
-        """Read the body until it ends or exceeds the limit. Raises RequestTimeout, TooManyRequests or Overloaded.
+        """Read the body until it ends or exceeds the limit. Memory for the declared length is taken before that.
 
-        Memory for the declared length is taken before anything is read.
+        Raises BodyTooLarge for too many parts, RequestTimeout, TooManyRequests or Overloaded.
         """
         self._client = client_of(environ).network
         reading = self._all.reading
@@ -99,10 +102,14 @@ class Body:
         self._take(length or _STEP)
         reading[self._client] += 1
         body = bytearray()
+        parts = 0
         try:
             async with asyncio.timeout(BODY_SEC):
                 async for part in exchange:
                     body += part
+                    parts += 1
+                    if parts > FREE_PARTS + len(body) // PART_BYTES:
+                        raise BodyTooLarge("The body has too many small chunks.", limit=limit)
                     if len(body) > limit:
                         break
                     if len(body) * WEIGHT > self._taken:

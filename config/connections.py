@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from core.addresses import client_of, is_from_trusted_proxy
@@ -96,6 +97,8 @@ class Connections:
         self._most = min(MAX_CONNECTIONS, max(_SPARE, (raise_descriptor_limit() - _SPARE) // 2))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="connections")
         self._guarding: Future[None] | None = None
+        self._sought: dict[str, asyncio.Future[socket.socket]] = {}
+        self._searching = False
         self._timer: asyncio.TimerHandle | None = None
         # Used only in the thread. A socket of granian is duplicated to the view while it is looked at: granian may
         # close its own at any moment, and the number may then be that of another file.
@@ -122,16 +125,44 @@ class Connections:
 
     async def open(self, name: str) -> socket.socket:
         """Return a duplicate of the socket of a client, by granian's name. Raises ConnectionError if it has gone."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open, name)
+        found: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+        self._sought[name] = found
+        self._search()
+        return await found
 
-    def _open(self, name: str) -> socket.socket:
+    def _search(self) -> None:
+        """Search all that are sought at once: to look at thousands of connections for each would take seconds."""
+        if self._sought and not self._searching:
+            self._searching, sought, self._sought = True, self._sought, {}
+            search = asyncio.get_running_loop().run_in_executor(self._thread, self._find, frozenset(sought))
+            search.add_done_callback(partial(self._hand_over, sought))
+
+    def _hand_over(
+        self, sought: dict[str, asyncio.Future[socket.socket]], search: asyncio.Future[dict[str, socket.socket]]
+    ) -> None:
+        error = search.exception()
+        found = {} if error else search.result()
+        for name, wanted in sought.items():
+            connection = found.get(name)
+            if wanted.done():  # cancelled
+                if connection is not None:
+                    connection.close()
+            elif connection is None:
+                wanted.set_exception(error or ConnectionResetError())
+            else:
+                wanted.set_result(connection)
+        self._searching = False
+        self._search()
+
+    def _find(self, names: frozenset[str]) -> dict[str, socket.socket]:
         try:
-            for peer, descriptor in self._inbound():
-                if _name(peer) == name and self._look_at(descriptor) == peer:
-                    return self._view.dup()
+            return {
+                name: self._view.dup()
+                for peer, descriptor in self._inbound()
+                if (name := _name(peer)) in names and self._look_at(descriptor) == peer
+            }
         finally:
             self._look_away()
-        raise ConnectionResetError
 
     def _guard(self, active: frozenset[str]) -> None:
         try:

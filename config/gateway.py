@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from contextvars import copy_context
@@ -21,7 +22,7 @@ from config.errors import unavailable
 from config.outages import OutageWatch, Turn
 from config.pings import ATTEMPT, SimplePings
 from config.sending import PIECE_BYTES, Receiver
-from config.shares import Memory, ThreadLane
+from config.shares import Memory, ThreadLane, count_if_late
 from core.addresses import client_of
 from core.api.errors import json_error
 from core.db import release_outside_transaction
@@ -205,7 +206,10 @@ class Gateway:
             if reply.parts is not None:
                 stack.push_async_callback(self._streams.run, client, reply.parts.close)
             stack.enter_context(self._answers.taken(client, STREAM_BYTES if reply.parts else len(reply.body)))
+            start = time.monotonic()
             connection = await self._connections.open(name) if sys.platform == "linux" else None
+            # The rest of the request took time too, which the lane knows.
+            count_if_late("pages", 2 * (time.monotonic() - start))
             if connection is not None:
                 stack.enter_context(connection)
             if not turn.take():

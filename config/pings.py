@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from asyncio import Future, get_running_loop
-from collections import Counter as Count
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from django.db import connection
 
 from config.access import is_forwarded_https
-from config.shares import count_if_late, count_refusal, decrease
+from config.shares import count_if_late, count_refusal
 from core.addresses import client_of
 from core.errors import Overloaded
 from core.fair_queue import FairQueue
@@ -50,7 +49,7 @@ class GroupCommit(Generic[Item, Result]):
         self._work = work
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._waiting = FairQueue[tuple[Item, Future[Result]]](MAX_WAITING)
-        self._present: Count[str] = Count()
+        self._present: dict[str, int] = {}
         self._busy = False
 
     def close(self) -> None:
@@ -69,12 +68,14 @@ class GroupCommit(Generic[Item, Result]):
             refused.set_exception(Overloaded())
         if not self._busy:
             self._start_batch()
-        self._present[client] += 1
+        self._present[client] = self._present.get(client, 0) + 1
         try:
             return await future
         finally:
-            count_if_late("pings", time.monotonic() - start, has_others=self._present[client] > 1)
-            decrease(self._present, client)
+            if others := self._present.pop(client) - 1:
+                self._present[client] = others
+            else:
+                count_if_late("pings", time.monotonic() - start)
 
     def _start_batch(self) -> None:
         batch = [self._waiting.pop() for _ in range(min(len(self._waiting), _MAX_BATCH))]

@@ -41,9 +41,9 @@ def count_refusal(resource: str, *, is_own: bool) -> None:
         LATE.add(1, "pings" if resource in ("pings", "signals") else "pages")
 
 
-def count_if_late(what: str | None, seconds: float, *, has_others: bool) -> None:
-    """Count a request that took so long. If its client has other requests, it may have waited for those."""
-    if what and seconds > REQUEST_SEC and not has_others:
+def count_if_late(what: str, seconds: float) -> None:
+    """Count a request that took so long, besides what its client's other requests took."""
+    if seconds > REQUEST_SEC:
         LATE.add(1, what)
 
 
@@ -68,7 +68,8 @@ class ThreadLane:
     Python runs one thread at a time, so more would only slow each other down. A client runs half of them at most. Next
     is the client whose requests ran least since it had none, so one that asks now and then precedes one that always
     asks. Each fourth turn goes to the client that waited for longest, so that all are served. `counts` is what is late
-    (`core.metrics.LATE`) if an answer takes long.
+    (`core.metrics.LATE`) if an answer takes long. Time in which other requests of the same client ran does not count,
+    and a client that asks for more than run at once waits for its own.
     """
 
     def __init__(self, name: str, *, threads: int, at_once: int, queue: int, counts: str | None = "pages") -> None:
@@ -76,7 +77,8 @@ class ThreadLane:
         self._counts = counts
         self.is_closed = False
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._free, self._most = at_once, (at_once + 1) // 2
+        self._at_once = self._free = at_once
+        self._most = (at_once + 1) // 2
         self._free_threads = threads
         self._waiting = FairQueue[_Ticket](queue)
         self._resuming: list[_Ticket] = []
@@ -89,8 +91,9 @@ class ThreadLane:
 
     async def run(self, client: str, work: Callable[..., Result], *args: Any) -> Result:
         """Run `work` in a thread, when it is the client's turn. Raises Overloaded."""
-        start = time.monotonic()
-        turn = _LaneTurn(self, client, waited=await self._turn(client))
+        start, ran = time.monotonic(), self._ran.get(client, 0.0)
+        waited = await self._turn(client)
+        turn = _LaneTurn(self, client, start=start, ran_before=ran, waited=waited)
         try:
             done = self._threads.submit(turn.run, work, args)
         except BaseException:
@@ -98,14 +101,7 @@ class ThreadLane:
             raise
         # Also if this task is cancelled, the turn ends with the thread.
         done.add_done_callback(lambda _: turn.end())
-        try:
-            return await wrap_future(done)
-        finally:
-            count_if_late(
-                self._counts,
-                turn.waited if turn.may_take_long else time.monotonic() - start,
-                has_others=self._present[client] > 1,
-            )
+        return await wrap_future(done)
 
     def begin(self, ticket: _Ticket) -> None:
         """Let a request run in its turn."""
@@ -127,6 +123,14 @@ class ThreadLane:
         self._ran[client] += seconds
         self._forget(client)
         self._pass_on()
+
+    def finish(self, turn: _LaneTurn, seconds: float) -> None:
+        """Let a request leave that ran for so long since it had its turn, and count it if it is late."""
+        if self._counts and self._present[turn.client] <= self._at_once:
+            took = turn.waited if turn.may_take_long else time.monotonic() - turn.start
+            others_ran = self._ran[turn.client] - turn.ran_before - turn.ran
+            count_if_late(self._counts, took - others_ran)
+        self.leave(turn.client, seconds)
 
     def leave(self, client: str, seconds: float) -> None:
         """Give turn and thread of a request to the next one."""
@@ -189,9 +193,12 @@ class ThreadLane:
 class _LaneTurn:
     """The turn of a request, as its thread has it (`core.turns`)."""
 
-    def __init__(self, lane: ThreadLane, client: str, *, waited: float) -> None:
-        self._lane, self._client = lane, client
-        self.waited, self.may_take_long = waited, False
+    def __init__(self, lane: ThreadLane, client: str, *, start: float, ran_before: float, waited: float) -> None:
+        self.client, self.start, self.ran_before, self.waited = client, start, ran_before, waited
+        self.ran = 0.0
+        """Seconds in earlier turns of this request."""
+        self.may_take_long = False
+        self._lane = lane
         self._loop = get_running_loop()
         self._since = time.monotonic()
 
@@ -203,16 +210,18 @@ class _LaneTurn:
             turns.current.reset(token)
 
     def pause(self) -> None:
-        self._call(self._lane.end, self._client, time.monotonic() - self._since)
+        seconds = time.monotonic() - self._since
+        self.ran += seconds
+        self._call(self._lane.end, self.client, seconds)
 
     def end(self) -> None:
-        self._call(self._lane.leave, self._client, time.monotonic() - self._since)
+        self._call(self._lane.finish, self, time.monotonic() - self._since)
 
     def resume(self) -> None:
         has_come = threading.Event()
 
         def wait() -> None:
-            ticket = _Ticket(self._client, self._loop.create_future(), has_run=True)
+            ticket = _Ticket(self.client, self._loop.create_future(), has_run=True)
             ticket.turn.add_done_callback(lambda _: has_come.set())
             self._lane.begin(ticket)
 

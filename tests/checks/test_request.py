@@ -20,6 +20,7 @@ from tests.helpers import examples
         ("http://shop.example/a b%20c", "http://shop.example/a%20b%20c", "shop.example"),
         ("http://shop.example/%zz", "http://shop.example/%zz", "shop.example"),
         (" http://shop.example/ ", "http://shop.example/", "shop.example"),
+        ("http://zoé:pä%40@shop.example/", "http://zo%C3%A9:p%C3%A4%40@shop.example/", "shop.example"),
         ("http://127.0.0.1/", "http://127.0.0.1/", None),
         ("http://127.1/", "http://127.1/", None),
         ("http://[::1]:8080/", "http://[::1]:8080/", None),

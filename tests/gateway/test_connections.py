@@ -137,6 +137,47 @@ def test_a_proxy_loses_connections_only_if_nobody_else_can(gateway: Gateway, por
         assert proxy.open == MOST // 2
 
 
+def test_sockets_of_many_clients_are_found_at_once() -> None:
+    """Clients without a socket, and those that gave up, get an error and no socket."""
+
+    async def find() -> tuple[list[int], list[object], int]:
+        found = connections.Connections()
+        server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        clients = [connect(port, "127.0.0.2") for _ in range(100)]
+        writers: list[asyncio.StreamWriter] = []
+        while len(writers) < len(clients):
+            await asyncio.sleep(0.01)
+        searches = 0
+        search = found._find
+
+        def count(names: frozenset[str]) -> dict[str, socket.socket]:
+            nonlocal searches
+            searches += 1
+            return search(names)
+
+        found._find = count  # type: ignore[method-assign]
+        names = [f"127.0.0.2:{client.getsockname()[1]}" for client in clients]
+        tasks = [asyncio.ensure_future(found.open(name)) for name in (*names, "127.0.0.2:1")]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        opened = [each for each in answers if isinstance(each, socket.socket)]
+        ports = [each.getpeername()[1] for each in opened]
+        for each in (*opened, *clients):
+            each.close()
+        for writer in writers:
+            writer.close()
+        server.close()
+        found.close()
+        assert ports == [int(name.rpartition(":")[2]) for name in names[1:]]
+        return ports, [type(each) for each in answers if not isinstance(each, socket.socket)], searches
+
+    ports, refused, searches = asyncio.run(find())
+    assert (len(ports), searches) == (99, 2)  # the first one does not wait for others
+    assert refused == [asyncio.CancelledError, ConnectionResetError]
+
+
 def test_a_guard_that_fails_says_so(caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.new_event_loop()
     guard = connections.Connections()

@@ -173,6 +173,19 @@ def test_a_body_that_is_too_large(
     assert not echo.environs
 
 
+def test_a_body_in_very_small_chunks(echo: Echo, port: int) -> None:
+    """A megabyte of them took the event loop of the web process for seconds, from anybody."""
+    head = HALF.format(path="/v1/sessions").replace("Content-Length: 100", "Transfer-Encoding: chunked")
+    few, many = (b"1\r\n \r\n" * count for count in (bodies.FREE_PARTS - 5, bodies.FREE_PARTS + 5))
+    with sent(port, head, many) as client:
+        status, body = answer_on(client)
+    assert (status, json.loads(body)["reason"]) == (413, "The body has too many small chunks.")
+    assert not echo.environs
+    with sent(port, head, few + b"0\r\n\r\n") as client:
+        assert answer_on(client)[0] == 200
+    assert echo.environs
+
+
 @pytest.mark.parametrize("credential", CREDENTIALS)
 @pytest.mark.parametrize("chunked", [True, False])
 def test_a_body_arrives_whole(

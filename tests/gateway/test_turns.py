@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from config import shares
 from config.shares import ThreadLane
+from core import metrics
 from core.errors import Overloaded
 from core.turns import paused
 
@@ -232,4 +234,56 @@ async def test_a_turn_ends_with_its_thread_also_if_nobody_waits_for_it_any_more(
     assert await following == "following"
     await until(lambda: not at._present and not at._running)
     assert requests.order == ["left", "following"]
+    at.close()
+
+
+def late_pages() -> float:
+    metrics.report()
+    return metrics.LATE.read(metrics.read_levels())["pages",]
+
+
+async def pass_time(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    await until(lambda: time.monotonic() > end)
+
+
+@pytest.fixture
+def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "REQUEST_SEC", 0.1)
+
+
+@pytest.mark.usefixtures("_short_patience")
+@on_a_loop
+async def test_requests_that_wait_for_others_are_late_also_if_their_client_has_several() -> None:
+    at, requests = lane(at_once=4), Requests()
+    crowds = [begin(at.run(f"crowd {number // 2}", requests.work, f"crowd {number}")) for number in range(4)]
+    await until(lambda: len(requests.order) == 4)
+    page = [begin(at.run("page", requests.work, f"page {number}")) for number in range(4)]
+    await pass_time(0.2)
+    before = late_pages()
+    for number in range(4):
+        requests.end(f"page {number}")
+    requests.end("crowd 0")
+    await asyncio.gather(*page)
+    requests.end("crowd 1")
+    await crowds[0]
+    assert late_pages() == before + 5
+    for number in range(4):
+        requests.end(f"crowd {number}")
+    await asyncio.gather(*crowds)
+    at.close()
+
+
+@pytest.mark.usefixtures("_short_patience")
+@on_a_loop
+async def test_requests_that_wait_for_those_of_their_own_client_are_not_late() -> None:
+    at, requests = lane(), Requests()
+    tasks = [begin(at.run("page", requests.work, f"{number}")) for number in range(2)]
+    await until(lambda: len(requests.order) == 1)
+    await pass_time(0.2)
+    before = late_pages()
+    for number in range(2):
+        requests.end(f"{number}")
+    await asyncio.gather(*tasks)
+    assert late_pages() == before + 1  # the one that took long itself
     at.close()

@@ -66,9 +66,12 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def _ascii_netloc(parts: SplitResult) -> str:
-    userinfo, at, rest = parts.netloc.rpartition("@")
-    if rest.isascii():
+    if parts.netloc.isascii():
         return parts.netloc
+    userinfo, at, rest = parts.netloc.rpartition("@")
+    userinfo = quote(userinfo, safe=_URL_SAFE, errors="surrogateescape")
+    if rest.isascii():
+        return f"{userinfo}{at}{rest}"
     host, colon, port = rest.rpartition(":") if not rest.endswith("]") and ":" in rest else (rest, "", "")
     return f"{userinfo}{at}{ascii_host(host)}{colon}{port}"
 
