@@ -6,10 +6,11 @@ import os
 from typing import Any
 
 from celery import Celery, bootsteps
-from celery.signals import worker_init
+from celery.signals import celeryd_init, worker_init
 
-from config import reporting, task_logs
+from config import message_clock, reporting, task_logs
 from config.routing import kinds_serving
+from core.clock import DATABASE
 from core.metrics import EVERY_SEC, mark_alive
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -18,12 +19,22 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # could stop all checks without a trace in the database, and `conf` and `active` reveal secrets of workers.
 REMOTE_CONTROL = frozenset({"ping"})
 
-app = Celery("pulsekeeper", loader="config.routing:RoutedLoader")
+app = Celery("pulsekeeper", loader="config.routing:RoutedLoader", task_cls="config.message_clock:Task")
 app.autodiscover_tasks()
 # By name, so that it is read after `manage.py` has set the broker's address.
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
 reporting.connect()
+message_clock.connect()
+
+
+@celeryd_init.connect
+def _follow_database(**_: object) -> None:
+    """Follow PostgreSQL's clock in a worker's own process. Tests run workers in theirs, and travel in time."""
+    # Imported here, as beat needs no database.
+    from core.db import learn_time
+
+    DATABASE.follow(learn_time)
 
 
 @worker_init.connect

@@ -36,9 +36,10 @@ worker_send_task_events = False
 
 timezone = "UTC"
 beat_max_loop_interval = 1
+beat_scheduler = "celery.beat:Scheduler"  # keeps no file, which a crash could damage, and a wrong clock mislead
 
 # Entry: task, seconds or time of day, and seconds until a message expires, so that none pile up during a stall. Tasks
-# that run less often than beat restarts need a time of day: a long interval would never elapse.
+# that run less often than beat restarts need a time of day: a long interval would never elapse, as it starts with beat.
 _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "dispatch-due": ("monitors.tasks.dispatch_due", 1, 5),
     "ask-canary": ("monitors.tasks.ask_canary", 10, 8),
@@ -47,19 +48,19 @@ _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "warn-of-expiries": ("monitors.tasks.warn_of_expiries", 600, 500),
     "alerts": ("alerts.tasks.tick", 1, 5),
     "remind": ("alerts.tasks.remind", 60, 50),
-    "forget-deliveries": ("alerts.tasks.sweep", 3600, 3000),
+    "forget-deliveries": ("alerts.tasks.sweep", crontab(minute="7"), 3000),
     "status-mails": ("statuspages.tasks.tick", 5, 5),
     "verify-domains": ("statuspages.tasks.verify_domains", 60, 50),
-    "forget-subscribers": ("statuspages.tasks.sweep", 3600, 3000),
+    "forget-subscribers": ("statuspages.tasks.sweep", crontab(minute="17"), 3000),
     "keep-partitions": ("checks.tasks.keep_partitions", crontab(minute="11"), 3000),
     "erase-deleted": ("checks.tasks.erase_deleted", crontab(minute="41"), 3000),
     "roll-up": ("checks.tasks.roll_up", 300, 250),
     "write-days": ("monitors.tasks.write_days", crontab(minute="3,33"), 1500),
     "apply-tzdata": ("monitors.tasks.apply_tzdata", crontab(minute="21"), 3000),
-    "forget-oauth-states": ("connectors.tasks.sweep", 3600, 3000),
-    "forget-sessions": ("accounts.web.tasks.sweep", 3600, 3000),
+    "forget-oauth-states": ("connectors.tasks.sweep", crontab(minute="27"), 3000),
+    "forget-sessions": ("accounts.web.tasks.sweep", crontab(minute="37"), 3000),
     "forget-audit-entries": ("audit.tasks.sweep", crontab(minute="51"), 3000),
-    "sweep": ("projects.tasks.sweep", 3600, 3000),
+    "sweep": ("projects.tasks.sweep", crontab(minute="47"), 3000),
 }
 beat_schedule = {
     name: {"task": task, "schedule": schedule, "options": {"expires": expires}}

@@ -12,6 +12,8 @@ from multiprocessing import parent_process
 from django.core.wsgi import get_wsgi_application
 
 from config import reporting
+from core.clock import DATABASE
+from core.db import learn_time
 from core.parent_death import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -23,6 +25,7 @@ if granian := parent_process():
 logging.captureWarnings(True)  # noqa: FBT003
 try:
     reporting.begin("web")
+    DATABASE.follow(learn_time)
     _django = get_wsgi_application()
     # Imported here, because it imports models.
     application = import_module("config.gateway").Gateway(_django)

@@ -13,6 +13,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, RowNumber
 
 from core.errors import NotFound
+from core.postgresql.base import check
 
 M = TypeVar("M", bound=Model)
 
@@ -42,6 +43,13 @@ def release_connection() -> None:
     connection.close()
 
 
+def learn_time() -> None:
+    """Ask PostgreSQL what time it is, for `core.clock.DATABASE`. Raises OperationalError."""
+    connection.ensure_connection()
+    with connection.wrap_database_errors:
+        check(connection.connection)
+
+
 @contextmanager
 def separate_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
     """Begin a transaction on a separate connection, for callers that cannot wait for the pool. Raises psycopg.Error.
@@ -53,6 +61,7 @@ def separate_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
         "cursor_factory": psycopg.Cursor,
     }
     with psycopg.connect(**parameters) as database:
+        check(database, seconds=patience_sec)
         # Not as `options` of the connection, which PgBouncer refuses, and not for the session, which others would get.
         database.execute("SELECT set_config('statement_timeout', %s, true)", [f"{patience_sec}s"])
         yield database

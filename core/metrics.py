@@ -28,7 +28,7 @@ from typing import cast
 import redis
 from django.conf import settings
 
-from core.clock import utc_now
+from core.clock import BROKER, DATABASE
 from core.ids import random_text
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 KEY = "metrics"  # a hash: `name|label values|part` and its sum
 LEVELS_KEY = "metrics:levels"  # a hash: `name|process` and `value|epoch seconds`
 EVERY_SEC = 1.0
-PROCESSES_KEY = "metrics:processes"  # a hash: `kind|process` and epoch seconds
+PROCESSES_KEY = "metrics:processes"  # a hash: `kind|process` and `epoch seconds|seconds its clock is ahead`
 LEVEL_KEPT_SEC = 10.0  # a process that has not reported for this long has exited
 RECENT_SEC = 60
 _PATIENCE_SEC = 0.5
@@ -125,10 +125,15 @@ CHECK_SEC, REQUEST_SEC, ALERT_SEC = 5.0, 1.0, 10.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessReports:
-    """The processes of one kind: how many are alive, and when one last reported (epoch seconds; 0 for never)."""
+    """The processes of one kind: how many are alive, and when one last reported (epoch seconds; 0 for never).
+
+    `ahead` is by how many seconds the clock of their machine is ahead of PostgreSQL's, of those alive that of the one
+    that differs most.
+    """
 
     alive: int = 0
     last_at: float = 0
+    ahead: float = 0
 
 
 def mark_alive(kinds: Iterable[str]) -> None:
@@ -143,7 +148,7 @@ class _Sums:
         self._waiting: dict[str, float] = defaultdict(float)
         self._levels: dict[str, Callable[[], float]] = {}
         self._recent: dict[str, deque[tuple[int, int]]] = {}  # (second, events in it), at most RECENT_SEC of each
-        self._alive: dict[str, float] = {}
+        self._alive: set[str] = set()
         self._lock = threading.Lock()
         self._reporting = threading.Lock()
         self._process = random_text(5)
@@ -172,9 +177,8 @@ class _Sums:
             self._start()
 
     def mark_alive(self, kinds: Iterable[str]) -> None:
-        now = utc_now().timestamp()
         with self._lock:
-            self._alive |= {f"{kind}|{self._process}": now for kind in kinds}
+            self._alive |= {f"{kind}|{self._process}" for kind in kinds}
             self._start()
 
     def _start(self) -> None:
@@ -192,19 +196,23 @@ class _Sums:
         with self._reporting:
             with self._lock:
                 reported_sums, self._waiting = self._waiting, defaultdict(float)
-                alive, self._alive = self._alive, {}
-                levels = {f"{name}|{self._process}": read() for name, read in self._levels.items()}
+                alive, self._alive = self._alive, set()
+                levels = {f"{name}|{self._process}": float(read()) for name, read in self._levels.items()}
             if not reported_sums and not levels and not alive:
                 return
             try:
+                if BROKER.is_outdated:
+                    _learn_time()
+                now = BROKER.time()
+                ahead = DATABASE.machine_ahead()  # unknown in beat, which uses no database
+                ahead = BROKER.machine_ahead() if ahead is None else ahead
                 with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
                     for field, amount in reported_sums.items():
                         pipe.hincrbyfloat(KEY, field, amount)
                     if levels:
-                        now = utc_now().timestamp()
                         pipe.hset(LEVELS_KEY, mapping={name: f"{held}|{now}" for name, held in levels.items()})
-                    for process, at in alive.items():
-                        pipe.hset(PROCESSES_KEY, process, at)
+                    for process in alive:
+                        pipe.hset(PROCESSES_KEY, process, f"{now}|{ahead or 0.0}")
                     pipe.execute()
             except redis.RedisError as error:
                 self.add(reported_sums.items())
@@ -244,6 +252,23 @@ def _reset() -> None:
 os.register_at_fork(after_in_child=_reset)
 
 
+def _learn_time() -> None:
+    """Ask the broker what time it is. Raises RedisError."""
+    asked_at = time.monotonic()
+    seconds, microseconds = _broker(settings.REDIS_URL).time()
+    BROKER.learn(seconds + microseconds / 1_000_000, asked_at=asked_at)
+
+
+BROKER.follow(_learn_time)
+
+
+def _oldest_report() -> float:
+    """Return when processes that have not reported since have exited. Raises RedisError."""
+    if BROKER.is_outdated:
+        _learn_time()
+    return BROKER.time() - LEVEL_KEPT_SEC
+
+
 def _hash(key: str) -> dict[str, str]:
     # Text because of decode_responses, which redis-py's types do not express.
     return cast("dict[str, str]", _broker(settings.REDIS_URL).hgetall(key))
@@ -266,7 +291,7 @@ def read_sums() -> Mapping[str, float]:
 
 def read_levels() -> Mapping[str, float]:
     """Return the sums of what living processes report, by name. Raises RedisError."""
-    oldest = utc_now().timestamp() - LEVEL_KEPT_SEC
+    oldest = _oldest_report()
     held: dict[str, float] = defaultdict(float)
     gone: list[str] = []
     for field, reported in _hash(LEVELS_KEY).items():
@@ -282,17 +307,24 @@ def read_levels() -> Mapping[str, float]:
 
 def read_processes() -> Mapping[str, ProcessReports]:
     """Return the processes by kind. A kind that has never reported is absent. Raises RedisError."""
-    oldest = utc_now().timestamp() - LEVEL_KEPT_SEC
-    found: dict[str, dict[str, float]] = defaultdict(dict)
+    oldest = _oldest_report()
+    found: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
     for field, text in _hash(PROCESSES_KEY).items():
-        if (at := _number(text)) is not None:
-            found[field.partition("|")[0]][field] = at
+        at, ahead = map(_number, (text.partition("|")[0], text.partition("|")[2]))
+        if at is not None:
+            found[field.partition("|")[0]][field] = at, ahead or 0.0
     # The last report of a kind is kept, so that it is known when it was.
-    last = {kind: max(reports.values()) for kind, reports in found.items()}
-    gone = [field for kind, reports in found.items() for field, at in reports.items() if at < min(oldest, last[kind])]
+    last = {kind: max(at for at, _ in reports.values()) for kind, reports in found.items()}
+    gone = [
+        field for kind, reports in found.items() for field, (at, _) in reports.items() if at < min(oldest, last[kind])
+    ]
     if gone:
         _broker(settings.REDIS_URL).hdel(PROCESSES_KEY, *gone)
     return {
-        kind: ProcessReports(sum(at >= oldest for at in reports.values()), last[kind])
+        kind: _summary([report for report in reports.values() if report[0] >= oldest], last[kind])
         for kind, reports in found.items()
     }
+
+
+def _summary(alive: Sequence[tuple[float, float]], last_at: float) -> ProcessReports:
+    return ProcessReports(len(alive), last_at, max((ahead for _, ahead in alive), key=abs, default=0.0))

@@ -6,7 +6,7 @@ from collections import Counter as Count
 from collections.abc import Collection, Sequence
 
 from checks.spec import CheckOutcome, ReasonCode, Verdict
-from core.metrics import Counter, Histogram, Level
+from core.metrics import Counter, Histogram, Level, Recent
 from monitors import types
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -51,6 +51,12 @@ CLAIMS_LOST = Counter(
     "Claims whose result did not come within their lease: `again` handed out once more, `trigger` recorded as lost.",
     ("fate",),
     [("again",), ("trigger",)],
+)
+CLOCK_STEPS = Recent(
+    "pulsekeeper_clock_steps",
+    "Times in the last minute that PostgreSQL's clock was set by over 2 s, `forward` or `back`.",
+    ("direction",),
+    [("forward",), ("back",)],
 )
 DISPATCH_SECONDS = Histogram("pulsekeeper_dispatch_seconds", "One tick of the scheduler.", SECONDS)
 DISPATCH_HELD_BACK = Counter(

@@ -48,6 +48,7 @@ LEAST_WORKERS = 2  # as if these were alive, until workers have reported
 CLAIMS_AT_ONCE = 2_000
 LOOKUPS_PER_RUN = 20
 LOAD_TRIES, LOAD_RETRY_SEC = 20, 0.5
+_tick_began: tuple[datetime, float] | None = None  # PostgreSQL's time, and that of the monotonic clock
 _tick_ended: float | None = None  # monotonic
 STOP_SEC = 2.5  # for running checks to end when the worker stops
 
@@ -59,10 +60,15 @@ def dispatch_due() -> None:
     It claims no more checks than workers can take. Unclaimed monitors wait in the database, where the backlog is
     visible and no lease runs. In the broker their leases would expire, and they would be checked twice.
     """
-    global _tick_ended
+    global _tick_began, _tick_ended
     start = time.monotonic()
     now = utc_now()
-    scheduling.tick(now, idle_for=None if _tick_ended is None else timedelta(seconds=start - _tick_ended))
+    scheduling.tick(
+        now,
+        idle_for=None if _tick_ended is None else timedelta(seconds=start - _tick_ended),
+        step=timedelta() if _tick_began is None else now - _tick_began[0] - timedelta(seconds=start - _tick_began[1]),
+    )
+    _tick_began = now, start
     reports = read_processes()
     gaps.watch(now, reports.get("web", ProcessReports()))
     _dispatch(now, workers=reports.get("worker", ProcessReports()).alive)
@@ -98,12 +104,12 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
     start = 0
     try:
         if heartbeats and signals.sweep(heartbeats, now=now):
-            ask_canary.apply_async(expires=now + gaps.CONFIRMED_WITHIN)
+            ask_canary.apply_async(expires=gaps.CONFIRMED_WITHIN.total_seconds())
         if lost := [_lost(claim, now) for claim in claims if claim.lost]:
             record(lost, now=now)
         for start in range(0, len(probed), BATCH):
             # A batch that starts later than this could outlast its leases and be checked twice.
-            probe_batch.apply_async((probed[start : start + BATCH],), expires=now + LEASE_MARGIN)
+            probe_batch.apply_async((probed[start : start + BATCH],), expires=LEASE_MARGIN.total_seconds())
     except Exception:
         # Otherwise all would wait for their leases to expire, although what failed may recover in a second.
         scheduling.return_claims(probed[start:], now=now)

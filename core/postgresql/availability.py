@@ -9,11 +9,15 @@ import django.db
 import psycopg
 
 _TOO_MANY_CONNECTIONS = "53300"
+_NO_WRITES = frozenset({"53100", "25006"})
+"""Its disk is full, or it is read-only, as the former primary after a failover."""
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Return whether the error says that PostgreSQL cannot be reached, so that the same request may succeed later."""
+    """Return whether PostgreSQL cannot be reached, or takes no writes, so that the same request may succeed later."""
     cause = error.__cause__ if isinstance(error, django.db.Error) else error
+    if isinstance(cause, psycopg.Error) and cause.sqlstate in _NO_WRITES:
+        return True
     if not isinstance(cause, psycopg.OperationalError):
         return False
     # None: not PostgreSQL's own error. 08: connection errors, 57P: shutdown, start and recovery of the server.

@@ -11,12 +11,15 @@ from django.db.backends.postgresql import base
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
 
+from core.clock import DATABASE
 from core.postgresql.availability import AVAILABILITY, Connection
 
 CHECK_SEC = 1.0
 POOL_SEC = 10.0
 """Timeout of waiting for a free connection while PostgreSQL answers."""
 AWAY_POOL_SEC = 0.05
+
+_ASK_TIME = b"SELECT extract(epoch FROM clock_timestamp())"
 
 _POOL = {
     "connection_class": Connection,
@@ -66,13 +69,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return connection
 
 
-def check(connection: psycopg.Connection[Any]) -> None:
-    """Close the connection and raise psycopg.OperationalError unless the server answers within CHECK_SEC.
+def check(connection: psycopg.Connection[Any], *, seconds: float = CHECK_SEC) -> None:
+    """Close the connection and raise psycopg.OperationalError unless the server answers within so many seconds.
 
-    ConnectionTimeout says that it was silent. `ConnectionPool.check_connection` would wait for the answer forever.
+    The answer corrects the clock (`core.clock.DATABASE`) if that is outdated. ConnectionTimeout says that the server
+    was silent. `ConnectionPool.check_connection` would wait for the answer forever.
     """
     try:
-        _exchange(connection.pgconn, deadline=time.monotonic() + CHECK_SEC)
+        _exchange(connection.pgconn, deadline=time.monotonic() + seconds)
     except psycopg.OperationalError:
         connection.close()
         raise
@@ -80,14 +84,17 @@ def check(connection: psycopg.Connection[Any]) -> None:
 
 
 def _exchange(pgconn: PGconn, *, deadline: float) -> None:
-    """Send an empty query and read its result. Raises psycopg.OperationalError, or ConnectionTimeout if none comes."""
+    """Send a query and read its result. Raises psycopg.OperationalError, or ConnectionTimeout if none comes."""
     answer = select.poll()
     answer.register(pgconn.socket, select.POLLIN)
-    pgconn.send_query(b"")
+    asked_at = time.monotonic()
+    pgconn.send_query(_ASK_TIME if DATABASE.is_outdated else b"")
     while pgconn.is_busy():
         if not answer.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise psycopg.errors.ConnectionTimeout("the server does not answer")
         pgconn.consume_input()
     while (result := pgconn.get_result()) is not None:
-        if result.status != ExecStatus.EMPTY_QUERY:
+        if result.status == ExecStatus.TUPLES_OK:
+            DATABASE.learn(float(result.get_value(0, 0) or b""), asked_at=asked_at)
+        elif result.status != ExecStatus.EMPTY_QUERY:
             raise psycopg.OperationalError(result.get_error_message())

@@ -76,7 +76,7 @@ def hand_out(claims: Mapping[int, int], *, now: datetime) -> bool:
         for start in range(0, len(pairs), BATCH):
             # Not queued behind regular checks, because a caller waits.
             batch = pairs[start : start + BATCH]
-            current_app.send_task("monitors.tasks.probe_now", [batch], expires=now + LEASE_MARGIN)
+            current_app.send_task("monitors.tasks.probe_now", [batch], expires=LEASE_MARGIN.total_seconds())
     except (OperationalError, RedisError) as error:
         logger.warning("the broker does not answer: %s", error)
         scheduling.return_claims(pairs, now=now)

@@ -56,6 +56,7 @@ ASKED_RESERVED = MAX_ASKED // 4
 LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU of its own
 LINGER_ASKED_SEC = 0.05  # with one that a caller waits for, at most
 MOST_AT_ONCE = 500
+_CHECK_TIME = timedelta(seconds=CHECK_SEC)
 _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
 _LEAST_POSTPONED_SEC = 2.0
@@ -105,6 +106,7 @@ class Prober:
 
     def __init__(self, engine: ProbeEngine) -> None:
         self._waiting = 0  # to be started or recorded
+        self._blocked = 0  # tasks that wait for room
         self._room = threading.Condition()
         # Those in the loop, by account, in the order of their starts; for its thread alone.
         self._slots: dict[int, dict[_Running, None]] = {}
@@ -186,15 +188,20 @@ class Prober:
     def _enter(self, *, most: int, wait: bool = True) -> bool:
         """Count a check that waits to be started. Return False if there are too many."""
         with self._room:
-            if not self._room.wait_for(lambda: self._waiting < most, None if wait else 0):
-                return False
+            if self._waiting >= most:
+                if not wait:
+                    return False
+                self._blocked += 1
+                self._room.wait_for(lambda: self._waiting < most)
+                self._blocked -= 1
             self._waiting += 1
         return True
 
     def _leave(self, count: int) -> None:
         with self._room:
             self._waiting -= count
-            self._room.notify_all()
+            if self._blocked:
+                self._room.notify_all()
 
     def _admit(self, check: _Running) -> CheckOutcome | None:
         """Give the check a slot, or return its outcome if its account holds the most. Runs in the loop's thread."""
@@ -400,10 +407,12 @@ def _naming(job: CheckJob, outcome: CheckOutcome) -> dict[str, object]:
 
 def _is_late(outcome: CheckOutcome, due_at: datetime, spec: CheckSpec) -> bool:
     """Return whether the check began too late. Only that of a connection is known to have taken just its latency."""
+    late = outcome.checked_at - due_at
+    if late <= _CHECK_TIME:
+        return False
     took_ms = outcome.latency_ms if outcome.connect_ms is not None else None
     took_ms = spec.timeout_ms if took_ms is None else took_ms
-    late = outcome.checked_at - due_at > timedelta(seconds=CHECK_SEC, milliseconds=took_ms)
-    return late and outcome.reason_code is not ReasonCode.WORKER_LOST
+    return late - timedelta(milliseconds=took_ms) > _CHECK_TIME and outcome.reason_code is not ReasonCode.WORKER_LOST
 
 
 def _lasting(work: Callable[[], None], name: str) -> threading.Thread:

@@ -1,4 +1,4 @@
-"""Claim due monitors, return claims, and detect stops of the scheduler."""
+"""Claim due monitors, return claims, and detect stops of the scheduler and changes of PostgreSQL's clock."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from monitors.heartbeats import gaps
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap, SchedulerTick
 from monitors.recording import fast_path
+from monitors.scheduling import clock_steps
 from monitors.stale import LOST
 
 STOPPED_AFTER = timedelta(seconds=30)
@@ -227,20 +228,30 @@ def _note_faults(faults: Mapping[tuple[int, int], tuple[str, float]], also: str,
             )
 
 
-def tick(now: datetime, *, idle_for: timedelta | None = None) -> None:
+def tick(now: datetime, *, idle_for: timedelta | None = None, step: timedelta = timedelta()) -> None:
     """Record a run of the scheduler. A long time since the last run is stored as a gap in the observed time.
 
     `idle_for`: the time since this process ended a tick, if it did. A scheduler that is slow has not stopped.
+    `step`: by how much PostgreSQL's clock was set since this process's last tick; negative if it was set back.
     """
     with transaction.atomic():
         last, created = SchedulerTick.objects.select_for_update().get_or_create(id=1, defaults={"at": now})
-        if created or last.at >= now:
+        if created:
             return
-        if now - last.at > STOPPED_AFTER:
+        passed = now - last.at
+        # Each process notices a step, and the first one gets over it: after its tick, the last one is close again.
+        is_forward = clock_steps.TOLERANCE < step <= passed
+        if min(step, passed) < -clock_steps.TOLERANCE and passed < timedelta():
+            clock_steps.set_back(now, by=-min(step, passed))
+        elif passed <= timedelta():
+            return
+        elif is_forward:
+            clock_steps.set_forward(last.at, now, by=step)
+        if passed > STOPPED_AFTER:
             gaps.end(last.at)
             SchedulerGap.objects.create(started_at=last.at, ended_at=now)
             _get_over(last.at, now)
-        elif now - last.at > SHORT_STOP and (idle_for is None or idle_for > SHORT_STOP):
+        elif is_forward or (passed > SHORT_STOP and (idle_for is None or idle_for > SHORT_STOP)):
             gaps.note_stop(last.at, now)
         SchedulerTick.objects.filter(id=1).update(at=now)
 
