@@ -19,20 +19,27 @@ from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, JsonResponse
 
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
-from core.clock import utc_now
+from core.clock import BROKER, DATABASE, utc_now
 from core.db import separate_connection
-from core.metrics import LATE, Labels, read_levels
+from core.metrics import LATE, Labels, ProcessReports, read_levels, read_processes
+from monitors.coverage import Coverage, coverage
 from monitors.heartbeats.canary import canary_status
+from monitors.metrics import CLOCK_STEPS
 from monitors.scheduling import STOPPED_AFTER
+from monitors.scheduling.clock_steps import TOLERANCE
 from monitors.stale import StaleGroup, count_stale
+from notifications.outbox import MAIL_FAILING
 
 PATIENCE_SEC = 2  # timeout of connecting and of each answer
 FRESH_SEC = 1.0
+SLOW_FRESH = 10  # times FRESH_SEC, for checks that cost more
 MOST_STALE = 10_000  # counting stops here
+LEAST_COVERAGE = 0.99
 
 OK = "ok"
-DEGRADING = {"monitors", "lateness", "canary"}
+DEGRADING = {"monitors", "coverage", "clocks", "lateness", "canary", "mail"}
 SILENT = "does not answer"
+READ_ONLY = "the database is read-only"
 
 T = TypeVar("T")
 
@@ -56,9 +63,9 @@ class Cached(Generic[T]):
 def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if requests are served, the scheduler runs and alerts are sent, else 503 with the reasons.
 
-    Stale monitors, requests to BASE_URL that fail, and what was late or refused in the last minute, make it `degraded`,
-    with 200: otherwise a load balancer would take out the web processes that pings and readers of status pages have to
-    reach.
+    Monitors without results, clocks that differ, requests to BASE_URL that fail, a mail server that takes nothing, and
+    what was late or refused in the last minute, make it `degraded`, with 200: otherwise a load balancer would take out
+    the web processes that pings and readers of status pages have to reach.
     """
     checks = _cached_checks()
     failed = {name for name, result in checks.items() if result != OK}
@@ -76,12 +83,15 @@ def run_checks() -> dict[str, str]:
     try:
         with broker_client() as broker:
             queued = int(broker.llen("alerts"))
-        lateness = _check_lateness(LATE.read(read_levels()))
+        levels = read_levels()
+        lateness = _check_lateness(LATE.read(levels))
+        mail = OK if not levels.get(MAIL_FAILING.name) else "the mail server takes no messages: check EMAIL_URL"
+        clocks = check_clocks(read_processes(), CLOCK_STEPS.read(levels))
     except redis.RedisError:
-        return checks | {"broker": SILENT, "lateness": "not looked at"}
+        return checks | {"broker": SILENT} | dict.fromkeys(("mail", "lateness", "clocks"), "not looked at")
     if checks["alerts"] == OK and queued > MAX_QUEUED:
         checks["alerts"] = f"{queued} messages wait in queue alerts: does interactive run?"
-    return checks | {"broker": OK, "lateness": lateness}
+    return checks | {"mail": mail, "broker": OK, "lateness": lateness, "clocks": clocks}
 
 
 _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
@@ -89,7 +99,7 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 def _check_database() -> dict[str, str]:
     new = {"database": OK, "migrations": "none is applied"}
-    new |= dict.fromkeys(("scheduler", "monitors", "alerts", "canary"), "not looked at")
+    new |= dict.fromkeys(("writes", "scheduler", "monitors", "coverage", "alerts", "canary"), "not looked at")
     try:
         # Not from the pool, which would wait longer than the caller.
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
@@ -101,6 +111,7 @@ def _check_database() -> dict[str, str]:
             alert = oldest_alert(database, now=now)
             stale = count_stale(database, now=now, most=MOST_STALE)
             canary = canary_status(database)
+        slow = {"writes": cached_writes(), "coverage": _check_coverage(cached_coverage())}
     except psycopg.errors.UndefinedTable:
         return new
     except psycopg.Error:
@@ -108,6 +119,7 @@ def _check_database() -> dict[str, str]:
     return {
         "database": OK,
         "migrations": OK,
+        **slow,
         "scheduler": _check_tick(tick[0] if tick else None, now),
         "monitors": _check_stale(stale),
         "alerts": _check_alert(alert, now),
@@ -115,9 +127,66 @@ def _check_database() -> dict[str, str]:
     }
 
 
+def _measure_coverage() -> Coverage | None:
+    try:
+        with separate_connection(patience_sec=PATIENCE_SEC) as database:
+            return coverage(database, now=utc_now())
+    except (psycopg.errors.QueryCanceled, psycopg.errors.DiskFull):
+        return None
+
+
+cached_coverage = Cached(_measure_coverage, lambda: SLOW_FRESH * FRESH_SEC)
+"""The coverage, or None if its query takes too long or finds no space. Raises psycopg.Error."""
+
+
+def _check_coverage(found: Coverage | None) -> str:
+    if found is None:
+        return "its query takes too long, or finds no space"
+    if found.share >= LEAST_COVERAGE:
+        return OK
+    return f"{found.missing} of {found.monitors} monitors have no result since it was due"
+
+
+def _check_writes() -> str:
+    """Write a page of a new table, which needs space on the disk, and undo it. Raises psycopg.Error."""
+    try:
+        with separate_connection(patience_sec=PATIENCE_SEC) as database:
+            if database.execute("SHOW transaction_read_only").fetchall() == [("on",)]:
+                return READ_ONLY
+            database.execute("CREATE TEMPORARY TABLE readiness ON COMMIT DROP AS SELECT repeat('x', 1000) AS filler")
+            database.rollback()
+    except psycopg.errors.DiskFull:
+        return "the disk of the database is full"
+    except psycopg.errors.ReadOnlySqlTransaction:
+        return READ_ONLY
+    except psycopg.errors.InsufficientPrivilege:
+        return "unknown: the role may not create temporary tables"
+    return OK
+
+
+cached_writes = Cached(_check_writes, lambda: SLOW_FRESH * FRESH_SEC)
+"""`ok`, or why writes fail. Raises psycopg.Error."""
+
+
+def check_clocks(processes: Mapping[str, ProcessReports], changes: Mapping[Labels, float]) -> str:
+    """Return `ok`, or which clocks differ from PostgreSQL's, and how often that was set in the last minute."""
+    ahead = {f"the clock of a {kind} process": reports.ahead for kind, reports in processes.items()}
+    if DATABASE.machine_ahead() is not None:
+        ahead["the broker's clock"] = BROKER.time() - DATABASE.time()
+    found = [
+        f"{whose} is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} PostgreSQL's"
+        for whose, seconds in ahead.items()
+        if abs(seconds) > TOLERANCE.total_seconds()
+    ]
+    found += [f"PostgreSQL's was set {direction}" for (direction,), count in changes.items() if count]
+    return "; ".join(found) or OK
+
+
 def _check_tick(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "has never run"
+    if at > now + TOLERANCE:
+        return f"last ran {(at - now).total_seconds():.0f} s in the future: PostgreSQL's clock was set back"
     return OK if now - at < STOPPED_AFTER else f"last ran {(now - at).total_seconds():.0f} s ago"
 
 

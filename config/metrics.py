@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from alerts import outbox
 from config import connections, shares
-from config.health import PATIENCE_SEC, Cached
+from config.health import OK, PATIENCE_SEC, Cached, cached_coverage, cached_writes
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
 from core import waiting
@@ -35,6 +35,7 @@ from monitors import metrics as instruments
 from monitors.heartbeats.canary import canary_status
 from monitors.scheduling.backlog import backlog, queued
 from monitors.stale import LABELS, count_stale
+from notifications import outbox as messages
 from statuspages import subscriptions
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,17 @@ STALE = Gauge(
     "worker returned a result), `own_fault` (a worker could not make the check).",
     ("reason",),
 )
+COVERAGE = Gauge(
+    "pulsekeeper_coverage_ratio",
+    "The share of monitors that have a result where interval or schedule says that one is due, 0 to 1; absent if the "
+    "query takes too long or finds no space.",
+)
+WRITES = Gauge("pulsekeeper_database_writes", "1 if PostgreSQL takes writes, 0 if its disk is full or it is read-only.")
+CLOCK_AHEAD = Gauge(
+    "pulsekeeper_clock_ahead_seconds",
+    "By how much the clock of a process's machine is ahead of PostgreSQL's, of each kind the one that differs most.",
+    ("process",),
+)
 QUEUE_LENGTH = Gauge("pulsekeeper_queue_length", "Messages that no worker has taken yet.", ("queue",))
 ALERT_LAG = Gauge(
     "pulsekeeper_alert_lag_seconds",
@@ -97,6 +109,10 @@ GAUGES: tuple[Gauge | Recent, ...] = (
     CANARY_SECONDS,
     CANARY_AGE,
     STALE,
+    COVERAGE,
+    WRITES,
+    CLOCK_AHEAD,
+    instruments.CLOCK_STEPS,
     PROCESSES_ALIVE,
     PROCESS_LAST_REPORT,
     QUEUE_LENGTH,
@@ -106,7 +122,7 @@ GAUGES: tuple[Gauge | Recent, ...] = (
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (connections, shares, instruments, outbox, subscriptions, waiting)
+    for module in (connections, shares, instruments, outbox, messages, subscriptions, waiting)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )
@@ -143,6 +159,8 @@ def _broker_metrics() -> list[Metric]:
     return [
         _gauge(PROCESSES_ALIVE, {(kind,): found.alive for kind, found in reports.items()}),
         _gauge(PROCESS_LAST_REPORT, {(kind,): found.last_at for kind, found in reports.items()}),
+        _gauge(CLOCK_AHEAD, {(kind,): found.ahead for kind, found in reports.items()}),
+        _gauge(instruments.CLOCK_STEPS, instruments.CLOCK_STEPS.read(levels)),
         _gauge(QUEUE_LENGTH, {(queue,): queued(queue) for queue in QUEUES}),
         *(GaugeMetricFamily(each.name, each.help, value=levels.get(each.name, 0)) for each in LEVELS),
         _gauge(LATE, LATE.read(levels)),
@@ -177,6 +195,9 @@ def _database_metrics() -> Iterator[Metric]:
         if any(is_up is not None for is_up in up.values()):
             yield _gauge(CANARY_AGE, {(): _seconds(canary.answered_at, now)})
     yield _gauge(STALE, {(label,): count for label, count in stale.items()})
+    if (covered := cached_coverage()) is not None:
+        yield _gauge(COVERAGE, {(): covered.share})
+    yield _gauge(WRITES, {(): cached_writes() == OK})
     yield _gauge(ALERT_LAG, {(): _seconds(alert, now)})
     if waiting.last_tick_at is not None:
         yield _gauge(TICK_AGE, {(): _seconds(waiting.last_tick_at, now)})

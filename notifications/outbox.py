@@ -42,6 +42,9 @@ OPEN = (State.GATHERING, State.WAITING)
 OVERTAKEN = "overtaken"
 OUTCOMES = (State.SENT.value, State.WAITING.value, State.DEAD.value, OVERTAKEN)
 """The outcomes of an attempt. An attempt is overtaken if another sender has claimed the message since."""
+MAIL_FAILING = Level(
+    "pulsekeeper_mail_server_failing", "Processes whose last mail the mail server did not take, whoever was to get it."
+)
 
 M = TypeVar("M", bound=Notification)
 

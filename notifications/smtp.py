@@ -17,7 +17,9 @@ from django.utils.encoding import force_str
 
 from core.deadlines import calling_after
 from core.mail import NO_SERVER, has_server
-from notifications.outbox import SendResult
+from notifications.outbox import MAIL_FAILING, SendResult
+
+_is_failing = False
 
 
 def mail_id(key: str) -> str:
@@ -39,12 +41,23 @@ def send_mail(
     try:
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:
+        _note(is_failing=False)
         code, answer = next(iter(error.recipients.values()))
         detail = f"The mail server refused the recipient: {code} {force_str(answer, errors='replace')}"
         return SendResult(delivered=False, detail=detail, retry=code < 500)
     except (smtplib.SMTPException, OSError) as error:
+        # A refused text says nothing about other mails.
+        if not (isinstance(error, smtplib.SMTPDataError) and error.smtp_code >= 500):
+            _note(is_failing=True)
         return SendResult(delivered=False, detail=problem(error))
+    _note(is_failing=False)
     return SendResult(delivered=True, detail="The mail server took the message.")
+
+
+def _note(*, is_failing: bool) -> None:
+    global _is_failing
+    _is_failing = is_failing
+    MAIL_FAILING.follow(lambda: _is_failing)
 
 
 def reach_server(total_sec: float) -> str | None:

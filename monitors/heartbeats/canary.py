@@ -139,6 +139,7 @@ def record(asked_at: datetime, ping: Answer, page: Answer, *, now: datetime | No
         if ping.error is None and (canary.seen_at is None or canary.seen_at < asked_at):
             ping = Answer(ping.ms, "the ping was answered, but not stored in this database")
         was_failing = canary.ping_failing_since is not None
+        last_ok_at = canary.ping_ok_at
         if not ping.is_unknown:
             if ping.error is None:
                 canary.ping_ok_at, canary.ping_failing_since = asked_at, None
@@ -155,6 +156,8 @@ def record(asked_at: datetime, ping: Answer, page: Answer, *, now: datetime | No
         if canary.ping_failing_since is None:
             if canary.ping_ok_at == asked_at:
                 gaps.end(now)
+                if not was_failing and last_ok_at is not None:
+                    gaps.note_unknown(last_ok_at, asked_at)
         elif canary.ping_ok_at is not None:
             gaps.begin(canary.ping_ok_at, f"A ping of our own to BASE_URL fails: {ping.error}", now=now)
         canary.save(force_update=True)

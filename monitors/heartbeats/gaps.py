@@ -31,6 +31,8 @@ CONFIRMED_WITHIN = timedelta(seconds=15)
 """How long the judgement of a missed deadline may wait for evidence that a ping would have arrived."""
 FORGOTTEN_AFTER = timedelta(minutes=2)
 """An attempt of the canary that ended earlier is no evidence any more."""
+UNKNOWN = timedelta(seconds=30)
+"""After a longer time between two successes of the canary, whether pings arrived meanwhile is unknown."""
 LATE_REPORT_SEC = 3.0
 WEB = "No web process reports."
 STOP = "The scheduler did not run."
@@ -142,9 +144,7 @@ def begin(start: datetime, reason: str, *, now: datetime) -> None:
     advisory_lock("ping gap")
     if PingGap.objects.filter(ended_at=None).exists():
         return
-    stopped = SchedulerGap.objects.filter(ended_at__gt=start, ended_at__lte=now).order_by("-ended_at").first()
-    started_at = start if stopped is None else stopped.ended_at
-    gap = PingGap.objects.create(started_at=started_at, held_until=_hold(now), reason=reason)
+    gap = PingGap.objects.create(started_at=_after_stops(start, now), held_until=_hold(now), reason=reason)
     message = "pings do not reach us: %s Missed deadlines are held back until %s"
     transaction.on_commit(lambda: logger.error(message, reason, gap.held_until))
 
@@ -165,10 +165,32 @@ def end(at: datetime) -> None:
 
 def note_stop(start: datetime, end: datetime) -> None:
     """Move the deadlines that fell into a short stop of the scheduler, unless an open gap does so when it ends."""
+    _note(start, end, STOP)
+
+
+def note_unknown(start: datetime, end: datetime) -> None:
+    """Move the deadlines that fell between two pings of our own, in a time in which none could be stored.
+
+    What is past the last known stop or gap in that time has moved already.
+    """
+    start = _after_stops(start, end)
+    past = PingGap.objects.filter(ended_at__gt=start).order_by("-ended_at").first()
+    start = start if past is None or past.ended_at is None else past.ended_at
+    if end - start > UNKNOWN:
+        _note(start, end, "No ping of our own could be stored.")
+
+
+def _note(start: datetime, end: datetime, reason: str) -> None:
     if PingGap.objects.filter(ended_at=None).exists() or _hold(end) < end + (end - start):
         return
-    PingGap.objects.create(started_at=start, held_until=end, ended_at=end, reason=STOP)
+    PingGap.objects.create(started_at=start, held_until=end, ended_at=end, reason=reason)
     move_deadlines(start, end)
+
+
+def _after_stops(start: datetime, now: datetime) -> datetime:
+    """Return the end of the last stop of the scheduler since `start`, or `start` without one."""
+    stopped = SchedulerGap.objects.filter(ended_at__gt=start, ended_at__lte=now).order_by("-ended_at").first()
+    return start if stopped is None else stopped.ended_at
 
 
 def _running(now: datetime) -> QuerySet[Canary]:

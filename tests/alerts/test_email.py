@@ -12,7 +12,8 @@ from pytest_django import Settings
 from alerts.messages import Message, render
 from alerts.transports import KINDS
 from alerts.transports import email as transport
-from notifications.outbox import SendResult
+from core import metrics
+from notifications.outbox import MAIL_FAILING, SendResult
 from tests.alerts import samples
 from tests.alerts.inbox import Inbox, part
 from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED
@@ -119,6 +120,27 @@ def test_a_refused_recipient(inbox: Inbox, answer: str, retry: bool) -> None:
 def test_a_refused_message(inbox: Inbox, answer: str) -> None:
     inbox.refuse_data = answer
     assert deliver(samples.rendered("down")) == SendResult(delivered=False, detail=f"The mail server answered {answer}")
+
+
+def test_what_is_the_fault_of_one_mail_is_none_of_the_server(inbox: Inbox, use_server: Callable[[int], None]) -> None:
+    def is_failing() -> bool:
+        metrics.report()
+        return metrics.read_levels().get(MAIL_FAILING.name, 0) > 0
+
+    use_server(free_port())
+    assert not deliver(samples.rendered("down")).delivered
+    assert is_failing()
+    use_server(inbox.port)
+    inbox.refuse_data = "554 5.7.1 Spam"
+    assert not deliver(samples.rendered("down")).delivered
+    assert is_failing(), "it says nothing about other mails"
+    inbox.refuse_data = None
+    assert deliver(samples.rendered("down")).delivered
+    assert not is_failing()
+    for attribute, answer in (("refuse_data", "554 5.7.1 Spam"), ("refuse_recipient", "550 5.1.1 No such user")):
+        setattr(inbox, attribute, answer)
+        assert not deliver(samples.rendered("down")).delivered
+        assert not is_failing()
 
 
 @pytest.mark.parametrize("address", ["a@b.example\r\nBcc: victim@example.com", "not an address", ""])

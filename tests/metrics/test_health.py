@@ -29,7 +29,11 @@ from tests.processes.up import free_port
 pytestmark = pytest.mark.django_db(transaction=True)
 
 GOOD = dict.fromkeys(
-    ("database", "migrations", "scheduler", "monitors", "alerts", "canary", "broker", "lateness"), "ok"
+    (
+        *("database", "migrations", "writes", "scheduler", "monitors", "coverage", "alerts", "canary", "broker"),
+        *("mail", "lateness", "clocks"),
+    ),
+    "ok",
 )
 
 
@@ -60,7 +64,10 @@ def test_without_the_broker(settings: Settings, listening: bool, monkeypatch: py
         if not listening:
             silent.close()
         start = time.monotonic()
-        assert ready() == (503, GOOD | {"broker": "does not answer", "lateness": "not looked at"})
+        assert ready() == (
+            503,
+            GOOD | {"broker": "does not answer"} | dict.fromkeys(("mail", "lateness", "clocks"), "not looked at"),
+        )
         assert time.monotonic() - start < 5
 
 
@@ -68,7 +75,7 @@ def test_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": str(free_port()), "PASSWORD": "secret"}
     monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     away = "the database does not answer"
-    assert ready() == (503, dict.fromkeys(GOOD, away) | {"broker": "ok", "lateness": "ok"})
+    assert ready() == (503, dict.fromkeys(GOOD, away) | dict.fromkeys(("mail", "broker", "lateness", "clocks"), "ok"))
     assert "secret" not in Client().get("/readyz").content.decode()
 
 
@@ -96,10 +103,14 @@ def test_with_a_scheduler_that_stands_still() -> None:
 def test_stale_monitors_degrade_it_and_web_processes_stay_in_the_load_balancer() -> None:
     monitor = MonitorFactory(interval_sec=60)
     fault = "Pulsekeeper could not run this check: no name server could be reached."
-    MonitorState.objects.update(fault=fault, fault_since=utc_now() - timedelta(minutes=10))
+    past = utc_now() - timedelta(minutes=10)
+    MonitorState.objects.update(fault=fault, fault_since=past, last_checked_at=past)
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
-    assert answer.json()["checks"] == GOOD | {"monitors": f"1 not checked: {fault.rstrip('.')}"}
+    assert answer.json()["checks"] == GOOD | {
+        "monitors": f"1 not checked: {fault.rstrip('.')}",
+        "coverage": "1 of 1 monitors have no result since it was due",
+    }
     monitor.delete()
     assert Client().get("/readyz").json()["status"] == "ready"
 

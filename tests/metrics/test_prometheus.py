@@ -17,20 +17,23 @@ import yaml
 from django.test import Client
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
+from redis import Redis
 
 from alerts.outbox import DELIVERIES, MAX_QUEUED
 from config import metrics as shown
 from config.celery import app
 from core import metrics
-from core.clock import utc_now
+from core.clock import BROKER, utc_now
 from monitors import metrics as instruments
 from monitors.models import Canary, Monitor, MonitorState
 from monitors.scheduling import tick
+from notifications.outbox import MAIL_FAILING
 from projects.models import Project
 from statuspages.subscriptions import MAILS
 from tests.api.client import Api
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, PingGapFactory, ProjectFactory
 from tests.helpers import flush_broker
+from tests.metrics.test_writes import read_only
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.wrapper.conftest import require
@@ -78,7 +81,9 @@ def test_names_and_help_texts_pass_the_lint() -> None:
 @pytest.fixture
 def monitor() -> Monitor:
     monitor = MonitorFactory(project=ProjectFactory(), name='The "new"\nshop')
-    MonitorState.objects.update(status="down", next_due_at=None)  # neither a late check nor a late alert
+    MonitorState.objects.update(
+        status="down", last_checked_at=utc_now(), next_due_at=None
+    )  # neither a late check nor a late alert
     return monitor
 
 
@@ -174,13 +179,18 @@ def test_each_alert_is_fired_by_its_cause(
     for _ in range(MAX_QUEUED + 1):
         app.send_task("alerts.tasks.tick")
     metrics.LATE.add(1, "pings")
+    instruments.CLOCK_STEPS.add(1, "back")
+    Redis.from_url(settings.REDIS_URL or "").hset(metrics.PROCESSES_KEY, "web|other", f"{BROKER.time()}|600")
     instruments.DISPATCH_HELD_BACK.add()
     instruments.CLAIMS_LOST.add(1, "again")
     instruments.CHECKS_DROPPED.add(1, "not_made")
     instruments.SLOW_JUDGEMENTS.add()
     DELIVERIES.add(1, "waiting", "webhook")
     MAILS.add(1, "dead")
-    monkeypatch.setitem(metrics._sums._levels, instruments.WITHOUT_PINGS.name, lambda: 1)
+    for level in (instruments.WITHOUT_PINGS, MAIL_FAILING):
+        monkeypatch.setitem(metrics._sums._levels, level.name, lambda: 1)
+    with read_only():
+        until(lambda: have_fired({"PulsekeeperNoWrites"}), START_SECONDS, "the database is read-only")
     unreadable = {"PulsekeeperUnreachable", "PulsekeeperDown", "MonitorMetricsMissing"}
     until(lambda: have_fired(expected - unreadable), START_SECONDS, f"all of these fire: {expected - unreadable}")
 

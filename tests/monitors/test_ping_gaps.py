@@ -244,6 +244,29 @@ def test_a_ping_that_another_database_stored_is_no_success() -> None:
     assert Canary.objects.get().ping_error == "the ping was answered, but not stored in this database"
 
 
+def test_a_time_in_which_no_ping_of_our_own_could_be_stored_is_a_gap() -> None:
+    """The database was full, or read-only: it refused pings, and what would have noted that."""
+    silent, answered = heartbeat(), heartbeat()
+    ask(10)
+    ask(140)
+    assert spans() == [(10, 140)]
+    assert state_of(silent).next_due_at == at(DEADLINE + 130)
+    assert record_ping(answered.public_id, now=at(141))
+    ask(150)
+    ask(160)
+    assert spans() == [(10, 140)]
+
+
+def test_a_stop_in_a_time_without_pings_of_our_own_counts_once() -> None:
+    monitor = heartbeat()
+    tick(at(10))
+    ask(10)
+    tick(at(130))
+    ask(135)
+    assert spans() == []
+    assert state_of(monitor).next_due_at == at(DEADLINE + 120)
+
+
 def test_without_a_canary_the_reports_of_web_processes_are_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time without reports is measured by the scheduler's own clock, and not between clocks of two machines."""
     monitor, silent = heartbeat(), [0.0]

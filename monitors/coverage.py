@@ -1,0 +1,85 @@
+"""Coverage: the share of monitors that have a result where their plan, interval or schedule, says that one is due.
+
+It is computed from what was stored, at the time of the database. What the scheduler believes (claims, `next_due_at`,
+faults) plays no part, so it falls whatever keeps checks and judgements away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+
+from monitors import types
+from monitors.cron import TZDATA_VERSION
+from monitors.slots import next_slot_sql
+
+LATE_SEC = 15
+"""A check may end so much later than interval and timeout say: it waits for a worker."""
+HEARTBEAT_LATE_SEC = 30
+"""A deadline may be judged so much later: it waits for evidence (`monitors.heartbeats.gaps.CONFIRMED_WITHIN`)."""
+
+# Where results are counted from: the last one, the start of the plan, or, for triggers, the last stop of the scheduler,
+# because those of that time are not made up for.
+_COVERAGE = f"""
+    WITH given AS (
+        SELECT %(now)s::timestamptz AS now, (SELECT max(ended_at) FROM monitors_schedulergap) AS stopped_until
+    ), planned AS (
+        SELECT monitor.id, monitor.type, monitor.config, monitor.interval_sec, monitor.timeout_ms, monitor.muted_until,
+               state.status, state.passes, state.last_ping_at, state.armed_at,
+               greatest(
+                   state.last_checked_at,
+                   CASE WHEN state.fresh THEN coalesce(
+                       (SELECT max(at) FROM monitors_statuschange AS change
+                         WHERE change.monitor_id = monitor.id AND change.kind = 'resumed'), monitor.created_at) END,
+                   CASE WHEN monitor.type = ANY(%(firing)s::text[]) THEN given.stopped_until END
+               ) AS since
+          FROM monitors_monitor AS monitor
+          JOIN monitors_monitorstate AS state ON state.monitor_id = monitor.id
+         CROSS JOIN given
+         WHERE monitor.enabled
+           AND (monitor.type <> ALL(%(waiting)s::text[]) OR state.last_ping_at IS NOT NULL)
+    ), due AS (
+        SELECT CASE WHEN monitor.type = ANY(%(waiting)s::text[]) THEN
+                         CASE WHEN monitor.status IS DISTINCT FROM 'down' OR monitor.passes > 0 THEN
+                              greatest(
+                                  coalesce(
+                                      {next_slot_sql("monitor.last_ping_at", tzdata="%(tzdata)s")},
+                                      CASE WHEN monitor.config->>'schedule' IS NULL THEN
+                                           monitor.last_ping_at + monitor.interval_sec * interval '1 second' END)
+                                  + (monitor.config->>'grace_sec')::bigint * interval '1 second',
+                                  monitor.armed_at, monitor.muted_until)
+                              + interval '{HEARTBEAT_LATE_SEC} seconds' END
+                    ELSE coalesce(
+                             CASE WHEN monitor.config->>'schedule' IS NULL THEN
+                                  monitor.since + monitor.interval_sec * interval '1 second' END,
+                             {next_slot_sql("monitor.since", tzdata="%(tzdata)s")})
+                         + monitor.timeout_ms * interval '1 millisecond' + interval '{LATE_SEC} seconds'
+               END AS latest
+          FROM planned AS monitor
+    )
+    SELECT count(*), count(*) FILTER (WHERE due.latest < given.now)
+      FROM due CROSS JOIN given
+"""  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Enabled monitors, and how many of them lack a result. Heartbeats count from their first ping on."""
+
+    monitors: int
+    missing: int
+
+    @property
+    def share(self) -> float:
+        """The share with a result, 0 to 1; 1 without monitors."""
+        return 1 - self.missing / self.monitors if self.monitors else 1.0
+
+
+def coverage(database: psycopg.Connection, *, now: datetime) -> Coverage:
+    """Return the coverage. Reads all monitors. Raises psycopg.Error."""
+    given = {"now": now, "waiting": types.waiting(), "firing": types.firing(), "tzdata": TZDATA_VERSION}
+    row = database.execute(_COVERAGE, given).fetchone()
+    assert row is not None
+    return Coverage(*row)
