@@ -50,9 +50,15 @@ class Observed:
     def broken(self) -> Iterator[float]:
         """Yield when each limit of time was broken first."""
         for kind, limit in LIMITS.items():
-            late = [sample.at + limit for sample in self.samples[kind] if sample.taken > limit]
-            if late:
-                yield min(late)
+            if late := self._late(kind):
+                yield min(sample.at for sample in late) + limit
+
+    def describe_late(self) -> Iterator[str]:
+        for kind in LIMITS:
+            yield from (f"{kind} {one.what} late by {one.taken:.2f} s at {one.at:.2f}" for one in self._late(kind))
+
+    def _late(self, kind: str) -> list[Sample]:
+        return [sample for sample in self.samples[kind] if sample.taken > LIMITS[kind]]
 
 
 def percentile(samples: Sequence[Sample], percent: int) -> float:

@@ -20,7 +20,7 @@ from accounts.services import create_account
 from benchmarks.fairness import audit, tenants
 from benchmarks.fairness.client import Front
 from benchmarks.fairness.figures import LIMITS, Figures, Observed
-from benchmarks.fairness.rows import Row, monitor_of
+from benchmarks.fairness.rows import Row
 from benchmarks.fairness.tenants import Hostile, Process, Watched
 from benchmarks.fairness.watching import Watch
 from benchmarks.load.usage import memory_mib
@@ -34,8 +34,6 @@ CALM_SEC, RESTART_SEC = 80.0, 180.0
 FINE = ("ready", "degraded")
 SLOW = 4
 """How many times a limit may be exceeded between rows, which on a busy machine is no reason to start again."""
-SILENCE_SEC = 2.0
-"""After this time in row `silence`, the deadlines of hostile heartbeats pass."""
 
 
 def say(text: str) -> None:
@@ -87,7 +85,7 @@ class Stage:
                 attackers = everyone[alike.index(row) :: len(alike)] or everyone[:1]
                 played.append((row, attackers, stack.enter_context(Process("benchmarks.fairness.attacker", nice=True))))
             for row, attackers, _ in played:
-                self._equip(row, attackers, facts)
+                tenants.equip(row, attackers, facts)
             for row, attackers, process in played:
                 given = [{"address": each.address, "own": each.own} for each in attackers]
                 front = {"port": self._front.port, "name": self._front.name}
@@ -95,7 +93,7 @@ class Stage:
             for *_, process in played:
                 process.read()  # it has begun
             figures = self._measure(seconds)
-            figures["answers"] = _answers([process for *_, process in played])
+            figures["answers"] = answers([process for *_, process in played])
         self._recover()
         return figures | {"restarts": self._restarts}
 
@@ -111,23 +109,6 @@ class Stage:
             "locked": tenants.LOCKED_SLUG,
             "heartbeat": owner.own["monitors"][0],
         }
-
-    def _equip(self, row: Row, attackers: Sequence[Hostile], facts: dict[str, Any]) -> None:
-        """Create what the row's accounts own, with new sessions: some requests refuse older ones."""
-        for account in attackers:
-            if account.user is not None:
-                account.own["token"] = tenants.sign_in(account.user)
-        if channels := row.own.get("channels"):
-            kind, count = channels
-            tenants.add_channels(attackers, f"http://127.0.0.1:{facts['ports'][kind]}/hook", count)
-        monitors = [*row.own.get("monitors", ()), *[("heartbeat", "")] * row.own.get("silent", 0)]
-        if monitors:
-            given = [monitor_of(kind, target, number, facts) for number, (kind, target) in enumerate(monitors)]
-            tenants.add_monitors(attackers, given)
-        if history := row.own.get("history"):
-            tenants.add_history(attackers, history)
-        if row.own.get("silent"):
-            tenants.fall_silent(attackers, seconds=SILENCE_SEC)
 
     def _measure(self, seconds: float) -> Figures:
         planned, after = audit.slots(self._quiet), audit.last_change()
@@ -153,7 +134,7 @@ class Stage:
             if time.time() > min(broken) + self._patience:
                 break
             peak = max(peak, self._wait(time.time() + 0.5))
-        for line in [*observed.false, *observed.missed][:10]:
+        for line in [*observed.false, *observed.missed, *observed.describe_late()][:10]:
             say(f"    {line}")
         return observed.figures() | {"web_peak_mib": round(peak, 1), "silent": len(silent)}
 
@@ -229,7 +210,7 @@ class Stage:
                 yield f"{kind}s are slow"
 
 
-def _answers(processes: Sequence[Process]) -> dict[str, int]:
+def answers(processes: Sequence[Process]) -> dict[str, int]:
     """End the attacks. Return how many answers they got, by status. Raise SystemExit if one failed by itself."""
     counts: dict[str, int] = {}
     for process in processes:

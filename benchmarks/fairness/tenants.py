@@ -27,6 +27,7 @@ from accounts.models import Plan, User
 from accounts.services import create_account
 from alerts.models import AlertChannel, Delivery
 from alerts.services import create_channel
+from benchmarks.fairness.rows import Row, monitor_of
 from benchmarks.fairness.targets import READY, address_of
 from core.clock import utc_now
 from core.parent_death import die_with_parent
@@ -60,6 +61,8 @@ MIX = {
 SWITCHING = {kind: 3 for kind in MIX if kind not in ("ping", "minute")}
 EMAIL, PASSWORD = "quiet@example.com", "a fine long password"
 SLUG, LOCKED_SLUG = "quiet", "locked"
+SILENCE_SEC = 2.0
+"""After this time in row `silence`, the deadlines of hostile heartbeats pass."""
 
 
 class Process:
@@ -256,6 +259,24 @@ def make_hostile(count: int) -> list[Hostile]:
     return found
 
 
+def equip(row: Row, attackers: Sequence[Hostile], facts: dict[str, Any]) -> None:
+    """Create what the row's accounts own, with new sessions: some requests refuse older ones."""
+    for account in attackers:
+        if account.user is not None:
+            account.own["token"] = sign_in(account.user)
+    if channels := row.own.get("channels"):
+        kind, count = channels
+        add_channels(attackers, f"http://127.0.0.1:{facts['ports'][kind]}/hook", count)
+    monitors = [*row.own.get("monitors", ()), *[("heartbeat", "")] * row.own.get("silent", 0)]
+    if monitors:
+        given = [monitor_of(kind, target, number, facts) for number, (kind, target) in enumerate(monitors)]
+        add_monitors(attackers, given)
+    if history := row.own.get("history"):
+        add_history(attackers, history)
+    if row.own.get("silent"):
+        fall_silent(attackers, seconds=SILENCE_SEC)
+
+
 def add_monitors(accounts: Sequence[Hostile], given: Sequence[dict[str, Any]]) -> None:
     """Give each account these monitors, which are due at once, and their ids to its attacker."""
     drafts = []
@@ -333,10 +354,10 @@ _CLEAR = {
                       closing_announced_at = coalesce(closing_announced_at, now())
          WHERE monitor_id <> ALL(%(ids)s)
            AND (resolved_at IS NULL OR announced_at IS NULL OR closing_announced_at IS NULL)""",
-    "alerts_deliveryitem": f"DELETE FROM {{}} WHERE {_THEIRS}",
-    # The messages of one row are no storm for the next one.
+    # The messages of one row are no storm for the next one. Senders may add items meanwhile: a retry deletes these too.
     "alerts_delivery": f"""
-        WITH theirs AS (DELETE FROM {{}} WHERE {_THEIRS})
+        WITH items AS (DELETE FROM alerts_deliveryitem WHERE {_THEIRS}),
+             theirs AS (DELETE FROM {{}} WHERE {_THEIRS})
         UPDATE {{}} SET created_at = created_at - interval '2 minutes' WHERE NOT {_THEIRS}""",
     "monitors_pinggap": "DELETE FROM {}",
 }
@@ -348,8 +369,8 @@ def clear(quiet: Quiet, grave: User, accounts: Sequence[Hostile]) -> None:
     tables = set(connection.introspection.table_names())
     for table, statement in _CLEAR.items():
         if table in tables:
-            _retry(partial(_execute, statement.replace("{}", table), values))
-    _retry(AlertChannel.objects.exclude(owner=quiet.user).delete)
+            retry(partial(_execute, statement.replace("{}", table), values))
+    retry(AlertChannel.objects.exclude(owner=quiet.user).delete)
     for account in accounts:
         account.own = {}
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as broker:
@@ -363,7 +384,7 @@ def _execute(statement: str, values: Mapping[str, Any]) -> None:
         cursor.execute(statement, values)
 
 
-def _retry(act: Callable[[], object]) -> None:
+def retry(act: Callable[[], object]) -> None:
     """Retry if processes that still work on the rows cause a deadlock, or add some."""
     for left in reversed(range(20)):
         try:

@@ -11,17 +11,22 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks.fairness.rows import ROWS
 from tests.faults.driver import run
 from tests.faults.script import STARTING_SEC
 from tests.faults.system import System
 
 
 def command(serve: Callable[[ExitStack, Path], System], *, seconds: float, starting_sec: float = STARTING_SEC) -> int:
-    """Read SECONDS_TO_RUN (default: `seconds`), MONITORS and SEED from the environment and run the test.
+    """Read SECONDS_TO_RUN (default: `seconds`), MONITORS, SEED and HOSTILE from the environment and run the test.
 
+    HOSTILE names rows of `benchmarks.fairness.rows`, with commas between them, that hostile accounts play beside it.
     The last line printed is one JSON object; its seed repeats the same script. Return 1 if there were violations, which
     are explained on standard error.
     """
+    hostile = [name for name in os.environ.get("HOSTILE", "").split(",") if name]
+    if unknown := [name for name in hostile if name not in ROWS or ROWS[name].by != "accounts" or name == "udp"]:
+        raise SystemExit(f"HOSTILE: no account plays {', '.join(unknown)} here")
     # On SIGTERM leave all `with` blocks, so that no process is left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = run(
@@ -30,6 +35,7 @@ def command(serve: Callable[[ExitStack, Path], System], *, seconds: float, start
         seconds=float(os.environ.get("SECONDS_TO_RUN") or seconds),
         monitors=int(os.environ.get("MONITORS") or 500),
         starting_sec=starting_sec,
+        hostile=hostile,
     )
     print(json.dumps(found))  # noqa: T201
     from tests.faults.monitor_audit import VIOLATIONS  # Django is set up by now

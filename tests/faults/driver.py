@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,10 +42,12 @@ def run(
     seconds: float,
     monitors: int,
     starting_sec: float = STARTING_SEC,
+    hostile: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the figures to print, and explain violations on standard error.
 
-    `serve` prepares the system in a temporary folder and puts its settings into os.environ.
+    `hostile` names the attacks of `tests.faults.hostile`. `serve` prepares the system in a temporary folder and puts
+    its settings into os.environ.
     """
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-faults-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -60,7 +62,7 @@ def run(
             replaced=system.replaced,
         )
         target = stack.enter_context(_target(folder, script, system.address))
-        run = FaultRun(script, system, target)
+        run = FaultRun(script, system, target, hostile)
         audit = run.play(stack)
         for faults in audit.violations.values():
             for line in faults[:20]:
@@ -109,8 +111,9 @@ def _target(folder: Path, script: Script, address: str) -> Iterator[TargetProces
 class FaultRun:
     """Play a script against a system."""
 
-    def __init__(self, script: Script, system: System, target: TargetProcess) -> None:
+    def __init__(self, script: Script, system: System, target: TargetProcess, hostile: Sequence[str]) -> None:
         self._script = script
+        self._hostile = hostile
         self._system = system
         self._target = target
         self.injector = FaultInjector(system)
@@ -119,6 +122,7 @@ class FaultRun:
     def play(self, stack: ExitStack) -> Audit:
         from monitors.models import LEASE_MARGIN
         from tests.faults.alert_audit import audit_alerts
+        from tests.faults.hostile import hostile_tenants
         from tests.faults.monitor_audit import Audit
         from tests.faults.signal_audit import audit_signals
         from tests.faults.tenant import make_channels, make_monitors, schedule_checks
@@ -138,13 +142,16 @@ class FaultRun:
         schedule_checks(fleet)
         stack.enter_context(self._system.tree)
         jobs.go()
-        self._until("every monitor has its first status", FIRST_STATUS_SECONDS, lambda: not _without_status())
+        self._until("every monitor has its first status", FIRST_STATUS_SECONDS, lambda: not _without_status(fleet))
 
         start = time.time()
         self._target.begin(start)
         jobs.begin(start)
         self.injector.note(f"started {len(fleet)} monitors, seed {self._script.seed}")
-        recoveries = self._bursts(start)
+        with hostile_tenants(self._hostile, port=int(self._system.webs[0].rpartition(":")[2])) as answers:
+            recoveries = self._bursts(start)
+        if self._hostile:
+            self.figures["hostile"] = answers
         consumer.accept_all = True
         self._settle(fleet, start, recoveries[-1])
         self._send_the_rest()
@@ -199,10 +206,10 @@ class FaultRun:
             raise SystemExit(f"not within {seconds:g} s: {what}")
 
 
-def _without_status() -> int:
+def _without_status(fleet: list[MonitoredPart]) -> int:
     from monitors.models import MonitorState
 
-    return MonitorState.objects.filter(status=None).count()
+    return MonitorState.objects.filter(status=None, pk__in=[watched.monitor_id for watched in fleet]).count()
 
 
 def _unsettled(fleet: list[MonitoredPart], start: float, recovered: float) -> list[MonitoredPart]:

@@ -269,7 +269,8 @@ class Audit:
                     break
             else:
                 near = [p for p in pings if change.at - 2 * DEADLINE_SEC < p[0] < change.at + 2]
-                self.report("false_downs", watched, change.at, f"down although it was pinged: {near}; gaps {gaps}")
+                details = f"{near}; starts {by_kind['start']}; gaps {gaps}"
+                self.report("false_downs", watched, change.at, f"down although it was pinged: {details}")
 
 
 def _before_gaps(deadline: float, gaps: Sequence[tuple[float, float]]) -> set[float]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from tests.alerts.inbox import Inbox
 from tests.processes.client import PASSWORD, manage
-from tests.processes.up import Start, Up, copy_cluster
+from tests.processes.up import ROOT, Program, Start, Up, copy_cluster
 
 
 @pytest.fixture
@@ -29,6 +30,24 @@ def start(clean_environment: dict[str, str], data_dir: Path) -> Iterator[Start]:
     # The newest first: an earlier one that was killed shares its data folder, and would take it for leftovers.
     for up in reversed(running):
         up.end()
+
+
+@pytest.fixture
+def program(clean_environment: dict[str, str], migrated_cluster: Path) -> Program:
+    """Run Python with these arguments, for so many seconds at most, and with a migrated PostgreSQL to copy."""
+
+    def run(*arguments: str, longest: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=clean_environment | {"CLUSTER": str(migrated_cluster)},
+            capture_output=True,
+            text=True,
+            timeout=longest,
+            check=False,
+        )
+
+    return run
 
 
 @pytest.fixture(scope="package")

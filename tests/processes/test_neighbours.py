@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 from benchmarks.fairness.tenants import SWITCHING
-from tests.processes.up import ROOT
+from tests.processes.up import Program
 
 LONGEST = 600  # on a busy machine
 FIGURES = {
@@ -17,16 +14,8 @@ FIGURES = {
 }
 
 
-def test_quick(clean_environment: dict[str, str], migrated_cluster: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "benchmarks/neighbours.py", "--quick", "--seconds", "3"],
-        cwd=ROOT,
-        env=clean_environment | {"CLUSTER": str(migrated_cluster)},
-        capture_output=True,
-        text=True,
-        timeout=LONGEST,
-        check=False,
-    )
+def test_quick(program: Program) -> None:
+    done = program("benchmarks/neighbours.py", "--quick", "--seconds", "3", longest=LONGEST)
     assert done.returncode in (0, 1), done.stderr  # 1: this machine has better things to do
     found = json.loads(done.stdout.splitlines()[-1])
     assert found.keys() == FIGURES | {"proxy", "seconds", "rows"}

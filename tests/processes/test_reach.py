@@ -6,13 +6,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.faults.reach import documented
-from tests.processes.up import ROOT
+from tests.processes.up import Program
 
 LONGEST = 420  # with the start of all processes, on a machine that is busy with other tests
 WITHOUT_A_SERVER = {"providers", "registries"}
@@ -29,20 +27,10 @@ def why_not() -> str | None:
     return f"this machine allows no network namespaces: {tried.stderr.strip()}" if tried.returncode else None
 
 
-def test_every_process_does_its_work_with_what_the_documents_let_it_reach(
-    clean_environment: dict[str, str], migrated_cluster: Path
-) -> None:
+def test_every_process_does_its_work_with_what_the_documents_let_it_reach(program: Program) -> None:
     if reason := why_not():
         pytest.skip(reason)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.reach"],
-        cwd=ROOT,
-        env=clean_environment | {"CLUSTER": str(migrated_cluster)},
-        capture_output=True,
-        text=True,
-        timeout=LONGEST,
-        check=False,
-    )
+    done = program("-m", "tests.faults.reach", longest=LONGEST)
     assert done.returncode == 0, done.stderr[-6000:]
     reached = {name: set(names) for name, names in json.loads(done.stdout.splitlines()[-1]).items()}
     # The namespaces let each process reach what the table says, and nothing else.

@@ -58,11 +58,9 @@ class Member:
 
     @property
     def command(self) -> str:
-        """Return the command of the Procfile, with unique node and file names."""
+        """Return the command of the Procfile, with a unique node name."""
         line = parse_procfile((self.place.root / "Procfile").read_text()).processes[self.kind]
-        # Node names of workers must be unique.
-        line = re.sub(r"--hostname (\w+)@", rf"--hostname \1-{self.number}@", line)
-        return line.replace("/beat-schedule", f"/{self.name}-schedule")
+        return re.sub(r"--hostname (\w+)@", rf"--hostname \1-{self.number}@", line)
 
     @property
     def pid(self) -> int | None:

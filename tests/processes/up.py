@@ -109,6 +109,7 @@ def copy_cluster(cluster: Path, data_dir: Path) -> Path:
 
 
 Start = Callable[..., Up]
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 _reserved: list[socket.socket] = []
