@@ -192,3 +192,18 @@ def test_a_guard_that_fails_says_so(caplog: pytest.LogCaptureFixture) -> None:
 def test_the_limit_on_files_is_raised_as_far_as_the_system_allows() -> None:
     soft = connections.raise_descriptor_limit()
     assert soft >= 1_024
+
+
+def test_abort_is_a_reset_even_if_everything_was_received() -> None:
+    """A regular end of the connection would make a part of the answer look complete."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        client.settimeout(PATIENCE_SEC)
+        accepted, _ = server.accept()
+        with accepted, accepted.dup() as ours:
+            accepted.sendall(b"part")
+            assert client.recv(16) == b"part"
+            connections.abort(ours)
+            with pytest.raises(ConnectionResetError):
+                client.recv(16)
+            with pytest.raises(ConnectionError):
+                accepted.sendall(b"the other holder can add nothing")
