@@ -72,7 +72,7 @@ class CheckOutcome(msgspec.Struct):
     other protocols, as is `loss`, the percent of packets that did not return to a ping. `detail` and `reason_code` are
     None unless the check was down or slow, `evidence` unless it failed. `answer` is the sorted set of records that a
     dns check found, None where it expects a certain one. `postponed`: it was not made because of a limit of ours, and
-    its turn is in so many seconds.
+    its turn is in so many seconds. `by_network`: no answer came, so the cause may be our own network.
     """
 
     verdict: Verdict
@@ -88,6 +88,7 @@ class CheckOutcome(msgspec.Struct):
     evidence: Evidence | None = None
     answer: tuple[str, ...] | None = None
     postponed: float | None = None
+    by_network: bool = False
 
     @property
     def passed(self) -> bool:

@@ -12,8 +12,11 @@ from core.text import quote, sentence
 
 @dataclass(frozen=True, slots=True)
 class Failure:
+    """`by_network`: no answer came, so the cause may be our own network. It may be the target's all the same."""
+
     reason_code: ReasonCode
     detail: str
+    by_network: bool = False
 
 
 BLOCKED = Failure(
@@ -23,12 +26,12 @@ BLOCKED = Failure(
 
 
 def timed_out(spec: CheckSpec, doing: str) -> Failure:
-    return Failure(ReasonCode.TIMEOUT, f"No result within {spec.timeout_ms} ms: {doing}.")
+    return Failure(ReasonCode.TIMEOUT, f"No result within {spec.timeout_ms} ms: {doing}.", by_network=True)
 
 
-def own_fault(what: str) -> Failure:
+def own_fault(what: str, *, by_network: bool = False) -> Failure:
     """Return the failure of a check that could not be made: it says nothing about the target."""
-    return Failure(ReasonCode.WORKER_LOST, f"Pulsekeeper could not run this check: {what}.")
+    return Failure(ReasonCode.WORKER_LOST, f"Pulsekeeper could not run this check: {what}.", by_network)
 
 
 def failed(failure: Failure, *, now: datetime) -> CheckOutcome:
@@ -76,6 +79,7 @@ def judge(spec: CheckSpec, outcome: CheckOutcome, failure: Failure | None, *, no
         outcome.verdict = Verdict.DOWN
         outcome.reason_code = failure.reason_code
         outcome.detail = sentence(failure.detail)
+        outcome.by_network = failure.by_network
     elif latency_ms is not None and latency_ms >= spec.slow_ms:
         outcome.verdict = Verdict.SLOW
         outcome.detail = (

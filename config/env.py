@@ -231,6 +231,22 @@ def _name_server(text: str) -> str:
     return normalized if port is None else f"{normalized}:{port}"
 
 
+def hosts_with_ports(text: str) -> tuple[tuple[str, int], ...]:
+    """Parse comma-separated `host:port`, IPv6 addresses in brackets. Raises ValueError."""
+    return tuple(map(_host_with_port, comma_separated(text)))
+
+
+def _host_with_port(text: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = (parts.hostname or "").encode("idna").decode(), parts.port
+        if host and port and parts.netloc == text and "@" not in text:
+            return host, port
+    except ValueError:
+        pass
+    raise ValueError(f"{text!r} is not a host with a port, like 192.0.2.1:443, [2001:db8::1]:443 or example.com:443")
+
+
 def connectors_of(text: str) -> dict[str, str]:
     """Parse comma-separated `word=backend` pairs into backends by word. Raises ValueError."""
     backends: dict[str, str] = {}

@@ -25,6 +25,7 @@ from core.metrics import LATE, Labels, ProcessReports, read_levels, read_process
 from monitors.coverage import Coverage, coverage
 from monitors.heartbeats.canary import canary_status
 from monitors.metrics import CLOCK_STEPS
+from monitors.probing import own_network
 from monitors.scheduling import STOPPED_AFTER
 from monitors.scheduling.clock_steps import TOLERANCE
 from monitors.stale import StaleGroup, count_stale
@@ -37,9 +38,10 @@ MOST_STALE = 10_000  # counting stops here
 LEAST_COVERAGE = 0.99
 
 OK = "ok"
-DEGRADING = {"monitors", "coverage", "clocks", "lateness", "canary", "mail"}
+DEGRADING = {"monitors", "coverage", "clocks", "lateness", "canary", "mail", "network"}
 SILENT = "does not answer"
 READ_ONLY = "the database is read-only"
+NO_NETWORK = "a process that checks reaches none of CONNECTIVITY_TARGETS: failures by the network do not count"
 
 T = TypeVar("T")
 
@@ -63,9 +65,9 @@ class Cached(Generic[T]):
 def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if requests are served, the scheduler runs and alerts are sent, else 503 with the reasons.
 
-    Monitors without results, clocks that differ, requests to BASE_URL that fail, a mail server that takes nothing, and
-    what was late or refused in the last minute, make it `degraded`, with 200: otherwise a load balancer would take out
-    the web processes that pings and readers of status pages have to reach.
+    Monitors without results, clocks that differ, requests to BASE_URL that fail, a mail server that takes nothing, a
+    network of ours that is down, and what was late or refused in the last minute, make it `degraded`, with 200:
+    otherwise a load balancer would take out the web processes that pings and readers of status pages have to reach.
     """
     checks = _cached_checks()
     failed = {name for name, result in checks.items() if result != OK}
@@ -86,12 +88,13 @@ def run_checks() -> dict[str, str]:
         levels = read_levels()
         lateness = _check_lateness(LATE.read(levels))
         mail = OK if not levels.get(MAIL_FAILING.name) else "the mail server takes no messages: check EMAIL_URL"
+        network = OK if not levels.get(own_network.DOWN.name) else NO_NETWORK
         clocks = check_clocks(read_processes(), CLOCK_STEPS.read(levels))
     except redis.RedisError:
-        return checks | {"broker": SILENT} | dict.fromkeys(("mail", "lateness", "clocks"), "not looked at")
+        return checks | {"broker": SILENT} | dict.fromkeys(("mail", "network", "lateness", "clocks"), "not looked at")
     if checks["alerts"] == OK and queued > MAX_QUEUED:
         checks["alerts"] = f"{queued} messages wait in queue alerts: does interactive run?"
-    return checks | {"mail": mail, "broker": OK, "lateness": lateness, "clocks": clocks}
+    return checks | {"mail": mail, "network": network, "broker": OK, "lateness": lateness, "clocks": clocks}
 
 
 _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public

@@ -33,6 +33,7 @@ from core.db import separate_connection
 from core.metrics import LATE, Counter, Histogram, Labels, Level, ProcessReports, Recent
 from monitors import metrics as instruments
 from monitors.heartbeats.canary import canary_status
+from monitors.probing import own_network
 from monitors.scheduling.backlog import backlog, queued
 from monitors.stale import LABELS, count_stale
 from notifications import outbox as messages
@@ -86,6 +87,10 @@ COVERAGE = Gauge(
     "query takes too long or finds no space.",
 )
 WRITES = Gauge("pulsekeeper_database_writes", "1 if PostgreSQL takes writes, 0 if its disk is full or it is read-only.")
+OWN_NETWORK_UP = Gauge(
+    "pulsekeeper_own_network_up",
+    "0 if a process that checks reaches none of `CONNECTIVITY_TARGETS`, although one answered it before, else 1.",
+)
 CLOCK_AHEAD = Gauge(
     "pulsekeeper_clock_ahead_seconds",
     "By how much the clock of a process's machine is ahead of PostgreSQL's, of each kind the one that differs most.",
@@ -111,6 +116,7 @@ GAUGES: tuple[Gauge | Recent, ...] = (
     STALE,
     COVERAGE,
     WRITES,
+    OWN_NETWORK_UP,
     CLOCK_AHEAD,
     instruments.CLOCK_STEPS,
     PROCESSES_ALIVE,
@@ -160,6 +166,7 @@ def _broker_metrics() -> list[Metric]:
         _gauge(PROCESSES_ALIVE, {(kind,): found.alive for kind, found in reports.items()}),
         _gauge(PROCESS_LAST_REPORT, {(kind,): found.last_at for kind, found in reports.items()}),
         _gauge(CLOCK_AHEAD, {(kind,): found.ahead for kind, found in reports.items()}),
+        _gauge(OWN_NETWORK_UP, {(): not levels.get(own_network.DOWN.name)}),
         _gauge(instruments.CLOCK_STEPS, instruments.CLOCK_STEPS.read(levels)),
         _gauge(QUEUE_LENGTH, {(queue,): queued(queue) for queue in QUEUES}),
         *(GaugeMetricFamily(each.name, each.help, value=levels.get(each.name, 0)) for each in LEVELS),

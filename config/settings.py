@@ -21,6 +21,7 @@ from config.env import (
     connectors_of,
     database_settings,
     decimal,
+    hosts_with_ports,
     http_url,
     mail_settings,
     name_servers,
@@ -48,6 +49,7 @@ globals().update(env("EMAIL_URL", "", mail_settings, from_file=True))
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = env("EMAIL_FROM", "pulsekeeper@localhost")
 SSL_CERT_FILE = env("SSL_CERT_FILE")
 DNS_SERVERS = env("DNS_SERVERS", "", name_servers)
+CONNECTIVITY_TARGETS = env("CONNECTIVITY_TARGETS", "1.1.1.1:443,8.8.8.8:443,9.9.9.9:443", hosts_with_ports)
 RDAP_BOOTSTRAP_URL = env("RDAP_BOOTSTRAP_URL", "https://data.iana.org/rdap/", http_url)
 CONNECTORS = env("CONNECTORS", "vercel=vercel,netlify=netlify", connectors_of)
 VERCEL_URL = env("VERCEL_URL", "https://vercel.com", base_url)

@@ -31,6 +31,7 @@ from core.metrics import ProcessReports, read_levels
 from core.templatetags.pulsekeeper import duration
 from monitors import metrics
 from monitors.heartbeats.canary import CanaryStatus, canary_status
+from monitors.probing.own_network import silent_servers
 from monitors.scheduling.backlog import Backlog, backlog, queued
 from monitors.stale import StaleGroup, count_stale
 
@@ -117,12 +118,14 @@ class DatabaseStatus:
 class BrokerStatus:
     """The status of the broker: waiting messages by queue, checks in flight, and the processes of each kind.
 
-    `without_pings` is the number of workers that may not send pings.
+    `without_pings` is the number of workers that may not send pings. `silent_servers` are those of
+    CONNECTIVITY_TARGETS that have never answered a process.
     """
 
     queues: Mapping[str, int]
     in_flight: int
     without_pings: int
+    silent_servers: Sequence[str]
     processes: Mapping[str, ProcessReports]
 
 
@@ -257,7 +260,7 @@ def _broker_status() -> BrokerStatus | None:
         in_flight, without_pings = (
             int(levels.get(level.name, 0)) for level in (metrics.IN_FLIGHT, metrics.WITHOUT_PINGS)
         )
-        return BrokerStatus(queues, in_flight, without_pings, processes())
+        return BrokerStatus(queues, in_flight, without_pings, silent_servers(levels), processes())
     except redis.RedisError as error:
         logger.warning("health page: cannot query the broker: %s", error)
         return None

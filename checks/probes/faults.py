@@ -56,6 +56,8 @@ CONNECT_FAULTS = {
     errno.EAFNOSUPPORT: "its kind of address is not supported here; give its name an IPv4 address",
     errno.ETIMEDOUT: "the connection attempt got no answer; check that the host runs, and the firewalls before it",
 }
+BY_NETWORK = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.ETIMEDOUT})
+"""No answer came. A router's ICMP error counts, too: it may be the one that lost its uplink."""
 # These say something about this worker and nothing about the target.
 OWN_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EPERM, errno.EADDRNOTAVAIL})
 
@@ -72,7 +74,7 @@ def explain_errno(number: int) -> Failure:
     if number in OWN_ERRORS:
         return own_fault(os.strerror(number))
     fault = CONNECT_FAULTS.get(number, "the connection failed; check the server and the routes to it")
-    return Failure(ReasonCode.CONNECTION_FAILURE, f"No connection: {fault}.")
+    return Failure(ReasonCode.CONNECTION_FAILURE, f"No connection: {fault}.", by_network=number in BY_NETWORK)
 
 
 def explain_certificate(verify_code: int, message: str) -> str:

@@ -478,7 +478,7 @@ class Loop(Generic[K]):
         else:
             took_long = failure.reason_code is ReasonCode.TIMEOUT
         if took_long and any(self.network.resolver.liveness.was_silent(wait) for wait in probe.waits):
-            return own_fault(SILENT)
+            return own_fault(SILENT, by_network=True)
         return failure
 
     def _close(self, probe: AnyProbe) -> None:

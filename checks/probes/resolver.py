@@ -82,6 +82,8 @@ _ERRORS = {
     (errno.ARES_ESERVFAIL, errno.ARES_EREFUSED, errno.ARES_ENOTIMP, errno.ARES_EFORMERR, errno.ARES_EBADRESP),
     "The name servers refused or failed to answer for {name}; check its zone.",
 )
+_BY_NETWORK = frozenset({errno.ARES_ETIMEOUT, errno.ARES_ESERVFAIL, errno.ARES_EREFUSED})
+"""A forwarding name server of our own network says these, too, while it reaches no other."""
 SILENT = "no name server answers"
 _OTHER_ERROR = "The name {name} could not be resolved; check its DNS records."
 
@@ -95,8 +97,9 @@ def _parse_server(spelt: str) -> Server:
 
 def _failed(host: str, status: int) -> Answer:
     error = _ERRORS.get(status, _OTHER_ERROR).format(name=shorten(host, limit=_NAME_CHARS))
-    ours = status == errno.ARES_ECONNREFUSED
-    return Answer(failure=own_fault(error) if ours else Failure(ReasonCode.DNS_FAILURE, error))
+    if status == errno.ARES_ECONNREFUSED:
+        return Answer(failure=own_fault(error, by_network=True))
+    return Answer(failure=Failure(ReasonCode.DNS_FAILURE, error, by_network=status in _BY_NETWORK))
 
 
 def _addresses(found: pycares.AddrInfoResult) -> tuple[str, ...]:
@@ -234,7 +237,7 @@ class Resolver:
         addresses = () if found is None else _addresses(found)
         is_partial = status == errno.ARES_ETIMEOUT or _is_doubtful(found, status)
         if is_partial and self.liveness.was_silent(lookup):
-            answer = Answer(failure=own_fault(SILENT))
+            answer = Answer(failure=own_fault(SILENT, by_network=True))
         elif addresses:
             answer = Answer(addresses)
         else:

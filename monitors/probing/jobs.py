@@ -31,7 +31,7 @@ _INVALID_CONFIG = "its stored settings are not valid any more; save the monitor 
 # Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
     SELECT monitor.id, state.claim, monitor.owner_id, monitor.config_version, monitor.public_id, state.slot_at,
-           monitor.header_values, monitor.config::text,
+           state.status = 'down', monitor.header_values, monitor.config::text,
            {", ".join(f"monitor.{name}" for name in MonitorConfig.columns)}
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
       JOIN monitors_monitorstate AS state USING (monitor_id, claim)
@@ -44,7 +44,7 @@ _LOAD = f"""
 class CheckJob:
     """A check to make: the spec, the numbers under which its result is recorded, and the account it counts for.
 
-    It was due at `slot_at`.
+    It was due at `slot_at`. `is_down` is the status of the monitor before.
     """
 
     monitor_id: int
@@ -54,6 +54,7 @@ class CheckJob:
     config_version: int
     spec: CheckSpec
     slot_at: datetime | None = None
+    is_down: bool = False
 
     @property
     def key(self) -> tuple[int, int]:
@@ -67,7 +68,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
         rows = cursor.fetchall()
     jobs = []
     faults = {}
-    for monitor_id, claim, owner_id, config_version, public_id, slot_at, encrypted, stored, *common in rows:
+    for monitor_id, claim, owner_id, config_version, public_id, slot_at, is_down, encrypted, stored, *common in rows:
         try:
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
             config = load(common, stored, secrets, whole=False)
@@ -81,7 +82,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             logger.exception("the stored config of %s is not valid any more", public_id)
             faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
         else:
-            jobs.append(CheckJob(monitor_id, claim, owner_id, kind, config_version, spec, slot_at))
+            jobs.append(CheckJob(monitor_id, claim, owner_id, kind, config_version, spec, slot_at, bool(is_down)))
     note_faults(faults)
     return jobs
 

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
@@ -35,10 +35,12 @@ from checks.spec import CheckOutcome, CheckSpec, ReasonCode
 from checks.verdict import failed, own_fault
 from core.clock import utc_now
 from core.db import release_connection
+from core.egress import literal_address
 from core.metrics import CHECK_SEC, LATE
 from core.outbound import guard, trust_store
 from monitors import metrics
 from monitors.probing.jobs import CheckJob
+from monitors.probing.own_network import OwnNetwork
 from monitors.probing.rate_limit import SharedSeconds
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
@@ -61,7 +63,9 @@ _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
 _LEAST_POSTPONED_SEC = 2.0
 _BROKEN = 70  # EX_SOFTWARE
+_NETWORK_RETRY_SEC = 8.0
 _NO_SLOT = own_fault("too many checks of its account are waiting for targets that do not answer")
+_NO_NETWORK = own_fault("its own network is down")
 
 Then = Callable[[CheckOutcome | None], object]
 _Key = tuple[int, int]  # (monitor, claim)
@@ -112,6 +116,7 @@ class Prober:
         self._slots: dict[int, dict[_Running, None]] = {}
         self._taken = 0
         self._done: queue.SimpleQueue[_Done | None] = queue.SimpleQueue()
+        self._network = OwnNetwork(settings.CONNECTIVITY_TARGETS)
         self._service = engine.service(
             self._finish, on_slow=_note_slow, party_of=lambda check: check.party, admit=self._admit
         )
@@ -234,6 +239,7 @@ class Prober:
         """Wait up to `grace_sec` for running checks, and give back the claims of the rest. Return their number."""
         deadline = time.monotonic() + grace_sec
         self._service.close()
+        self._network.close()
         self._prober.join(max(0.0, deadline - time.monotonic()))
         self._done.put(None)
         self._leaving.set()
@@ -248,18 +254,32 @@ class Prober:
         return len(left)
 
     def _finish(self, check: _Running, outcome: CheckOutcome) -> None:
-        """Pass on the outcome of a check. Runs in the loop's thread."""
+        """Pass on the outcome of a check, perhaps later if the network failed. Runs in the loop's thread."""
         if check.admitted:
             self._release(check)
+            with self._room:
+                self._waiting += 1
+        if outcome.by_network and not _is_private(outcome):
+            asks = check.job is not None and not check.job.is_down
+            drop, pass_on = partial(self._drop, check, outcome), partial(self._pass_on, check, outcome)
+            self._network.judge(check.started_at, ours=drop, theirs=pass_on, asks=asks)
+        else:
+            self._pass_on(check, outcome)
+
+    def _drop(self, check: _Running, outcome: CheckOutcome) -> None:
+        """Pass on that the check was not made, because our own network is down."""
+        dropped = failed(_NO_NETWORK, now=outcome.checked_at)
+        # A trigger that may have been sent must not be repeated, so its lease expires.
+        may_repeat = check.job is None or not check.job.kind.fires or outcome.connect_ms is None
+        dropped.postponed = _NETWORK_RETRY_SEC if may_repeat else None
+        self._pass_on(check, dropped)
+
+    def _pass_on(self, check: _Running, outcome: CheckOutcome) -> None:
         if check.job is None:
             # A draft is not stored and its caller waits, so it is not queued behind other results.
-            if not check.admitted:
-                self._leave(1)
+            self._leave(1)
             self._answer(check.then, outcome)
         else:
-            if check.admitted:
-                with self._room:
-                    self._waiting += 1
             if check.due_at is not None and _is_late(outcome, check.due_at, check.job.spec):
                 LATE.add(1, "checks")
             self._done.put((check.job, check.then, outcome, time.monotonic() - check.started_at))
@@ -337,7 +357,7 @@ class Prober:
 
     def _note_faults(self, postponed: Mapping[_Key, tuple[str, float]], not_made: Mapping[_Key, str]) -> None:
         if postponed:
-            logger.info("%d checks are postponed, because their accounts wait for their turns", len(postponed))
+            logger.info("%d checks are postponed: %s", len(postponed), next(iter(postponed.values()))[0])
         try:
             postpone(postponed, now=utc_now())
             note_faults(not_made)
@@ -413,6 +433,13 @@ def _is_late(outcome: CheckOutcome, due_at: datetime, spec: CheckSpec) -> bool:
     took_ms = outcome.latency_ms if outcome.connect_ms is not None else None
     took_ms = spec.timeout_ms if took_ms is None else took_ms
     return late - timedelta(milliseconds=took_ms) > _CHECK_TIME and outcome.reason_code is not ReasonCode.WORKER_LOST
+
+
+def _is_private(outcome: CheckOutcome) -> bool:
+    """Return whether the target is in a network that the operator has allowed: our uplink does not lead there."""
+    shown = None if outcome.evidence is None else outcome.evidence.address
+    address = None if shown is None else literal_address(shown) or literal_address(shown.rpartition(":")[0].strip("[]"))
+    return address is not None and any(address in network for network in settings.ALLOWED_PRIVATE_NETWORKS)
 
 
 def _lasting(work: Callable[[], None], name: str) -> threading.Thread:

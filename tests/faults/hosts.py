@@ -113,6 +113,18 @@ class NamespaceHost:
             _run("ip", "-n", self.name, "address", "add", f"{network.prefix}.{self.number}/24", "dev", link)
         self.up = True
 
+    def cut(self, network: Network, *, silently: bool) -> None:
+        """Take the cable to a network out, or let what is sent vanish on its way, until `mend`."""
+        if silently:
+            neighbour = (network.address, "lladdr", hardware(network.number, 1), "dev", f"eth{network.number}")
+            _run("ip", "-n", self.name, "neighbour", "replace", *neighbour, "nud", "permanent")
+            _run("ip", "link", "set", self._cable(network), "nomaster")
+        else:
+            _run("ip", "link", "set", self._cable(network), "down")
+
+    def mend(self, network: Network) -> None:
+        _run("ip", "link", "set", self._cable(network), "master", network.bridge, "up")
+
     def disconnect(self) -> None:
         for network in self.networks:
             _run("ip", "link", "delete", self._cable(network))

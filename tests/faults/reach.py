@@ -104,7 +104,9 @@ def main() -> None:
         inbox = stack.enter_context(Inbox(address=NETWORKS["mail server"].address))
         receiver = stack.enter_context(Receiver(address=NETWORKS["receivers of alerts"].address))
         site = stack.enter_context(Site(address=NETWORKS["targets"].address))
-        database, broker = _relays(stack)
+        database, broker = relay_database(NETWORKS["database"].address), relay_broker(NETWORKS["broker"].address)
+        for relay in (database, broker):
+            stack.callback(relay.shutdown)
         servers = {
             "database": database.place,
             "broker": broker.place,
@@ -120,7 +122,7 @@ def main() -> None:
             host.power_on()
         environment = os.environ | {
             "DATABASE_URL": database_url(database),
-            "REDIS_URL": _redis_url(broker),
+            "REDIS_URL": redis_url(broker),
             "EMAIL_URL": f"smtp://{servers['mail server'][0]}:{inbox.port}",
             "EMAIL_FROM": "Pulsekeeper <alerts@pulsekeeper.example>",
             "ALLOWED_PRIVATE_NETWORKS": "10.77.0.0/16",
@@ -151,15 +153,9 @@ def relay_database(address: str) -> Relay:
     return Relay(address, connect)
 
 
-def _relays(stack: ExitStack) -> tuple[Relay, Relay]:
-    def connect_to_broker() -> socket.socket:
-        return socket.create_connection(_place(os.environ["REDIS_URL"]))
-
-    database = relay_database(NETWORKS["database"].address)
-    broker = Relay(NETWORKS["broker"].address, connect_to_broker)
-    for relay in (database, broker):
-        stack.callback(relay.shutdown)
-    return database, broker
+def relay_broker(address: str) -> Relay:
+    """Serve the private broker at `address` for all."""
+    return Relay(address, lambda: socket.create_connection(_place(os.environ["REDIS_URL"])))
 
 
 def _place(url: str) -> tuple[str, int]:
@@ -176,7 +172,8 @@ def database_url(relay: Relay) -> str:
     return f"postgresql://{address}{parts.path}?sslmode=disable"
 
 
-def _redis_url(relay: Relay) -> str:
+def redis_url(relay: Relay) -> str:
+    """Return REDIS_URL by way of `relay`."""
     parts = urlsplit(os.environ["REDIS_URL"])
     return "redis://:{}@{}:{}{}".format(parts.password, *relay.place, parts.path)
 

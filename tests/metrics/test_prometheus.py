@@ -26,6 +26,7 @@ from core import metrics
 from core.clock import BROKER, utc_now
 from monitors import metrics as instruments
 from monitors.models import Canary, Monitor, MonitorState
+from monitors.probing import own_network
 from monitors.scheduling import tick
 from notifications.outbox import MAIL_FAILING
 from projects.models import Project
@@ -187,7 +188,7 @@ def test_each_alert_is_fired_by_its_cause(
     instruments.SLOW_JUDGEMENTS.add()
     DELIVERIES.add(1, "waiting", "webhook")
     MAILS.add(1, "dead")
-    for level in (instruments.WITHOUT_PINGS, MAIL_FAILING):
+    for level in (instruments.WITHOUT_PINGS, MAIL_FAILING, own_network.DOWN):
         monkeypatch.setitem(metrics._sums._levels, level.name, lambda: 1)
     with read_only():
         until(lambda: have_fired({"PulsekeeperNoWrites"}), START_SECONDS, "the database is read-only")

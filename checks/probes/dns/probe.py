@@ -291,7 +291,7 @@ class DnsProbe(Probe[DnsSpec]):
         elif self._answer is not None:
             self.finish()
         else:
-            self.fail(own_fault("no name server could be asked"))
+            self.fail(own_fault("no name server could be asked", by_network=True))
 
     def _connect(self, server: Server, kind: socket.SocketKind) -> socket.socket:
         return self.loop.connect(server.address, server.port, kind, guarded=self.spec.server is not None)

@@ -30,7 +30,9 @@ def find_failure(spec: DnsSpec, reply: Reply, outcome: CheckOutcome) -> Failure 
     name = shorten(spec.name, limit=_NAME_CHARS)
     if reply.rcode != NOERROR:
         fault = _RCODE_FAULTS.get(reply.rcode, _OTHER_RCODE)  # type: ignore[call-overload]  # an int is as good
-        return _dns_failure(fault.format(name=name, rcode=reply.rcode_name))
+        detail = fault.format(name=name, rcode=reply.rcode_name)
+        # A forwarding name server of our own network says these, too, while it reaches no other.
+        return Failure(ReasonCode.DNS_FAILURE, detail, by_network=reply.rcode in (SERVFAIL, REFUSED))
     if reply.is_truncated:
         return _dns_failure("The name server cut its answer short by TCP too; check it.")
     try:

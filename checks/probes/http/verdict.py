@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pycurl
 
 from checks.evidence import Mask
 from checks.probes.faults import (
+    BY_NETWORK,
     CERTIFICATE_WANTED,
     errno_of,
     explain_certificate,
@@ -88,7 +91,8 @@ def explain(spec: HttpSpec, transfer: Transfer) -> Failure | None:
         return _NOT_HTTP
     if code == pycurl.E_URL_MALFORMAT:
         return Failure(ReasonCode.CONNECTION_FAILURE, "The URL cannot be used; check its spelling.")
-    return _explain_broken(response)
+    is_by_network = int(transfer.easy.getinfo(pycurl.OS_ERRNO)) in BY_NETWORK
+    return replace(_explain_broken(response), by_network=is_by_network)
 
 
 def _phase(response: Response, transfer: Transfer) -> str:

@@ -246,4 +246,4 @@ def _ms(seconds: float) -> str:
 
 
 def _no_reply(fault: str) -> Failure:
-    return Failure(ReasonCode.CONNECTION_FAILURE, f"No reply: {fault}.")
+    return Failure(ReasonCode.CONNECTION_FAILURE, f"No reply: {fault}.", by_network=True)

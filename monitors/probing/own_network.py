@@ -1,0 +1,132 @@
+"""Tells a failure of this process's own network from one of a target, by servers that should always answer."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from checks.probes.target import join_host_port
+from core.metrics import Level
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SEC = 2.0
+"""Timeout of connecting to a server."""
+NO_SEC = 5.0
+"""For how long a no is good."""
+_APART_SEC = 1.0
+"""At least so long from a yes to the next question, however many checks fail."""
+
+DOWN = Level("pulsekeeper_own_network_down", "Processes that check and whose own network is down.")
+_SILENT = "own_network_silent,"
+
+Then = Callable[[], object]
+
+
+class OwnNetwork:
+    """Asks servers, hosts with ports, whether any of them accepts a connection. For use in any thread.
+
+    As long as none ever did, nothing is held back: a firewall may forbid it.
+    """
+
+    def __init__(self, servers: Sequence[tuple[str, int]]) -> None:
+        self._servers = servers
+        self._questions: queue.SimpleQueue[tuple[Then, Then] | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._is_down = False
+        self._back_at = 0.0
+        self._have_answered: set[tuple[str, int]] = set()
+        self._connecting: set[tuple[str, int]] = set()
+        if servers:
+            DOWN.follow(lambda: self._is_down)
+            for server in servers:
+                silent = Level(_SILENT + join_host_port(*server), "")
+                silent.follow(partial(lambda server: server not in self._have_answered, server))
+            threading.Thread(target=self._work, name="own-network", daemon=True).start()
+
+    def judge(self, began_at: float, *, ours: Then, theirs: Then, asks: bool) -> None:
+        """Call `ours` if a check failed by our own network, else `theirs`: at once, or soon in another thread.
+
+        The check began at this time of the monotonic clock and has just ended. If not `asks`, what is known decides.
+        """
+        if self._is_down or began_at < self._back_at:
+            ours()
+        elif asks and self._have_answered:
+            self._questions.put((ours, theirs))
+        else:
+            if asks and self._servers and self._questions.empty():
+                self._questions.put(None)
+            theirs()
+
+    def close(self) -> None:
+        """Ask no more. Checks that wait are never decided."""
+        self._closing.set()
+        self._questions.put(None)
+
+    def _work(self) -> None:
+        waiting: list[tuple[Then, Then]] = []
+        while True:
+            self._note(is_up=self._ask())
+            for ours, theirs in waiting:
+                (ours if self._is_down else theirs)()
+            waiting = self._wait()
+            if self._closing.is_set():
+                return
+
+    def _wait(self) -> list[tuple[Then, Then]]:
+        """Return who waits for an answer, when it is time to ask. Later ones wait for the next."""
+        is_good_for = NO_SEC if self._is_down or not self._have_answered else _APART_SEC
+        asks_at = time.monotonic() + is_good_for
+        waiting = [] if self._is_down else [self._questions.get()]
+        self._closing.wait(asks_at - time.monotonic())
+        while not self._questions.empty():
+            waiting.append(self._questions.get())
+        return [each for each in waiting if each is not None]
+
+    def _ask(self) -> bool:
+        """Return whether a server accepts a connection."""
+        deadline = time.monotonic() + ANSWER_SEC
+        answers: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()
+        # Without those whose names are still being looked up.
+        asked = [server for server in self._servers if server not in self._connecting]
+        self._connecting.update(asked)
+        for server in asked:
+            threading.Thread(target=self._connect, args=(server, answers), daemon=True).start()
+        for _ in asked:
+            try:
+                if answers.get(timeout=max(0.0, deadline - time.monotonic())) is None:
+                    return True
+            except queue.Empty:
+                return False
+        return False
+
+    def _connect(self, server: tuple[str, int], answers: queue.SimpleQueue[OSError | None]) -> None:
+        error = None
+        try:
+            socket.create_connection(server, timeout=ANSWER_SEC).close()
+        except OSError as failure:
+            error = failure
+        else:
+            self._have_answered.add(server)
+        self._connecting.discard(server)
+        answers.put(error)
+
+    def _note(self, *, is_up: bool) -> None:
+        if is_up and self._is_down:
+            self._back_at = time.monotonic()
+            logger.warning("our own network is back")
+        elif not is_up and not self._is_down and self._have_answered:
+            logger.error(
+                "our own network is down: until one of CONNECTIVITY_TARGETS answers, no network failure counts"
+            )
+        self._is_down = not is_up and bool(self._have_answered)
+
+
+def silent_servers(levels: Mapping[str, float]) -> list[str]:
+    """Return the servers that have never answered some process, out of what `core.metrics.read_levels` returned."""
+    return sorted(name.removeprefix(_SILENT) for name, count in levels.items() if count and name.startswith(_SILENT))
