@@ -36,7 +36,13 @@ def own_fault(what: str, *, by_network: bool = False) -> Failure:
 
 def failed(failure: Failure, *, now: datetime) -> CheckOutcome:
     """Return the outcome of a check that could not be judged at all."""
-    return CheckOutcome(Verdict.DOWN, now, reason_code=failure.reason_code, detail=sentence(failure.detail))
+    return CheckOutcome(
+        Verdict.DOWN,
+        now,
+        reason_code=failure.reason_code,
+        detail=sentence(failure.detail),
+        by_network=failure.by_network,
+    )
 
 
 def broken_text_rule(

@@ -31,11 +31,19 @@ class Environment:
     @overload
     def __call__(self, name: str, default: str = "", *, from_file: bool = False) -> str: ...
     @overload
-    def __call__(self, name: str, default: str, parse: Callable[[str], T], *, from_file: bool = False) -> T: ...
     def __call__(
-        self, name: str, default: str = "", parse: Callable[[str], Any] = str, *, from_file: bool = False
+        self, name: str, default: str, parse: Callable[[str], T], *, from_file: bool = False, or_empty: bool = False
+    ) -> T: ...
+    def __call__(
+        self,
+        name: str,
+        default: str = "",
+        parse: Callable[[str], Any] = str,
+        *,
+        from_file: bool = False,
+        or_empty: bool = False,
     ) -> Any:
-        """Return the parsed value. An empty variable counts as not set. `parse` may raise ValueError.
+        """Return the parsed value. `parse` may raise ValueError. An empty variable is as none, unless `or_empty`.
 
         With `from_file` the variable `<NAME>_FILE` may name a file with the text. This keeps a secret out of the
         environment, which child processes inherit.
@@ -50,7 +58,7 @@ class Environment:
                 self._errors.append(str(error))
                 return parse(default)
         try:
-            return parse(text or default)
+            return parse(text if or_empty and name in self._environment else text or default)
         except ValueError as error:
             self._errors.append(f"{name}: {error}")
             return parse(default)
@@ -240,7 +248,7 @@ def _host_with_port(text: str) -> tuple[str, int]:
     try:
         parts = urlsplit(f"//{text}")
         host, port = (parts.hostname or "").encode("idna").decode(), parts.port
-        if host and port and parts.netloc == text and "@" not in text:
+        if port and re.fullmatch(r"[\w.:-]+", host) and parts.netloc == text and "@" not in text:
             return host, port
     except ValueError:
         pass

@@ -78,6 +78,7 @@ def _start_servers() -> None:
         DATABASE_URL=servers.database_url,
         REDIS_URL=servers.redis_url,
         ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8,::1/128",
+        CONNECTIVITY_TARGETS="",
     )
 
 

@@ -235,3 +235,24 @@ def test_invalid_ports(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("PORT", text)
     with pytest.raises(ImproperlyConfigured):
         read_settings()
+
+
+def test_connectivity_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONNECTIVITY_TARGETS", "192.0.2.1:443, example.com:80,[2001:db8::1]:443")
+    expected = (("192.0.2.1", 443), ("example.com", 80), ("2001:db8::1", 443))
+    assert read_settings()["CONNECTIVITY_TARGETS"] == expected
+    monkeypatch.setenv("CONNECTIVITY_TARGETS", "")
+    assert read_settings()["CONNECTIVITY_TARGETS"] == (), "off"
+    monkeypatch.delenv("CONNECTIVITY_TARGETS")
+    assert read_settings()["CONNECTIVITY_TARGETS"], "on by default"
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["192.0.2.1", "example.com", ":443", "example.com:0", "example.com:65536", "a@example.com:443", "2001:db8::1:443",
+     "https://example.com:443", "example.com:443/x", "exa mple.com:443", "example..com:443", "example.com:https"],
+)  # fmt: skip
+def test_invalid_connectivity_targets(monkeypatch: pytest.MonkeyPatch, server: str) -> None:
+    monkeypatch.setenv("CONNECTIVITY_TARGETS", f"192.0.2.1:443,{server}")
+    with pytest.raises(ImproperlyConfigured, match=r"^CONNECTIVITY_TARGETS: .* is not a host with a port"):
+        read_settings()

@@ -19,6 +19,7 @@ from pytest_django.fixtures import Settings
 from alerts.models import AlertChannel
 from config import health as readiness
 from config import system_status
+from core import metrics
 from core.clock import utc_now
 from monitors.models import Monitor, MonitorState
 from monitors.scheduling import tick
@@ -157,3 +158,9 @@ def test_failing_alerts_are_a_problem_but_one_failing_receiver_is_not(staff: Cli
     assert said in words(staff)
     AlertChannel.objects.filter(pk=healthy.pk).update(last_sent_at=utc_now() - timedelta(minutes=1))
     assert said not in words(staff)
+
+
+def test_servers_that_have_never_answered_a_process_are_listed(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(metrics._sums._levels, "own_network_silent,192.0.2.1:443", lambda: 1)
+    metrics.report()
+    assert "Has never answered: 192.0.2.1:443" in words(staff)

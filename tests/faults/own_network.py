@@ -80,9 +80,8 @@ def main() -> None:
         places = [Place(kinds={"web", "beat", "dispatcher"}), Place(before=workers.command("root"), kinds=away)]
         stack.enter_context(Tree(environment, folder, counts={}, places=places))
         try:
-            found = _play(
-                int(count), float(seconds), workers, silently=way == "silent", target=target, receiver=receiver
-            )
+            cut = Cut(workers, seconds=float(seconds), silently=way == "silent")
+            found = _play(int(count), cut, target=target, receiver=receiver)
         except AssertionError as error:
             logs = "\n".join(f"{log.name}:\n{log.read_text()[-3000:]}" for log in folder.glob("*-1.log"))
             raise SystemExit(f"{error}\n{logs}") from error

@@ -20,6 +20,7 @@ from core import metrics
 from core.clock import utc_now
 from core.metrics import LATE
 from monitors.models import Canary, MonitorState, SchedulerTick
+from monitors.probing import own_network
 from monitors.scheduling import tick
 from tests.alerts.drivers import claim, finish
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 GOOD = dict.fromkeys(
     (
         *("database", "migrations", "writes", "scheduler", "monitors", "coverage", "alerts", "canary", "broker"),
-        *("mail", "lateness", "clocks"),
+        *("mail", "network", "lateness", "clocks"),
     ),
     "ok",
 )
@@ -66,7 +67,9 @@ def test_without_the_broker(settings: Settings, listening: bool, monkeypatch: py
         start = time.monotonic()
         assert ready() == (
             503,
-            GOOD | {"broker": "does not answer"} | dict.fromkeys(("mail", "lateness", "clocks"), "not looked at"),
+            GOOD
+            | {"broker": "does not answer"}
+            | dict.fromkeys(("mail", "network", "lateness", "clocks"), "not looked at"),
         )
         assert time.monotonic() - start < 5
 
@@ -75,7 +78,10 @@ def test_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": str(free_port()), "PASSWORD": "secret"}
     monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     away = "the database does not answer"
-    assert ready() == (503, dict.fromkeys(GOOD, away) | dict.fromkeys(("mail", "broker", "lateness", "clocks"), "ok"))
+    assert ready() == (
+        503,
+        dict.fromkeys(GOOD, away) | dict.fromkeys(("mail", "network", "broker", "lateness", "clocks"), "ok"),
+    )
     assert "secret" not in Client().get("/readyz").content.decode()
 
 
@@ -172,4 +178,17 @@ def test_a_dead_receiver_of_one_account_is_none_of_our_readiness() -> None:
     assert claimed is not None
     assert ready() == (200, GOOD)
     finish(claimed, delivered=False, detail="It hung.", retry=True, now=utc_now())
+    assert ready() == (200, GOOD)
+
+
+def test_a_process_without_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def report(*, is_down: bool) -> None:
+        monkeypatch.setitem(metrics._sums._levels, own_network.DOWN.name, lambda: is_down)
+        metrics.report()
+
+    report(is_down=True)
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert answer.json()["checks"] == GOOD | {"network": health.NO_NETWORK}
+    report(is_down=False)
     assert ready() == (200, GOOD)

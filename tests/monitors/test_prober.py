@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 import time
@@ -11,18 +12,20 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection, transaction
+from pytest_django.fixtures import Settings
 
 from checks.probes.engine import ProbeEngine
 from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Resolver
 from checks.results.models import CheckResult
-from checks.spec import CheckOutcome, Verdict
+from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import metrics
 from core.clock import utc_now
 from core.db import separate_connection
 from core.metrics import LATE
 from core.outbound import guard, trust_store
 from monitors.models import Monitor, MonitorState
+from monitors.probing import own_network
 from monitors.probing import prober as prober_module
 from monitors.probing.jobs import CheckJob, load_jobs
 from monitors.probing.prober import Prober, drain, probe_engine
@@ -33,6 +36,7 @@ from monitors.stale import stale_reason, stale_since
 from monitors.tasks import probe_now
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, outcome, state_of
+from tests.processes.up import free_port
 from tests.targets.server import Hang, TargetServer, answer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -315,3 +319,84 @@ def test_a_dead_name_server_leaves_the_monitor_unchecked_with_the_reason(is_sile
     late = utc_now() + timedelta(minutes=5)
     assert stale_since(monitor, now=late) == monitor.state.slot_at
     assert status_of(monitor, now=late) is None
+
+
+@pytest.fixture
+def uplink(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Prober, socket.socket]]:
+    """A prober to which targets on loopback are public, and the server that tells whether its own network is up."""
+    monkeypatch.setattr(own_network, "_APART_SEC", 0.01)
+    monkeypatch.setattr(own_network, "NO_SEC", 0.1)
+    monkeypatch.setattr(prober_module, "_NETWORK_RETRY_SEC", 2.0)
+    monkeypatch.setattr(prober_module, "_is_private", lambda _: False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        settings.CONNECTIVITY_TARGETS = (server.getsockname(),)
+        made = Prober(probe_engine())
+        wait_until(lambda: made._network._have_answered)
+        yield made, server
+        made.drain(grace_sec=0)
+
+
+def test_a_network_failure_of_ours_is_not_recorded(uplink: tuple[Prober, socket.socket], targets: TargetServer) -> None:
+    prober, server = uplink
+    place = server.getsockname()
+    hanging, good = targets.serve([Hang()]), targets.serve([answer()])
+    server.close()
+    lost, passing, refused = jobs = assign(
+        hanging.url(), good.url(), f"http://127.0.0.1:{free_port()}/", timeout_ms=1_000, fail_threshold=1
+    )
+    prober.submit(jobs)
+    wait_until(lambda: prober.in_flight == 0)
+    assert results() == 2
+    assert CheckResult.objects.get(monitor_id=passing.monitor_id, claim=passing.claim).verdict == "up"
+    assert CheckResult.objects.get(monitor_id=refused.monitor_id, claim=refused.claim).verdict == "down", "an answer"
+    state = MonitorState.objects.get(monitor_id=lost.monitor_id)
+    assert (state.status, state.claimed_at) == ("up", None)
+    assert state.fault == "Pulsekeeper could not run this check: its own network is down."
+    assert state.next_due_at is not None
+    assert state.next_due_at - utc_now() < timedelta(seconds=2), "it is checked again soon"
+
+    with socket.create_server(place):
+        wait_until(lambda: not prober._network._is_down)
+        MonitorState.objects.filter(monitor_id=lost.monitor_id).update(next_due_at=utc_now())
+        prober.submit(load_jobs([claim.key for claim in claim_due(utc_now(), limit=1)]))
+        wait_until(lambda: results() == 3)
+    assert MonitorState.objects.get(monitor_id=lost.monitor_id).status == "down", "its target does hang"
+
+
+def test_a_failure_is_recorded_while_our_network_is_up(
+    uplink: tuple[Prober, socket.socket], targets: TargetServer
+) -> None:
+    prober, _ = uplink
+    prober.submit(assign(targets.serve([Hang()]).url(), timeout_ms=1_000, fail_threshold=1))
+    wait_until(lambda: results() == 1)
+    assert CheckResult.objects.exclude(claim=1).get().verdict == "down"
+
+
+def test_who_asks_for_a_check_hears_that_our_network_is_down(
+    uplink: tuple[Prober, socket.socket], targets: TargetServer
+) -> None:
+    prober, server = uplink
+    hanging = targets.serve([Hang()])
+    server.close()
+    (job,) = assign(hanging.url(), timeout_ms=1_000)
+    told: queue.SimpleQueue[CheckOutcome | None] = queue.SimpleQueue()
+    assert prober.ask(job, owner_id=job.owner_id, then=told.put)
+    assert told.get(timeout=20) is None
+    assert prober.ask(HttpSpec(hanging.url(), timeout_ms=1_000), owner_id=1, then=told.put), "a draft"
+    draft = told.get(timeout=20)
+    assert draft is not None
+    assert draft.reason_code is ReasonCode.WORKER_LOST
+
+
+def test_a_trigger_that_may_have_been_sent_is_not_repeated_after_a_cut(
+    uplink: tuple[Prober, socket.socket], targets: TargetServer
+) -> None:
+    prober, server = uplink
+    hanging = targets.serve([Hang()])
+    server.close()
+    (job,) = assign(hanging.url(), type="scheduler", method="POST", timeout_ms=1_000)
+    assert start_runs([job.key])
+    prober.submit([job])
+    wait_until(lambda: prober.in_flight == 0)
+    assert results() == 0
+    assert state_of_url(hanging.url()).claimed_at is not None, "its lease expires"

@@ -36,3 +36,13 @@ def test_every_process_does_its_work_with_what_the_documents_let_it_reach(progra
     # The namespaces let each process reach what the table says, and nothing else.
     assert reached == {name: set(names) - WITHOUT_A_SERVER for name, names in documented().items()}
     assert reached["dispatcher"] == {"database", "broker"}
+
+
+@pytest.mark.parametrize("way", ["link", "silent"])
+def test_a_cut_uplink_of_the_workers_alarms_nobody(program: Program, way: str) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    done = program("-m", "tests.faults.own_network", "2", "12", way, longest=LONGEST)
+    assert done.returncode == 0, done.stdout + done.stderr[-6000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["monitors"], found["false_downs"], found["alerts"]) == (2, 0, 0)

@@ -1,0 +1,157 @@
+"""Failures by the network, with servers of the internet that stop and start: real ones on loopback."""
+
+from __future__ import annotations
+
+import errno
+import queue
+import socket
+import time
+from collections.abc import Callable, Iterator
+from ipaddress import ip_network
+
+import pycares
+import pytest
+from pytest_django.fixtures import Settings
+
+from checks.evidence import Evidence
+from checks.probes import resolver
+from checks.probes.faults import explain_errno
+from checks.probes.http.spec import HttpSpec
+from checks.spec import CheckOutcome, Verdict
+from checks.verdict import Failure, failed, timed_out
+from core import metrics
+from core.clock import EPOCH
+from monitors.probing import own_network, prober
+from monitors.probing.own_network import OwnNetwork, silent_servers
+from tests.processes.waiting import until
+
+PATIENCE_SEC = 30
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., OwnNetwork]]:
+    monkeypatch.setattr(own_network, "NO_SEC", 0.05)
+    monkeypatch.setattr(own_network, "_APART_SEC", 0.01)
+    monkeypatch.setattr(metrics._sums, "_levels", {})
+    running = []
+
+    def make(*servers: tuple[str, int]) -> OwnNetwork:
+        running.append(OwnNetwork(servers))
+        return running[-1]
+
+    yield make
+    for each in running:
+        each.close()
+
+
+def verdict(network: OwnNetwork, *, asks: bool = True, began_at: float | None = None) -> str:
+    """Whose fault a check is that has just failed by the network."""
+    found: queue.SimpleQueue[str] = queue.SimpleQueue()
+    network.judge(
+        time.monotonic() if began_at is None else began_at,
+        ours=lambda: found.put("ours"),
+        theirs=lambda: found.put("theirs"),
+        asks=asks,
+    )
+    return found.get(timeout=PATIENCE_SEC)
+
+
+def listening(address: tuple[str, int] = ("127.0.0.1", 0)) -> socket.socket:
+    return socket.create_server(address)
+
+
+def silent() -> list[str]:
+    return silent_servers({name: read() for name, read in metrics._sums._levels.items()})
+
+
+def is_down() -> bool:
+    return bool(metrics._sums._levels[own_network.DOWN.name]())
+
+
+def test_a_failure_is_ours_while_no_server_answers(made: Callable[..., OwnNetwork]) -> None:
+    with listening() as server, listening() as other:
+        place = server.getsockname()
+        network = made(place, other.getsockname())
+        until(lambda: not silent(), PATIENCE_SEC, "both answer")
+        assert verdict(network) == "theirs"
+        assert not is_down()
+        other.close()
+        assert verdict(network) == "theirs", "one answer is enough"
+        server.close()
+        began_at = time.monotonic()
+        assert verdict(network) == "ours"
+        assert is_down()
+        assert verdict(network, asks=False) == "ours", "what is known counts for all"
+    with listening(place):
+        until(lambda: not is_down(), PATIENCE_SEC, "it is noticed without another failure")
+        assert verdict(network, began_at=began_at) == "ours", "a check that began during the cut"
+        assert verdict(network) == "theirs"
+
+
+def test_servers_that_never_answered_hold_back_nothing(made: Callable[..., OwnNetwork]) -> None:
+    with listening() as unused:
+        place = unused.getsockname()
+    network = made(place)
+    assert verdict(network) == "theirs"
+    assert silent() == [f"127.0.0.1:{place[1]}"]
+    with listening(place):
+
+        def is_known() -> bool:
+            verdict(network)  # each failure makes it ask again
+            return not silent()
+
+        until(is_known, PATIENCE_SEC, "a server that answers later is noticed")
+    assert verdict(network) == "ours"
+
+
+def test_a_failure_that_does_not_ask_is_theirs_until_one_did(made: Callable[..., OwnNetwork]) -> None:
+    with listening() as server:
+        network = made(server.getsockname())
+        until(lambda: not silent(), PATIENCE_SEC, "it answers")
+    assert verdict(network, asks=False) == "theirs"
+    assert verdict(network) == "ours"
+
+
+def test_without_servers_nothing_is_asked(made: Callable[..., OwnNetwork]) -> None:
+    assert verdict(made()) == "theirs"
+    assert metrics._sums._levels == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "is_private"),
+    [
+        ("10.1.2.3:80", True),
+        ("10.1.2.3", True),
+        ("[fd00::1]:443", True),
+        ("fd00::1", True),
+        ("192.0.2.1:80", False),
+        ("2001:db8::1", False),
+        (None, False),
+    ],
+)
+def test_targets_in_the_operator_s_networks_are_told_apart(
+    settings: Settings, address: str | None, is_private: bool
+) -> None:
+    settings.ALLOWED_PRIVATE_NETWORKS = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+    outcome = CheckOutcome(Verdict.DOWN, EPOCH, by_network=True, evidence=Evidence(address=address))
+    assert prober._is_private(outcome) is is_private
+
+
+@pytest.mark.parametrize(
+    ("failure", "by_network"),
+    [
+        (explain_errno(errno.ENETUNREACH), True),
+        (explain_errno(errno.EHOSTUNREACH), True),
+        (explain_errno(errno.ETIMEDOUT), True),
+        (timed_out(HttpSpec("http://example.com/"), "nothing came"), True),
+        (resolver._failed("example.com", pycares.errno.ARES_ESERVFAIL).failure, True),
+        (resolver._failed("example.com", pycares.errno.ARES_ECONNREFUSED).failure, True),
+        (explain_errno(errno.ECONNREFUSED), False),
+        (explain_errno(errno.ECONNRESET), False),
+        (explain_errno(errno.EMFILE), False),
+        (resolver._failed("example.com", pycares.errno.ARES_ENOTFOUND).failure, False),
+    ],
+)
+def test_what_fails_by_the_network(failure: Failure, by_network: bool) -> None:
+    assert failure.by_network is by_network
+    assert failed(failure, now=EPOCH).by_network is by_network
