@@ -21,6 +21,7 @@ from config.connections import Connections
 from config.errors import unavailable
 from config.outages import OutageWatch, Turn
 from config.pings import ATTEMPT, SimplePings
+from config.pool import follow_pool
 from config.sending import PIECE_BYTES, Receiver
 from config.shares import Memory, ThreadLane, count_if_late
 from core.addresses import client_of
@@ -104,6 +105,7 @@ class Gateway:
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._mark_alive(loop)
+        follow_pool(("web",))
         self._outages.begin(loop)
         self._connections.begin(loop)
 
