@@ -22,7 +22,7 @@ from django.http import HttpRequest, HttpResponse
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from alerts import outbox
-from config import connections, pool, shares
+from config import connections, pool, routes, shares
 from config.health import OK, PATIENCE_SEC, Cached, cached_coverage, cached_writes
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
@@ -132,7 +132,7 @@ GAUGES: tuple[Gauge | Recent, ...] = (
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (pool, connections, shares, instruments, outbox, messages, subscriptions, waiting)
+    for module in (routes, pool, connections, shares, instruments, outbox, messages, subscriptions, waiting)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )
