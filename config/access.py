@@ -11,6 +11,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from config.routes import ROUTE, label_of
 from core import logs
 from core.addresses import address_of, is_from_trusted_proxy
 from core.ids import random_text
@@ -43,7 +44,7 @@ def is_forwarded_https(meta: Mapping[str, Any]) -> bool:
 
 
 def log_requests(get_response: Handler) -> Handler:
-    """Assign the request id, and log method, path, status, duration and caller.
+    """Assign the request id, note the route, and log method, path, status, duration and caller.
 
     Pings, metrics, status pages and static files are answered by middleware above it: they are too frequent to log.
     """
@@ -53,6 +54,8 @@ def log_requests(get_response: Handler) -> Handler:
         with logs.bound(request_id=_request_id(request)) as fields:
             response = get_response(request)
             response[HEADER] = fields["request_id"]
+            if request.resolver_match is not None:
+                request.META[ROUTE] = label_of(request.resolver_match.route)
             level = logging.DEBUG if request.path_info in _QUIET else logging.INFO
             if logger.isEnabledFor(level):
                 _log(request, response, level=level, seconds=time.perf_counter() - start)

@@ -58,6 +58,10 @@ class MarkAlive(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         kinds = kinds_serving(parent.app.amqp.queues.consume_from)
         mark_alive(kinds)
+        # Imported here, as it needs the settings.
+        from config.pool import follow_pool
+
+        follow_pool(kinds)
         self._entry = parent.timer.call_repeatedly(EVERY_SEC, mark_alive, (kinds,))
 
     def stop(self, parent: Any) -> None:

@@ -21,6 +21,8 @@ from config.connections import Connections
 from config.errors import unavailable
 from config.outages import OutageWatch, Turn
 from config.pings import ATTEMPT, SimplePings
+from config.pool import follow_pool
+from config.routes import OTHER, PING, ROUTE, SIGNAL, Answers, route_of
 from config.sending import PIECE_BYTES, Receiver
 from config.shares import Memory, ThreadLane, count_if_late
 from core.addresses import client_of
@@ -96,20 +98,23 @@ class Gateway:
         # Each answer waits for its client between the parts, without a thread.
         self._streams = ThreadLane("streams", threads=2, at_once=2, queue=4_096)
         self._simple_pings = SimplePings()
-        self._outages = OutageWatch(_refuse_turn)
+        self._outages = OutageWatch(self._refuse_turn)
         self._bodies = Bodies()
         self._answers = Memory("answers", size=64 * 1024 * 1024, part=0.5)
         self._connections = Connections()
+        self._answered = Answers()
         self._alive_at = -math.inf
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._mark_alive(loop)
+        follow_pool(("web",))
         self._outages.begin(loop)
         self._connections.begin(loop)
 
     def _mark_alive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Mark the web process as alive from its event loop."""
         mark_alive(("web",))
+        self._answered.report()
         if 0 < self._alive_at < loop.time() - EVERY_SEC - REQUEST_SEC:
             LATE.add(1, "pings")
             LATE.add(1, "pages")
@@ -122,6 +127,7 @@ class Gateway:
         self._simple_pings.close()
         self._outages.close()
         self._connections.close()
+        self._answered.report()
 
     async def __rsgi__(self, scope: Scope, exchange: HTTPProtocol) -> None:
         if scope.path == "/healthz":
@@ -134,15 +140,17 @@ class Gateway:
         turn = None
         try:
             environ = environ_of(scope, name)
-            target = target_of(scope.method, environ["PATH_INFO"])
+            path = environ["PATH_INFO"]
+            if target := target_of(scope.method, path):
+                environ[ROUTE] = PING if path.endswith("/ping") else SIGNAL
             content = b""
             if has_body(environ):
                 body = Body(self._bodies)
                 await (body.read if target is None else body.read_beginning)(environ, exchange)
                 content = body.content
             environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(content), str(len(content))
-            turn = Turn(exchange, environ["PATH_INFO"])
-            if turn.path not in _DIAGNOSTIC:
+            turn = Turn(exchange, environ)
+            if path not in _DIAGNOSTIC:
                 self._outages.add(turn)
             if target is None:
                 reply = await self._lane(environ).run(client_of(environ).network, self._call, environ)
@@ -152,9 +160,14 @@ class Gateway:
                 self._outages.remove(turn)
                 await self._send_large(environ, reply, turn, name)
             elif turn.take():
+                self._count(turn, reply.status)
                 exchange.response_bytes(reply.status, reply.headers, reply.body)
         except ApiError as error:
-            if turn is None or turn.take():
+            if turn is None:
+                self._answered.add(OTHER, scope.method, error.status, 0.0)
+                _refuse(error, exchange)
+            elif turn.take():
+                self._count(turn, error.status)
                 _refuse(error, exchange)
         except ConnectionError:  # the client disconnected
             return
@@ -214,6 +227,7 @@ class Gateway:
                 stack.enter_context(connection)
             if not turn.take():
                 return
+            self._count(turn, reply.status)
             transport = turn.exchange.response_stream(reply.status, reply.headers)
             if environ["REQUEST_METHOD"] == "HEAD":
                 return
@@ -227,6 +241,15 @@ class Gateway:
             except BaseException:
                 receiver.abort()
                 raise
+
+    def _refuse_turn(self, turn: Turn) -> None:
+        response = unavailable(turn.environ["PATH_INFO"])
+        self._count(turn, response.status_code)
+        turn.exchange.response_bytes(response.status_code, [*response.items()], response.content)
+
+    def _count(self, turn: Turn, status: int) -> None:
+        environ = turn.environ
+        self._answered.add(route_of(environ), environ["REQUEST_METHOD"], status, time.monotonic() - turn.since)
 
 
 def environ_of(scope: Scope, name: str) -> WSGIEnvironment:
@@ -286,11 +309,6 @@ def _is_short(headers: Headers) -> bool:
 def _refuse(error: ApiError, exchange: HTTPProtocol) -> None:
     response = json_error(error)
     exchange.response_bytes(response.status_code, [*response.items(), *_CLOSE], response.content)
-
-
-def _refuse_turn(turn: Turn) -> None:
-    response = unavailable(turn.path)
-    turn.exchange.response_bytes(response.status_code, [*response.items()], response.content)
 
 
 def _refuse_write(_: bytes) -> object:

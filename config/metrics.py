@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections import Counter as Count
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from django.http import HttpRequest, HttpResponse
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from alerts import outbox
-from config import connections, shares
+from config import connections, pool, routes, shares
 from config.health import OK, PATIENCE_SEC, Cached, cached_coverage, cached_writes
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
@@ -31,6 +32,7 @@ from core.api.exposition import expose
 from core.clock import utc_now
 from core.db import separate_connection
 from core.metrics import LATE, Counter, Histogram, Labels, Level, ProcessReports, Recent
+from core.version import product_version
 from monitors import metrics as instruments
 from monitors.heartbeats.canary import canary_status
 from monitors.probing import own_network
@@ -75,6 +77,12 @@ PROCESS_LAST_REPORT = Gauge(
     "When a process of this kind last reported, in seconds since 1970; 0 if none has since the broker was flushed.",
     ("process",),
 )
+PROCESS_HOSTS = Gauge(
+    "pulsekeeper_process_hosts",
+    "Processes that reported in the last 10 s, by kind, name of their host and version of Pulsekeeper.",
+    ("process", "host", "version"),
+)
+BUILD_INFO = Gauge("pulsekeeper_build_info", "1, with the version of the web process that answers.", ("version",))
 STALE = Gauge(
     "pulsekeeper_monitors_stale",
     "Monitors without a check that ended for more than twice their interval: `not_started` (no attempt), `lost` (no "
@@ -121,6 +129,8 @@ GAUGES: tuple[Gauge | Recent, ...] = (
     instruments.CLOCK_STEPS,
     PROCESSES_ALIVE,
     PROCESS_LAST_REPORT,
+    PROCESS_HOSTS,
+    BUILD_INFO,
     QUEUE_LENGTH,
     ALERT_LAG,
     UNREACHABLE,
@@ -128,7 +138,7 @@ GAUGES: tuple[Gauge | Recent, ...] = (
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (connections, shares, instruments, outbox, messages, subscriptions, waiting)
+    for module in (routes, pool, connections, shares, instruments, outbox, messages, subscriptions, waiting)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )
@@ -148,9 +158,10 @@ def _collect() -> Iterator[Metric]:
         else:
             unreachable[source,] = 0
     yield _gauge(UNREACHABLE, unreachable)
+    yield _gauge(BUILD_INFO, {(product_version(),): 1})
 
 
-def _gauge(gauge: Gauge | Recent, values: Mapping[Labels, float]) -> Metric:
+def _gauge(gauge: Gauge | Recent | Level, values: Mapping[Labels, float]) -> Metric:
     family = GaugeMetricFamily(gauge.name, gauge.help, labels=gauge.labels)
     for labels, value in values.items():
         family.add_metric(labels, value)
@@ -165,11 +176,12 @@ def _broker_metrics() -> list[Metric]:
     return [
         _gauge(PROCESSES_ALIVE, {(kind,): found.alive for kind, found in reports.items()}),
         _gauge(PROCESS_LAST_REPORT, {(kind,): found.last_at for kind, found in reports.items()}),
+        _gauge(PROCESS_HOSTS, Count((kind, *host) for kind, found in reports.items() for host in found.hosts)),
         _gauge(CLOCK_AHEAD, {(kind,): found.ahead for kind, found in reports.items()}),
         _gauge(OWN_NETWORK_UP, {(): not levels.get(own_network.DOWN.name)}),
         _gauge(instruments.CLOCK_STEPS, instruments.CLOCK_STEPS.read(levels)),
         _gauge(QUEUE_LENGTH, {(queue,): queued(queue) for queue in QUEUES}),
-        *(GaugeMetricFamily(each.name, each.help, value=levels.get(each.name, 0)) for each in LEVELS),
+        *(_gauge(each, each.read(levels)) for each in LEVELS),
         _gauge(LATE, LATE.read(levels)),
         *(_counter(each, sums) for each in COUNTERS),
         *(_histogram(each, sums) for each in HISTOGRAMS),

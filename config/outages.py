@@ -28,6 +28,8 @@ from core.postgresql.availability import AVAILABILITY, Connection
 from core.postgresql.base import check
 
 if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
 
 EVERY_SEC = 0.2
@@ -40,10 +42,10 @@ CONNECT_SEC = 1.0
 class Turn:
     """The right to answer a request, which only the first taker gets."""
 
-    __slots__ = ("_lock", "exchange", "path", "since")
+    __slots__ = ("_lock", "environ", "exchange", "since")
 
-    def __init__(self, exchange: HTTPProtocol, path: str) -> None:
-        self.exchange, self.path, self.since = exchange, path, time.monotonic()
+    def __init__(self, exchange: HTTPProtocol, environ: WSGIEnvironment) -> None:
+        self.exchange, self.environ, self.since = exchange, environ, time.monotonic()
         self._lock = threading.Lock()
 
     def take(self) -> bool:

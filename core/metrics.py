@@ -23,20 +23,23 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import cast
+from socket import gethostname
+from typing import NamedTuple, cast
 
 import redis
 from django.conf import settings
 
 from core.clock import BROKER, DATABASE
 from core.ids import random_text
+from core.version import product_version
 
 logger = logging.getLogger(__name__)
 
 KEY = "metrics"  # a hash: `name|label values|part` and its sum
 LEVELS_KEY = "metrics:levels"  # a hash: `name|process` and `value|epoch seconds`
 EVERY_SEC = 1.0
-PROCESSES_KEY = "metrics:processes"  # a hash: `kind|process` and `epoch seconds|seconds its clock is ahead`
+PROCESSES_KEY = "metrics:processes"
+"""A hash: `kind|process` and `epoch seconds|seconds its clock is ahead|host|version`."""
 LEVEL_KEPT_SEC = 10.0  # a process that has not reported for this long has exited
 RECENT_SEC = 60
 _PATIENCE_SEC = 0.5
@@ -80,14 +83,20 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A gauge: the sum of a current value over all processes."""
+    """A gauge: the sum of a current value over all processes. `known` are the label values that it has."""
 
     name: str
     help: str
+    labels: Labels = ()
+    known: Collection[Labels] = ((),)
 
-    def follow(self, read: Callable[[], float]) -> None:
-        """Report the value of `read` for this process from now on."""
-        _sums.follow(self.name, read)
+    def follow(self, read: Callable[[], float], *values: str) -> None:
+        """Report the value of `read` for this process from now on, with these label values."""
+        _sums.follow(_field(self.name, values), read)
+
+    def read(self, levels: Mapping[str, float]) -> Mapping[Labels, float]:
+        """Return the sums by label values, out of what `read_levels` has returned."""
+        return _of_known(self, levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +111,19 @@ class Recent:
     def add(self, amount: int, *values: str) -> None:
         """Count events that happen now, with these label values."""
         if amount:
-            _sums.note(self._field(values), amount)
+            _sums.note(_field(self.name, values), amount)
 
     def read(self, levels: Mapping[str, float]) -> Mapping[Labels, float]:
         """Return the events by label values, out of what `read_levels` has returned."""
-        return {values: levels.get(self._field(values), 0.0) for values in self.known}
+        return _of_known(self, levels)
 
-    def _field(self, values: Labels) -> str:
-        return f"{self.name},{','.join(values)}"
+
+def _of_known(gauge: Level | Recent, levels: Mapping[str, float]) -> Mapping[Labels, float]:
+    return {values: levels.get(_field(gauge.name, values), 0.0) for values in gauge.known}
+
+
+def _field(name: str, values: Labels) -> str:
+    return ",".join((name, *values))
 
 
 LATE = Recent(
@@ -128,12 +142,13 @@ class ProcessReports:
     """The processes of one kind: how many are alive, and when one last reported (epoch seconds; 0 for never).
 
     `ahead` is by how many seconds the clock of their machine is ahead of PostgreSQL's, of those alive that of the one
-    that differs most.
+    that differs most. `hosts` are the name of the host and the version of Pulsekeeper of each that is alive.
     """
 
     alive: int = 0
     last_at: float = 0
     ahead: float = 0
+    hosts: Sequence[tuple[str, str]] = ()
 
 
 def mark_alive(kinds: Iterable[str]) -> None:
@@ -212,7 +227,7 @@ class _Sums:
                     if levels:
                         pipe.hset(LEVELS_KEY, mapping={name: f"{held}|{now}" for name, held in levels.items()})
                     for process in alive:
-                        pipe.hset(PROCESSES_KEY, process, f"{now}|{ahead or 0.0}")
+                        pipe.hset(PROCESSES_KEY, process, f"{now}|{ahead or 0.0}|{gethostname()}|{product_version()}")
                     pipe.execute()
             except redis.RedisError as error:
                 self.add(reported_sums.items())
@@ -305,26 +320,42 @@ def read_levels() -> Mapping[str, float]:
     return held
 
 
+class _Report(NamedTuple):
+    """What a process has reported."""
+
+    at: float
+    ahead: float
+    host: str
+    version: str
+
+
+def _report(text: str) -> _Report | None:
+    """Return the report that the text is, or None. An earlier version reports neither host nor version."""
+    at, ahead, host, version = (*text.split("|"), "", "", "")[:4]
+    seconds = _number(at)
+    return None if seconds is None else _Report(seconds, _number(ahead) or 0.0, host, version)
+
+
 def read_processes() -> Mapping[str, ProcessReports]:
     """Return the processes by kind. A kind that has never reported is absent. Raises RedisError."""
     oldest = _oldest_report()
-    found: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
-    for field, text in _hash(PROCESSES_KEY).items():
-        at, ahead = map(_number, (text.partition("|")[0], text.partition("|")[2]))
-        if at is not None:
-            found[field.partition("|")[0]][field] = at, ahead or 0.0
+    found: dict[str, dict[str, _Report]] = defaultdict(dict)
+    for name, text in _hash(PROCESSES_KEY).items():
+        if (reported := _report(text)) is not None:
+            found[name.partition("|")[0]][name] = reported
     # The last report of a kind is kept, so that it is known when it was.
-    last = {kind: max(at for at, _ in reports.values()) for kind, reports in found.items()}
+    last = {kind: max(report.at for report in reports.values()) for kind, reports in found.items()}
     gone = [
-        field for kind, reports in found.items() for field, (at, _) in reports.items() if at < min(oldest, last[kind])
+        name for kind, reports in found.items() for name, each in reports.items() if each.at < min(oldest, last[kind])
     ]
     if gone:
         _broker(settings.REDIS_URL).hdel(PROCESSES_KEY, *gone)
     return {
-        kind: _summary([report for report in reports.values() if report[0] >= oldest], last[kind])
+        kind: _summary([each for each in reports.values() if each.at >= oldest], last[kind])
         for kind, reports in found.items()
     }
 
 
-def _summary(alive: Sequence[tuple[float, float]], last_at: float) -> ProcessReports:
-    return ProcessReports(len(alive), last_at, max((ahead for _, ahead in alive), key=abs, default=0.0))
+def _summary(alive: Sequence[_Report], last_at: float) -> ProcessReports:
+    ahead = max((each.ahead for each in alive), key=abs, default=0.0)
+    return ProcessReports(len(alive), last_at, ahead, [(each.host, each.version) for each in alive])

@@ -10,6 +10,8 @@ from functools import cache
 
 from django.db.models import (
     Case,
+    CharField,
+    Count,
     DateTimeField,
     ExpressionWrapper,
     F,
@@ -25,7 +27,7 @@ from django.db.models import (
 )
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Greatest, Least, Length
-from django.db.models.lookups import IsNull, LessThan
+from django.db.models.lookups import Exact, IsNull, LessThan
 
 from checks.spec import Verdict
 from core.db import get_or_not_found
@@ -39,7 +41,7 @@ from monitors.models import (
     SchedulerTick,
     ScheduleSlots,
 )
-from monitors.stale import stale_since
+from monitors.stale import stale, stale_since
 from monitors.uptime.intervals import Span, Tally
 from monitors.uptime.sums import Sums, lengths, sums
 from projects import access
@@ -185,9 +187,9 @@ def is_held_back(monitor: Monitor, *, now: datetime) -> bool:
     return state.armed_at is not None and state.armed_at > now and state.status != Verdict.DOWN
 
 
-def held_back(now: datetime) -> Q:
-    """Match the monitors for which `is_held_back` returns True."""
-    return Q(~Q(state__status=Verdict.DOWN), state__armed_at__gt=now)
+def held_back(now: datetime, *, of: str = "") -> Q:
+    """Match the monitors for which `is_held_back` returns True. `of` precedes the columns, as in `stale`."""
+    return ~Q((f"{of}state__status", Verdict.DOWN)) & Q((f"{of}state__armed_at__gt", now))
 
 
 def status_of(monitor: Monitor, *, now: datetime) -> str | None:
@@ -199,6 +201,27 @@ def status_of(monitor: Monitor, *, now: datetime) -> str | None:
         return Verdict.DOWN
     is_unknown = is_held_back(monitor, now=now) or stale_since(monitor, now=now) is not None
     return None if is_unknown else monitor.state.status
+
+
+def shown_status(now: datetime, *, of: str = "") -> Case:
+    """Return an expression for what `status_of` returns. `of` precedes the columns, as in `stale`."""
+    status = f"{of}state__status"
+    return Case(
+        When(Q((status, Verdict.DOWN)), then=Value(Verdict.DOWN)),
+        When(stale(now, of=of) | held_back(now, of=of), then=None),
+        default=F(status),
+        output_field=CharField(),
+    )
+
+
+def counts_by_status(now: datetime) -> dict[str, Count]:
+    """Return annotations of a project: the number of its monitors, in all and by the status to show."""
+    status = shown_status(now, of="monitors__")
+    return {
+        "monitor_count": Count("monitors"),
+        **{verdict.value: Count("monitors", filter=Exact(status, Value(verdict))) for verdict in Verdict},
+        "unknown": Count("monitors", filter=IsNull(status, True)),  # noqa: FBT003
+    }
 
 
 def last_tick() -> datetime | None:

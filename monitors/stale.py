@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from django.db.models import Case, DateTimeField, DurationField, ExpressionWrapper, F, Q, Value, When
 from django.db.models.expressions import Combinable
-from django.db.models.fields.json import KT
+from django.db.models.fields.json import KT, KeyTextTransform
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import IsNull, LessThan
 from psycopg.rows import class_row
@@ -121,23 +121,28 @@ def stale_reason(monitor: Monitor) -> str:
     return monitor.state.fault or NOT_STARTED
 
 
-def stale(now: datetime) -> Q:
-    """Match the monitors for which `stale_since` returns a time."""
+def stale(now: datetime, *, of: str = "") -> Q:
+    """Match the monitors for which `stale_since` returns a time.
+
+    `of` precedes the columns where monitors are related to the rows: `monitors__` of projects.
+    """
     due_at = Coalesce(
-        "state__fault_since",
-        Case(When(state__claimed_at=None, then="state__next_due_at"), default="state__slot_at"),
+        f"{of}state__fault_since",
+        Case(When(Q((f"{of}state__claimed_at", None)), then=f"{of}state__next_due_at"), default=f"{of}state__slot_at"),
     )
-    has_interval = IsNull(KT("config__schedule"), True)  # noqa: FBT003
+    # Not KT, which takes the first part for the column.
+    has_interval = IsNull(KeyTextTransform("schedule", f"{of}config"), True)  # noqa: FBT003
     interval = Case(
-        When(has_interval, then=_duration(F("interval_sec") * Value(_SECOND))), default=Value(SCHEDULE_PATIENCE)
+        When(has_interval, then=_duration(F(f"{of}interval_sec") * Value(_SECOND))), default=Value(SCHEDULE_PATIENCE)
     )
-    patience = _duration(interval) + _duration(F("timeout_ms") * Value(_MS)) + Value(LEASE_MARGIN)
+    patience = _duration(interval) + _duration(F(f"{of}timeout_ms") * Value(_MS)) + Value(LEASE_MARGIN)
+    last_checked = f"{of}state__last_checked_at"
     due_ends, last_ends = (
         ExpressionWrapper(begins + _duration(patience), output_field=DateTimeField())
-        for begins in (due_at, F("state__last_checked_at"))
+        for begins in (due_at, F(last_checked))
     )
-    is_late = Q(LessThan(due_ends, now)) & (Q(state__last_checked_at=None) | Q(LessThan(last_ends, now)))
-    return Q(is_late, ~Q(type__in=types.waiting()), enabled=True)
+    is_late = Q(LessThan(due_ends, now)) & (Q((last_checked, None)) | Q(LessThan(last_ends, now)))
+    return is_late & ~Q((f"{of}type__in", types.waiting())) & Q((f"{of}enabled", True))
 
 
 def count_stale(database: psycopg.Connection, *, now: datetime, most: int) -> Sequence[StaleGroup]:

@@ -23,7 +23,10 @@ class ProjectSerializer(serializers.Serializer[Any]):
 
 
 class ListedProjectSerializer(ProjectSerializer):
-    """A project with the number of its monitors: in all, and by status (`unknown`: no check yet)."""
+    """A project with the number of its monitors: in all, and by status.
+
+    `unknown`: not checked yet, or not checked by a fault of Pulsekeeper (`stale_since`).
+    """
 
     monitors = serializers.IntegerField(source="monitor_count")
     up = serializers.IntegerField()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
 from django.db import transaction
@@ -19,19 +19,19 @@ from projects.models import IdempotencyKey, Membership, Project, Role
 MAX_PROJECTS = 200
 """Of an account."""
 
+monitor_counts: list[Callable[[datetime], Mapping[str, Count]]] = []
+"""Hooks of higher layers that return what to annotate projects with."""
 before_projects_deleted: list[Callable[[Collection[int]], None]] = []
 """Hooks that lock rows of higher layers, in key order, before these projects are deleted."""
 
 
-def list_projects(caller: Caller) -> QuerySet[Project]:
-    """Return the caller's projects, annotated with the number of their monitors, total and by status.
-
-    Counts over the reverse relations of higher layers, without importing them.
-    """
+def list_projects(caller: Caller, *, now: datetime) -> QuerySet[Project]:
+    """Return the caller's projects, annotated with the number of their monitors, total and by status."""
     caller.require_session()
-    statuses = {"up": "up", "slow": "slow", "down": "down", "unknown": None}
-    counts = {name: Count("monitors", filter=Q(monitors__state__status=status)) for name, status in statuses.items()}
-    return access.accessible_projects(caller).annotate(monitor_count=Count("monitors"), **counts)
+    projects = access.accessible_projects(caller)
+    for counts_at in monitor_counts:
+        projects = projects.annotate(**counts_at(now))
+    return projects
 
 
 def create_project(caller: Caller, *, name: str, now: datetime) -> Project:

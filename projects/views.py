@@ -45,7 +45,7 @@ class ProjectViewSet(ServiceViewSet):
     @operation(answer=ListedProjectSerializer)
     def list(self) -> QuerySet[Project]:
         """List projects."""
-        return services.list_projects(self.caller)
+        return services.list_projects(self.caller, now=self.now)
 
     @operation(body=ProjectInputSerializer, errors=(LimitReached,))
     def create(self, data: dict[str, Any]) -> Project:

@@ -40,7 +40,7 @@ _READ = frozenset({"GET", "HEAD"})
 UNLOCKED_SEC = 12 * 3600
 _STATIC = ("pulsekeeper/", "vendor/")
 
-_PATHS = ("/status/", "/badge/", "/status-subscriptions/")
+PATHS = ("/status/", "/badge/", "/status-subscriptions/")
 # The rest of a path: after the slug, or all of it on a page's own domain.
 _SLUG = re.compile(r"/status/([a-z0-9][a-z0-9-]{0,63})(\.json|\.atom|/[a-z0-9/.-]{1,30}|)")
 _ON_DOMAIN = {"/": "", "/status.json": ".json", "/status.atom": ".atom"}
@@ -50,7 +50,7 @@ _LINK = re.compile(r"/status-subscriptions/(confirm|unsubscribe)/([0-9A-Za-z_.-]
 
 def is_public(path: str, host_header: str) -> bool:
     """Return whether this module or the static files answer a request with this path and Host header."""
-    if path.startswith((*_PATHS, settings.STATIC_URL)):
+    if path.startswith((*PATHS, settings.STATIC_URL)):
         return True
     return _is_page_domain(split_domain_port(host_header)[0])
 
@@ -78,7 +78,7 @@ def _answer(request: HttpRequest) -> HttpResponse | None:
             request.META["HTTP_HOST"] = urlsplit(settings.BASE_URL).netloc
             return None
         return _page(request, host, _ON_DOMAIN.get(path, path if path.startswith("/") else "/"))
-    if not path.startswith(_PATHS):
+    if not path.startswith(PATHS):
         return None
     request.get_host()  # raises DisallowedHost
     if found := _SLUG.fullmatch(path):

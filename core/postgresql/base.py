@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import select
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
+from django.db import DEFAULT_DB_ALIAS
 from django.db.backends.postgresql import base
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
@@ -67,6 +68,21 @@ class DatabaseWrapper(base.DatabaseWrapper):
             pool.drain()
             connection = super().get_new_connection(conn_params)
         return connection
+
+
+class PoolStats(NamedTuple):
+    """How many connections a pool has, how many of them nobody uses, and how many threads wait for one."""
+
+    size: int = 0
+    idle: int = 0
+    waiting: int = 0
+
+
+def pool_stats() -> PoolStats:
+    """Return the numbers of this process's pool. They are 0 before its first connection."""
+    pool = DatabaseWrapper._connection_pools.get(DEFAULT_DB_ALIAS)  # type: ignore[attr-defined]  # not in its stubs
+    found = {} if pool is None else pool.get_stats()
+    return PoolStats(*(found.get(name, 0) for name in ("pool_size", "pool_available", "requests_waiting")))
 
 
 def check(connection: psycopg.Connection[Any], *, seconds: float = CHECK_SEC) -> None:

@@ -13,6 +13,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from checks.spec import Verdict
 from core.clock import to_ms, utc_now
+from monitors.models import Monitor, MonitorState
 from projects.access import Caller
 from projects.models import Project
 from tests.api.client import Api
@@ -170,7 +171,7 @@ def test_projects(api: Api, user: User) -> None:
     made = api.post("/v1/projects", {"name": "Shop"})
     assert (made.status, sorted(made.json)) == (201, ["created_at", "id", "name"])
     for first in (Verdict.UP, Verdict.UP, Verdict.SLOW, Verdict.DOWN, None):
-        MonitorFactory(owner=user, first=first, project_id=made.json["id"])
+        MonitorFactory(owner=user, first=first, project_id=made.json["id"], created_at=utc_now())
     empty = ProjectFactory(owner=user, name="Empty")
     counts = [{k: p[k] for k in ("monitors", "up", "slow", "down", "unknown")} for p in api.get("/v1/projects").json]
     assert counts == [
@@ -183,6 +184,33 @@ def test_projects(api: Api, user: User) -> None:
     assert api.delete(path).json == {"ok": True}
     assert [project["id"] for project in api.get("/v1/projects").json] == [empty.public_id]
     assert {m["project_id"] for m in api.get("/v1/monitors").json} == {None}
+
+
+def test_a_project_counts_monitors_by_the_status_that_badges_and_status_pages_show(api: Api, user: User) -> None:
+    project = ProjectFactory(owner=user)
+    fresh, stale, scheduled, paused, down = (
+        MonitorFactory(owner=user, project=project, **made)
+        for made in (
+            {"up": True},
+            {"up": True},
+            {"first": Verdict.SLOW, "type": "scheduler", "schedule": "*/5 * * * *"},
+            {"up": True},
+            {"down": True},
+        )
+    )
+    waiting = MonitorFactory(owner=user, project=project, heartbeat=True, up=True)
+    Monitor.objects.filter(pk=paused.pk).update(enabled=False)
+    now = utc_now()
+    MonitorState.objects.filter(pk=fresh.pk).update(last_checked_at=now, next_due_at=now + timedelta(minutes=1))
+    MonitorState.objects.filter(pk__in=[stale.pk, scheduled.pk, paused.pk, down.pk]).update(
+        last_checked_at=now - timedelta(days=1), next_due_at=now - timedelta(days=1)
+    )
+    MonitorState.objects.filter(pk=waiting.pk).update(armed_at=now + timedelta(minutes=1))
+    [counted] = api.get("/v1/projects").json
+    # The paused monitor is not stale, and an outage lasts until a check ends it.
+    assert {status: counted[status] for status in ("monitors", "up", "slow", "down", "unknown")} == {
+        "monitors": 6, "up": 2, "slow": 0, "down": 1, "unknown": 3,
+    }  # fmt: skip
 
 
 def test_what_a_role_may_do(user: User) -> None:

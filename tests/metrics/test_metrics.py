@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 import redis
@@ -28,7 +31,8 @@ from config import metrics as shown
 from config.celery import app
 from config.health import Cached
 from core import metrics
-from core.clock import utc_now
+from core.clock import BROKER, utc_now
+from core.version import product_version
 from monitors import metrics as instruments
 from monitors.heartbeats.signals import sweep
 from monitors.models import MonitorState
@@ -116,6 +120,63 @@ def test_a_worker_reports_while_its_consumer_runs(monkeypatch: pytest.MonkeyPatc
     stopped = scrape()
     assert stopped["pulsekeeper_processes{process=worker}"] == 0
     assert stopped[last] >= first[last], "the time of its last report is kept"
+
+
+def test_the_host_and_version_of_each_process_are_shown_until_it_has_exited(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = f"host={gethostname()},process={{}},version={product_version()}"
+    metrics.mark_alive(("web", "worker"))
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        now = BROKER.time()
+        broker.hset(metrics.PROCESSES_KEY, mapping={"worker|b": f"{now}|0.0|other|0.9", "worker|c": f"{now}|0.0"})
+    shown_hosts = {name: value for name, value in scrape().items() if name.startswith("pulsekeeper_process_hosts")}
+    assert shown_hosts == {
+        f"pulsekeeper_process_hosts{{{labels}}}": 1
+        for labels in (
+            own.format("web"),
+            own.format("worker"),
+            "host=other,process=worker,version=0.9",
+            "host=,process=worker,version=",  # of a version that does not report them
+        )
+    }
+    monkeypatch.setattr(metrics, "LEVEL_KEPT_SEC", 0.0)
+    assert not [name for name in scrape() if name.startswith("pulsekeeper_process_hosts")]
+
+
+def test_the_version_is_shown_also_without_the_broker(settings: Settings) -> None:
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    assert scrape()[f"pulsekeeper_build_info{{version={product_version()}}}"] == 1
+
+
+def test_the_pool_of_connections_is_shown_by_kind() -> None:
+    with start_worker(app, pool="threads", concurrency=1, perform_ping_check=False, queues=["probes"]):
+        until(lambda: scrape()["pulsekeeper_processes{process=worker}"] == 1, 30, "it reports")
+
+        def pooled() -> dict[str, float]:
+            found = scrape()
+            states = {
+                state: found[f"pulsekeeper_database_connections{{process=worker,state={state}}}"]
+                for state in ("used", "idle")
+            }
+            return states | {"waiting": found["pulsekeeper_database_waiting{process=worker}"]}
+
+        connections["default"].close()
+        until(lambda: pooled()["used"] == 0 and pooled()["idle"] > 0, 30, "all are in the pool")
+        pool = connections["default"].pool  # type: ignore[attr-defined]  # of PostgreSQL alone
+        with ExitStack() as stack:
+            for _ in range(pool.max_size):
+                stack.enter_context(pool.connection(timeout=30))
+            with ThreadPoolExecutor(1) as threads:
+                waiting = threads.submit(pool.getconn, 30)
+                until(
+                    lambda: pooled() == {"used": pool.max_size, "idle": 0, "waiting": 1},
+                    30,
+                    "a thread waits for one of those that are used",
+                )
+                stack.close()
+                pool.putconn(waiting.result())
+        until(lambda: pooled()["used"] == pooled()["waiting"] == 0, 30, "all are given back")
 
 
 def test_what_a_worker_does_is_counted(user: User) -> None:

@@ -22,6 +22,7 @@ from redis import Redis
 from alerts.outbox import DELIVERIES, MAX_QUEUED
 from config import metrics as shown
 from config.celery import app
+from config.routes import REQUESTS
 from core import metrics
 from core.clock import BROKER, utc_now
 from monitors import metrics as instruments
@@ -156,6 +157,12 @@ def test_each_alert_is_fired_by_its_cause(
     until(lambda: firing() == missing | {("MonitorDown", monitor.name)}, START_SECONDS, "only what is wrong fires")
     for target in prometheus("targets")["activeTargets"]:
         assert target["health"] == "up", target["lastError"]
+
+    def another_error() -> bool:
+        REQUESTS.add(1, "/v1/monitors", "GET", "500")
+        return have_fired({"PulsekeeperServerErrors"})
+
+    until(another_error, START_SECONDS, "answers are server errors")
 
     DELIVERIES.add(1, "dead", "webhook")
     dead = ("PulsekeeperDeliveriesDead", "webhook")

@@ -17,7 +17,7 @@ from monitors import operations
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
 from monitors.scheduling import claim_due, note_faults, postpone
-from monitors.selectors import list_monitors, status_of, uptimes
+from monitors.selectors import list_monitors, shown_status, status_of, uptimes
 from monitors.services import update_monitor
 from monitors.stale import LOST, NOT_STARTED, count_stale, stale, stale_reason, stale_since
 from monitors.uptime.daily import daily_uptimes, write_days
@@ -76,6 +76,7 @@ def test_one_definition_and_never_up(state: dict[str, Any], made: dict[str, Any]
     monitor = load(monitor)
     since = stale_since(monitor, now=now)
     assert list(Monitor.objects.filter(stale(now), owner=user)) == ([] if since is None else [monitor])
+    assert Monitor.objects.annotate(shown=shown_status(now)).get(owner=user).shown == status_of(monitor, now=now)
     in_flight = state["fault_since"] is None and (
         state["claimed_at"] is not None or (state["next_due_at"] or now) > now
     )
