@@ -199,8 +199,8 @@ def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any)
         return
     import psycopg
 
-    from config.health import OK, PATIENCE_SEC, check_broker, known_migrations
-    from config.history import applied_migrations
+    from config.health import OK, check_broker, known_migrations
+    from config.history import PATIENCE_SEC, applied_migrations
     from core.db import separate_connection
 
     if (problem := check_broker()) != OK:

@@ -82,7 +82,8 @@ def run(tmp_path: Path) -> Iterator[Run]:
     started: list[subprocess.Popen[str]] = []
 
     def start(command: list[str], **variables: str) -> subprocess.Popen[str]:
-        given = {"CELERY_SKIP_CHECKS": "1", "DATA_DIR": str(tmp_path), **variables}
+        port = str(free_port())
+        given = {"CELERY_SKIP_CHECKS": "1", "DATA_DIR": str(tmp_path), "PORT": port, "GRANIAN_PORT": port, **variables}
         environment = os.environ | {"DJANGO_SETTINGS_MODULE": "config.settings"} | given
         started.append(
             subprocess.Popen(
@@ -132,8 +133,8 @@ def test_it_is_refused(
     database: Callable[[set[tuple[str, str]]], str], run: Run, command: list[str], unknown: str, message: str
 ) -> None:
     applied = {*health.known_migrations(), ("monitors", unknown)}
-    process = run(command, DATABASE_URL=database(applied), PORT=str(free_port()))
-    output, _ = process.communicate(timeout=60)
+    process = run(command, DATABASE_URL=database(applied))
+    output, _ = process.communicate(timeout=120)
     assert process.returncode == 1
     assert message.rstrip(".") in output
     assert f"monitors.{unknown}" in output
@@ -143,9 +144,9 @@ def test_it_is_refused(
 def test_processes_start_while_the_database_is_away(run: Run, tmp_path: Path) -> None:
     away, port, ready = f"postgresql://me:secret@127.0.0.1:{free_port()}/none", free_port(), tmp_path / "ready"
     worker = run([*WORKER, "--include", "tests.loaded_modules"], DATABASE_URL=away, LOADED_MODULES=str(ready))
-    run([*WEB, "--port", str(port)], DATABASE_URL=away)
+    run(WEB, DATABASE_URL=away, GRANIAN_PORT=str(port))
     until(lambda: answers(f"http://127.0.0.1:{port}/healthz"), 60, "web starts")
-    output, _ = worker.communicate(timeout=60)
+    output, _ = worker.communicate(timeout=120)
     assert ready.exists(), output
     assert "starting without a look at the migrations" in output
     assert "secret" not in output
