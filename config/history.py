@@ -1,4 +1,4 @@
-"""Refuse a database whose migration history this code does not know.
+"""Refuse a database whose migration history is not that of this code.
 
 Django ignores unknown migrations: `migrate` would succeed, and models fail later. Processes look at the history only
 when they start: during an upgrade the old version runs on after the new one has migrated.
@@ -7,7 +7,7 @@ when they start: during an upgrade the old version runs on after the new one has
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import psycopg
 from django.apps import apps
 from django.conf import settings
+from django.db.migrations.loader import MigrationLoader
 
 from core.db import separate_connection
 
@@ -22,6 +23,11 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SEC = 2  # timeout of connecting and of each answer
 SHOWN = 3
+NEWER = "A newer version of Pulsekeeper wrote this database. Run that version, or go back (docs/operate/upgrade.md)."
+FOREIGN = (
+    "The database has another migration history. Run the version that wrote it, or restore a backup "
+    "(docs/operate/upgrade.md)."
+)
 
 
 class Refusal(NamedTuple):
@@ -60,20 +66,42 @@ def refusal_of(applied: Collection[tuple[str, str]], known: Mapping[str, Collect
         name[:4] > max(known[app], default="")[:4] and {(app, each) for each in known[app]} <= set(applied)
         for app, name in unknown
     )
-    names = ", ".join(f"{app}.{name}" for app, name in unknown[:SHOWN])
-    if len(unknown) > SHOWN:
-        names += f" and {len(unknown) - SHOWN} more"
-    if is_newer:
-        message = "The database was written by a newer version of Pulsekeeper. Run that version, or go back"
-    else:
-        message = "The database has another migration history. Run the version that wrote it, or restore a backup"
-    return Refusal(f"{message} (docs/operate/upgrade.md). Unknown migrations: {names}.", is_newer)
+    return Refusal(f"{NEWER if is_newer else FOREIGN} Unknown migrations: {_shortened(unknown)}.", is_newer)
 
 
-def find_refusal() -> Refusal | None:
-    """Return why the database of this process is refused, or None. Raises psycopg.Error."""
+def missing_columns(database: psycopg.Connection, applied: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return table and name of columns that applied migrations make and the database lacks. Raises psycopg.Error.
+
+    Development versions before 1.0.0 have migrations of the same names with other contents.
+    """
+    loader = MigrationLoader(None)
+    state = loader.project_state([node for node in applied if node in loader.graph.nodes])
+    expected = {
+        (model._meta.db_table, field.column)
+        for model in state.apps.get_models(include_auto_created=True)
+        for field in model._meta.local_concrete_fields
+        if model._meta.app_label in our_migrations() and field.column
+    }
+    columns = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
+    return sorted(expected - set(database.execute(columns).fetchall()))
+
+
+def _shortened(names: Sequence[tuple[str, str]]) -> str:
+    shown = ", ".join(map(".".join, names[:SHOWN]))
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+
+
+def find_refusal(*, columns: bool = True) -> Refusal | None:
+    """Return why the database of this process is refused, or None. Raises psycopg.Error.
+
+    `columns`: compare them too, which loads all migrations.
+    """
     with separate_connection(patience_sec=PATIENCE_SEC) as database:
-        return refusal_of(applied_migrations(database), our_migrations())
+        applied = applied_migrations(database)
+        refusal = refusal_of(applied, our_migrations())
+        if not refusal and columns and (missing := missing_columns(database, applied)):
+            return Refusal(f"{FOREIGN} Missing columns: {_shortened(missing)}.", is_newer=False)
+        return refusal
 
 
 def require_known_history() -> None:
@@ -81,7 +109,7 @@ def require_known_history() -> None:
     if settings.SERVERLESS:
         return
     try:
-        refusal = find_refusal()
+        refusal = find_refusal(columns=False)
     except psycopg.OperationalError as error:
         logger.warning("starting without a look at the migrations: %s", error)
         return
