@@ -37,6 +37,13 @@ def _follow_database(**_: object) -> None:
     DATABASE.follow(learn_time)
 
 
+@celeryd_init.connect
+def _refuse_unknown_history(**_: object) -> None:
+    from config.history import require_known_history
+
+    require_known_history()
+
+
 @worker_init.connect
 def _limit_remote_control(**_: object) -> None:
     # Imported here, as only workers need it.

@@ -19,6 +19,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, JsonResponse
 
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
+from config.history import PATIENCE_SEC, applied_migrations, our_migrations, refusal_of
 from core.clock import BROKER, DATABASE, utc_now
 from core.db import separate_connection
 from core.metrics import LATE, Labels, ProcessReports, read_levels, read_processes
@@ -31,14 +32,13 @@ from monitors.scheduling.clock_steps import TOLERANCE
 from monitors.stale import StaleGroup, count_stale
 from notifications.outbox import MAIL_FAILING
 
-PATIENCE_SEC = 2  # timeout of connecting and of each answer
 FRESH_SEC = 1.0
 SLOW_FRESH = 10  # times FRESH_SEC, for checks that cost more
 MOST_STALE = 10_000  # counting stops here
 LEAST_COVERAGE = 0.99
 
 OK = "ok"
-DEGRADING = {"monitors", "coverage", "clocks", "lateness", "canary", "mail", "network"}
+DEGRADING = {"version", "monitors", "coverage", "clocks", "lateness", "canary", "mail", "network"}
 SILENT = "does not answer"
 READ_ONLY = "the database is read-only"
 NO_NETWORK = "a process that checks reaches none of CONNECTIVITY_TARGETS: failures by the network do not count"
@@ -67,7 +67,8 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
     Monitors without results, clocks that differ, requests to BASE_URL that fail, a mail server that takes nothing, a
     network of ours that is down, and what was late or refused in the last minute, make it `degraded`, with 200:
-    otherwise a load balancer would take out the web processes that pings and readers of status pages have to reach.
+    otherwise a load balancer would take out the web processes that pings and readers of status pages have to reach. So
+    does a newer version of the database, which is the state of an upgrade.
     """
     checks = _cached_checks()
     failed = {name for name, result in checks.items() if result != OK}
@@ -101,12 +102,16 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 
 def _check_database() -> dict[str, str]:
-    new = {"database": OK, "migrations": "none is applied"}
-    new |= dict.fromkeys(("writes", "scheduler", "monitors", "coverage", "alerts", "canary"), "not looked at")
+    new = {"database": OK, "migrations": "applied, but a table or a column is missing"}
+    rest = ("version", "writes", "scheduler", "monitors", "coverage", "alerts", "canary")
+    new |= dict.fromkeys(rest, "not looked at")
     try:
         # Not from the pool, which would wait longer than the caller.
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
-            applied = set(database.execute("SELECT app, name FROM django_migrations").fetchall())
+            applied = applied_migrations(database)
+            refusal = refusal_of(applied, our_migrations())
+            if refusal and not refusal.is_newer:
+                return new | {"migrations": refusal.message}
             if missing := len(known_migrations() - applied):
                 return new | {"migrations": f"{missing} migrations are not applied"}
             tick = database.execute("SELECT at FROM monitors_schedulertick").fetchone()
@@ -115,13 +120,14 @@ def _check_database() -> dict[str, str]:
             stale = count_stale(database, now=now, most=MOST_STALE)
             canary = canary_status(database)
         slow = {"writes": cached_writes(), "coverage": _check_coverage(cached_coverage())}
-    except psycopg.errors.UndefinedTable:
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
         return new
     except psycopg.Error:
         return dict.fromkeys(new, "the database does not answer")
     return {
         "database": OK,
         "migrations": OK,
+        "version": refusal.message if refusal else OK,
         **slow,
         "scheduler": _check_tick(tick[0] if tick else None, now),
         "monitors": _check_stale(stale),

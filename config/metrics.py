@@ -23,7 +23,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from alerts import outbox
 from config import connections, pool, routes, shares
-from config.health import OK, PATIENCE_SEC, Cached, cached_coverage, cached_writes
+from config.health import OK, Cached, cached_coverage, cached_writes
+from config.history import PATIENCE_SEC
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
 from core import waiting

@@ -11,7 +11,7 @@ from multiprocessing import parent_process
 
 from django.core.wsgi import get_wsgi_application
 
-from config import reporting
+from config import history, reporting
 from core.clock import DATABASE
 from core.db import learn_time
 from core.parent_death import die_with_parent
@@ -27,6 +27,7 @@ try:
     reporting.begin("web")
     DATABASE.follow(learn_time)
     _django = get_wsgi_application()
+    history.require_known_history()
     # Imported here, because it imports models.
     application = import_module("config.gateway").Gateway(_django)
     # Load all code that requests need and exclude it from garbage collection: a full collection delayed requests by

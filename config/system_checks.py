@@ -172,6 +172,23 @@ def check_probes_cannot_reach_this_host(**_: Any) -> Iterator[CheckMessage]:
         )
 
 
+@register(TAG, Tags.database)
+def check_history(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
+    """Check that this code knows all applied migrations. `migrate` runs this too."""
+    if "default" not in (databases or ()) or settings.SERVERLESS:
+        return
+    import psycopg
+
+    from config.history import find_refusal
+
+    try:
+        refusal = find_refusal()
+    except psycopg.OperationalError:
+        return  # `migrate` and `check_servers_are_ready` report this
+    if refusal:
+        yield Error(refusal.message, id="pulsekeeper.E006")
+
+
 @register(TAG, Tags.database, deploy=True)
 def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
     """Check that PostgreSQL and the broker answer, migrations are applied and the database is in UTC.
@@ -182,7 +199,8 @@ def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any)
         return
     import psycopg
 
-    from config.health import OK, PATIENCE_SEC, check_broker, known_migrations
+    from config.health import OK, check_broker, known_migrations
+    from config.history import PATIENCE_SEC, applied_migrations
     from core.db import separate_connection
 
     if (problem := check_broker()) != OK:
@@ -190,9 +208,7 @@ def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any)
     try:
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
             zone = database.execute("SHOW timezone").fetchone()
-            applied: set[Any] = set()
-            if database.execute("SELECT to_regclass('django_migrations')").fetchone() != (None,):
-                applied |= set(database.execute("SELECT app, name FROM django_migrations").fetchall())
+            applied = applied_migrations(database)
     except psycopg.Error:
         yield Error("The database of DATABASE_URL does not answer.", id="pulsekeeper.E021")
         return

@@ -22,7 +22,8 @@ from psycopg.rows import dict_row, namedtuple_row
 from alerts.outbox import oldest_alert
 from checks.probes.ping.rights import HOW_TO_ALLOW
 from checks.results.partitions import SERIES, Series
-from config.health import OK, PATIENCE_SEC, run_checks
+from config.health import OK, run_checks
+from config.history import PATIENCE_SEC
 from config.metrics import MOST_DUE, processes
 from config.routing import QUEUES
 from core.clock import utc_now

@@ -31,6 +31,7 @@ SLOWEST = (
     "tests/alerts/test_notify.py",
     "tests/processes/",
     "tests/test_migrations.py",
+    "tests/test_history.py",
     "tests/admin/test_every_page.py",
     "tests/wrapper/test_run.py",
     "tests/checks/test_catalogue.py",

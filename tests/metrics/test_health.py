@@ -34,6 +34,7 @@ GOOD = dict.fromkeys(
     (
         *("database", "migrations", "writes", "scheduler", "monitors", "coverage", "alerts", "canary", "broker"),
         *OF_BROKER,
+        "version",
     ),
     "ok",
 )

@@ -16,10 +16,11 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import connections
+from django.db import connection, connections
 from django.utils import timezone
 
 from accounts.services import create_account
+from config.history import find_refusal
 from core.commands import OurCommand
 from core.errors import ValidationFailed
 from devserver import readiness
@@ -45,6 +46,10 @@ exit codes:
     def handle(self, *_args: Any, **_options: Any) -> None:
         from honcho.environ import parse_procfile
 
+        with connection.wrap_database_errors:
+            refusal = find_refusal()
+        if refusal:
+            raise CommandError(refusal.message)
         call_command("migrate", interactive=False, verbosity=0)
         self._first_account()
         connections.close_all()
