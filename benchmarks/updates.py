@@ -9,8 +9,8 @@ five. The variants are `without` settings, `with` those of the migrations, and o
 
 The last line is one JSON object. For each variant: bytes of the table and of its indexes for each monitor, and how many
 times those of the start they are; the shares of updates that were HOT, and that went to another page; bytes of WAL for
-each check, its result included, and the full pages among them; and vacuums. Exits 1 if the settings need more
-WAL than without, or if any variant's table or index exceeds MOST_GROWTH times its start.
+each check, its result included, and the full pages among them; and vacuums. Exits 1 if the table or the indexes of a
+variant exceed MOST_GROWTH times their start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from devserver.session import embedded_servers
 TABLE = "monitors_monitorstate"
 MINUTE = timedelta(minutes=1)
 CHECKPOINT_MINUTES = 5
-MOST_GROWTH = 10.0
+MOST_GROWTH = 5.0
 _FIGURES = f"""
     SELECT pg_relation_size('{TABLE}'), pg_indexes_size('{TABLE}'), n_tup_upd, n_tup_hot_upd, n_tup_newpage_upd,
            vacuum_count, pg_current_wal_insert_lsn() - '0/0', (SELECT wal_fpi FROM pg_stat_wal)
@@ -181,8 +181,7 @@ def main() -> int:
             from django.db import connection
 
             connection.close()
-    worst = max(found[name][growth] for name in ("without", "with") for growth in ("table_growth", "index_growth"))
-    good = found["with"]["wal_bytes_per_check"] <= found["without"]["wal_bytes_per_check"] and worst <= MOST_GROWTH
+    good = all(each[name] <= MOST_GROWTH for each in found.values() for name in ("table_growth", "index_growth"))
     print(json.dumps(found | {"goal_met": good}))
     return 0 if good else 1
 
