@@ -10,9 +10,6 @@ HOUR = timedelta(hours=1)
 # Exactly the expression of the index result_hours: PostgreSQL uses the index for no other spelling. date_trunc
 # depends on the session's time zone, which an index may not.
 HOUR_OF_CHECK = "date_bin('1 hour', checked_at, '2000-01-01 00:00+00')"
-# Of the index result_times, which only the roll-ups use. With checked_at itself, the planner would combine both
-# indexes for the results of one monitor, and read ten times as many rows.
-MINUTE_OF_CHECK = "date_bin('1 minute', checked_at, '2000-01-01 00:00+00')"
 
 
 class HourOf(Func):
@@ -25,7 +22,7 @@ class HourOf(Func):
 
 
 class MinuteOf(HourOf):
-    """MINUTE_OF_CHECK for the ORM."""
+    """The UTC minute of a time. Only migrations name it, for an index that is gone."""
 
     template = "%(function)s('1 minute', %(expressions)s, '2000-01-01 00:00+00')"
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models.functions import Now
 
-from checks.results.hours import HourOf, MinuteOf
+from checks.results.hours import HourOf
 from checks.spec import ReasonCode, Verdict
 
 
@@ -45,8 +44,6 @@ class CheckResult(models.Model):
                 name="result_failures",
                 condition=~models.Q(verdict=Verdict.UP.value),
             ),
-            # Rows are written in the order of time, so an hour of all monitors is a short stretch of the table.
-            BrinIndex(MinuteOf("checked_at"), autosummarize=True, name="result_times"),
         ]
 
     def __str__(self) -> str:
@@ -81,12 +78,14 @@ class RollupProgress(models.Model):
     """How far the roll-ups are, in one row. Null: nothing is rolled up yet.
 
     Hours before `closed_until` are closed: a result that is recorded for one of them adds a LateHour. Hours before
-    `rolled_until`, which follows, are rolled up.
+    `rolled_until`, which follows, are rolled up. Of the hour `part_hour`, monitors before `part_until` are too.
     """
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     closed_until = models.DateTimeField(null=True)
     rolled_until = models.DateTimeField(null=True)
+    part_hour = models.DateTimeField(null=True)
+    part_until = models.BigIntegerField(null=True)
 
     def __str__(self) -> str:
         return f"rolled up until {self.rolled_until}"

@@ -1,8 +1,9 @@
-"""Hourly roll-ups: one set-based statement for an hour of all monitors (ADR 12).
+"""Hourly roll-ups: one set-based statement for an hour of many monitors (ADR 12).
 
-An hour is closed first, in its own transaction, and then rolled up. Recording a result of a past hour reads what is
-closed, under a lock that closing waits for. So the result is either committed before the hour is rolled up, or adds a
-LateHour. Jobs share one lock and each upsert replaces the row, so concurrent or interrupted jobs count nothing twice.
+An hour is closed first, in its own transaction, and then rolled up, in parts of MONITORS_AT_ONCE monitors. Recording a
+result of a past hour reads what is closed, under a lock that closing waits for. So the result is either committed
+before the hour is rolled up, or adds a LateHour. Jobs share one lock, each part is one transaction with its progress,
+and each upsert replaces the row, so concurrent or interrupted jobs count nothing twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
-from checks.results.hours import HOUR, HOUR_OF_CHECK, MINUTE_OF_CHECK, start_of_hour
+from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
 from checks.results.models import RollupProgress
 from checks.results.partitions import RESULTS, parts
 from core.bulk import insert_rows
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 # An hour is closed this long after its end: until then results come in order and add no LateHour.
 GRACE = timedelta(minutes=5)
 HOURS_PER_RUN = 48
+# Few enough for a short transaction without temporary files, and enough for most pages of the hour to have a result of
+# them, because each part reads its pages again.
+MONITORS_AT_ONCE = 10_000
 LATE_AT_ONCE = 2_000
 LATE_PER_RUN = 50 * LATE_AT_ONCE
 LOCK = "roll-ups"
@@ -45,15 +49,32 @@ AGGREGATES = {
 }
 _ROLL_UP = f"""
     INSERT INTO checks_hourlyrollup (monitor_id, hour, {", ".join(AGGREGATES)})
-    SELECT result.monitor_id, {HOUR_OF_CHECK} AS hour, {", ".join(AGGREGATES.values())}
+    SELECT result.monitor_id, {{hour}}, {", ".join(AGGREGATES.values())}
       FROM {{source}}
-     WHERE checked_at >= %(start)s AND checked_at < %(end)s
-       AND {MINUTE_OF_CHECK} >= %(start)s AND {MINUTE_OF_CHECK} < %(end)s
+     WHERE {HOUR_OF_CHECK} = {{hour}} AND checked_at >= %(start)s AND checked_at < %(end)s
      GROUP BY 1, 2
      ORDER BY 2, 1  -- rows of one account, whose monitors have similar ids, are stored together
     ON CONFLICT (monitor_id, hour) DO UPDATE
     SET ({", ".join(AGGREGATES)}) = ROW ({", ".join(f"excluded.{name}" for name in AGGREGATES)})
 """
+_PART = _ROLL_UP.format(
+    hour="%(start)s::timestamptz",
+    source="(SELECT * FROM checks_checkresult WHERE monitor_id >= %(first)s AND monitor_id < %(until)s) AS result",
+)
+# A plain index scan reads a page for each result, a bitmap scan each page once. The planner counts both as equal.
+_SETTINGS = "SET LOCAL enable_indexscan = off; SET LOCAL work_mem = '32MB'"
+_NEXT_MONITOR = f"""
+    SELECT monitor_id
+      FROM checks_checkresult
+     WHERE {HOUR_OF_CHECK} = %(start)s AND checked_at >= %(start)s AND checked_at < %(end)s AND monitor_id >= %(first)s
+     ORDER BY monitor_id
+     LIMIT 1
+"""
+_REDO = _ROLL_UP.format(
+    hour="late.hour",
+    source="""unnest(%(monitors)s::bigint[], %(hours)s::timestamptz[]) AS late (monitor_id, hour)
+      JOIN checks_checkresult AS result ON result.monitor_id = late.monitor_id""",
+)
 # KEY SHARE: many transactions hold it at once, and an update of rolled_until does not wait for it.
 _CLOSED = "SELECT closed_until FROM checks_rollupprogress WHERE id = 1 FOR KEY SHARE"
 
@@ -65,8 +86,8 @@ def roll_up(now: datetime, *, most: int = HOURS_PER_RUN) -> int:
     """
     _close(now)
     done = 0
-    while done < most and _roll_up_next():
-        done += 1
+    while done < most and (ended := _roll_up_next()) is not None:
+        done += ended
     for _ in range(LATE_PER_RUN // LATE_AT_ONCE):
         if _redo(now) < LATE_AT_ONCE:
             break
@@ -75,20 +96,30 @@ def roll_up(now: datetime, *, most: int = HOURS_PER_RUN) -> int:
 
 def roll_up_past(start: datetime, end: datetime) -> None:
     """Roll up the full hours of [start, end), for results that were inserted without recording."""
-    day = start
-    while day < end:
-        with transaction.atomic(durable=True):
-            advisory_lock(LOCK)
-            _roll_up_between(day, min(day + timedelta(days=1), end))
-        day += timedelta(days=1)
+    hour = start
+    while hour < end:
+        part_until: int | None = 0
+        while part_until is not None:
+            with transaction.atomic(durable=True):
+                advisory_lock(LOCK)
+                part_until = _roll_up_part(hour, first=part_until)
+        hour += HOUR
     # Only if nothing was rolled up before. Otherwise the job continues where it is, and repeats these hours.
     RollupProgress.objects.get_or_create(id=1)
     RollupProgress.objects.filter(rolled_until=None).update(closed_until=end, rolled_until=end)
 
 
-def _roll_up_between(start: datetime, end: datetime) -> None:
+def _roll_up_part(hour: datetime, *, first: int) -> int | None:
+    """Roll up an hour of the next monitors, from `first` on. Return where to continue, or None if none has a result."""
+    given: dict[str, Any] = {"start": hour, "end": hour + HOUR, "first": first}
     with connection.cursor() as cursor:
-        cursor.execute(_ROLL_UP.format(source="checks_checkresult AS result"), {"start": start, "end": end})
+        cursor.execute(_NEXT_MONITOR, given)
+        if (row := cursor.fetchone()) is None:
+            return None
+        until: int = row[0] + MONITORS_AT_ONCE
+        cursor.execute(_SETTINGS)
+        cursor.execute(_PART, given | {"first": row[0], "until": until})
+    return until
 
 
 def rolled_until() -> datetime | None:
@@ -148,20 +179,28 @@ def _first_hour(now: datetime) -> datetime | None:
     return max(start_of_hour(min(found)), oldest) if found else None
 
 
-def _roll_up_next() -> bool:
-    """Roll up the oldest closed hour. Return False if none is left or another job is running."""
+def _roll_up_next() -> bool | None:
+    """Roll up the next part of the oldest closed hour. Return whether the hour is complete.
+
+    Return None if no hour is left or another job is running.
+    """
     with transaction.atomic(durable=True):
         if not try_advisory_lock(LOCK):
-            return False
+            return None
         progress = RollupProgress.objects.get(id=1)
         start, closed = progress.rolled_until, progress.closed_until
         if start is None or closed is None or start >= closed:
-            return False
-        _roll_up_between(start, start + HOUR)
-        progress.rolled_until = start + HOUR
-        progress.save(update_fields=["rolled_until"])
-    logger.debug("rolled up %s", start)
-    return True
+            return None
+        # During an upgrade, earlier versions roll up whole hours and leave the part of an earlier one.
+        first = progress.part_until if progress.part_hour == start else None
+        part_until = _roll_up_part(start, first=first or 0)
+        if part_until is None:
+            progress.rolled_until = start + HOUR
+        else:
+            progress.part_hour, progress.part_until = start, part_until
+        progress.save(update_fields=["rolled_until", "part_hour", "part_until"])
+    logger.debug("rolled up %s, monitors before %s", start, part_until)
+    return part_until is None
 
 
 def _redo(now: datetime) -> int:
@@ -187,11 +226,7 @@ def _redo(now: datetime) -> int:
         if pairs:
             hours = [hour for _, hour in pairs]
             cursor.execute(
-                _ROLL_UP.format(
-                    source=f"unnest(%(monitors)s::bigint[], %(hours)s::timestamptz[]) AS late (monitor_id, hour)"
-                    f" JOIN checks_checkresult AS result"
-                    f" ON result.monitor_id = late.monitor_id AND {HOUR_OF_CHECK} = late.hour"
-                ),
+                _REDO,
                 {
                     "monitors": [monitor_id for monitor_id, _ in pairs],
                     "hours": hours,

@@ -5,16 +5,18 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any
+from unittest import mock
 
 import pytest
 import time_machine
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -124,11 +126,17 @@ steps = st.tuples(
 
 @pytest.mark.django_db
 @hypothesis_settings(max_examples=examples(50), deadline=None)
-@given(story=st.lists(steps, min_size=1, max_size=12), since=st.integers(0, 40 * 3600), partitioned=st.booleans())
+@given(
+    story=st.lists(steps, min_size=1, max_size=12),
+    since=st.integers(0, 40 * 3600),
+    partitioned=st.booleans(),
+    at_once=st.sampled_from([1, 3, 10_000]),
+)
 def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
     story: list[tuple[int, list[tuple[int, timedelta, tuple[Verdict, int | None, int | None]]], int | None]],
     since: int,
     partitioned: bool,
+    at_once: int,
 ) -> None:
     empty()
     if partitioned:
@@ -141,8 +149,10 @@ def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
         store(came, now=now)
         found += came
         if hours is not None:
-            roll_up(now, most=hours)
-    roll_up(now)
+            with mock.patch.object(rollups, "MONITORS_AT_ONCE", at_once):
+                roll_up(now, most=hours)
+    with mock.patch.object(rollups, "MONITORS_AT_ONCE", at_once):
+        roll_up(now)
     assert not LateHour.objects.exists()
     until = rolled_until()
     if until is None:  # no hour has ended that anything was found in
@@ -229,11 +239,76 @@ class TestHours:
         assert average_latency([3], since=NOON - DAY) == {3: 60_000}
 
 
+@pytest.mark.django_db
+class TestParts:
+    @pytest.fixture(autouse=True)
+    def _two_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rollups, "MONITORS_AT_ONCE", 2)
+
+    def test_a_run_that_fails_is_continued_by_the_next_one(self) -> None:
+        found = [Found(monitor_id, NOON + timedelta(minutes=number)) for number, monitor_id in enumerate((3, 4, 5, 8))]
+        store(found, now=NOON + timedelta(minutes=5))
+        now = NOON + HOUR + PAST_GRACE
+        with refusing("monitor_id = 5"), pytest.raises(IntegrityError):
+            roll_up(now)
+        assert rolled_until() == NOON, "the hour is not complete"
+        assert rolled_monitors() == [3, 4]
+        late = [Found(monitor_id, NOON + timedelta(minutes=50)) for monitor_id in (2, 3, 5, 9)]
+        store(late, now=now)
+        assert roll_up(now) == 1
+        assert stored(until=now) == counted([*found, *late], until=NOON + HOUR)
+
+    def test_a_part_is_not_repeated(self) -> None:
+        store([Found(monitor_id, NOON) for monitor_id in (3, 8)], now=NOON)
+        now = NOON + HOUR + PAST_GRACE
+        with refusing("monitor_id = 8"), pytest.raises(IntegrityError):
+            roll_up(now)
+        with refusing("monitor_id = 3", existing=False):
+            assert roll_up(now) == 1
+        assert rolled_monitors() == [3, 8]
+
+    def test_an_earlier_version_that_completes_the_hour_leaves_nothing_out_of_the_next_one(self) -> None:
+        found = [Found(monitor_id, NOON + hour * HOUR) for hour in range(2) for monitor_id in (3, 8)]
+        store(found, now=NOON + HOUR)
+        with refusing("monitor_id = 8"), pytest.raises(IntegrityError):
+            roll_up(NOON + HOUR + PAST_GRACE)
+        RollupProgress.objects.update(rolled_until=NOON + HOUR)
+        roll_up(NOON + 2 * HOUR + PAST_GRACE)
+        assert stored(until=NOON + 2 * HOUR).keys() == {(3, NOON), (3, NOON + HOUR), (8, NOON + HOUR)}
+
+
+@contextmanager
+def refusing(rows: str, *, existing: bool = True) -> Iterator[None]:
+    """Have the database refuse these roll-ups. Without `existing`, those that exist may stay, but not be written."""
+    with connection.cursor() as cursor:
+        valid = "" if existing else "NOT VALID"
+        cursor.execute(f"ALTER TABLE checks_hourlyrollup ADD CONSTRAINT refused CHECK (NOT ({rows})) {valid}")
+        yield
+        cursor.execute("ALTER TABLE checks_hourlyrollup DROP CONSTRAINT refused")
+
+
+def rolled_monitors() -> list[int]:
+    return list(HourlyRollup.objects.order_by("monitor_id").values_list("monitor_id", flat=True))
+
+
 @pytest.mark.usefixtures("restored_partitions")
 @pytest.mark.django_db(transaction=True)
 class TestBesideEachOther:
-    def test_jobs_and_late_results_at_once(self) -> None:
+    def test_each_part_is_one_transaction_of_few_monitors(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rollups, "MONITORS_AT_ONCE", 3)
+        store_quietly([Found(monitor_id, NOON) for monitor_id in (1, 2, 3, 4, 5, 1_000, 1_001)])
+        roll_up(NOON + HOUR + PAST_GRACE)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT array_agg(monitor_id ORDER BY monitor_id) FROM checks_hourlyrollup GROUP BY xmin::text"
+            )
+            parts = sorted(monitors for (monitors,) in cursor.fetchall())
+        assert parts == [[1, 2, 3], [4, 5], [1_000, 1_001]]
+
+    @pytest.mark.parametrize("at_once", [1, 10_000])
+    def test_jobs_and_late_results_at_once(self, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """The clock of the process stands long after NOON, so all of these are late."""
+        monkeypatch.setattr(rollups, "MONITORS_AT_ONCE", at_once)
         hours, rounds = 6, 15
         end = NOON + hours * HOUR + PAST_GRACE
         chance = random.Random(5)
