@@ -40,7 +40,7 @@ worker_cancel_long_running_tasks_on_connection_loss = True  # there are none, an
 
 timezone = "UTC"
 beat_max_loop_interval = 1
-beat_scheduler = "celery.beat:Scheduler"  # keeps no file, which a crash could damage, and a wrong clock mislead
+beat_scheduler = "config.beat:Scheduler"  # keeps no file, which a crash could damage, and a wrong clock mislead
 
 # Entry: task, seconds or time of day, and seconds until a message expires, so that none pile up during a stall. Tasks
 # that run less often than beat restarts need a time of day: a long interval would never elapse, as it starts with beat.
