@@ -5,16 +5,21 @@ Beat only sends names of tasks. Loading the Django apps would triple its memory.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from celery import Celery
+from celery.beat import ScheduleEntry, SchedulingError
+from celery.beat import Scheduler as MemoryScheduler
 from celery.signals import after_task_publish
 
 from config import message_clock, reporting, task_logs
 from core.metrics import mark_alive
+
+logger = logging.getLogger(__name__)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -26,6 +31,16 @@ class SteadyCelery(Celery):
 
     def now(self) -> datetime:
         return self._started_at + timedelta(seconds=time.monotonic() - self._start)
+
+
+class Scheduler(MemoryScheduler):
+    """Logs failures so that `core.logs.OutageFilter` can limit them. Celery's lines have a stack and a traceback."""
+
+    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
+        try:
+            self.apply_async(entry, producer=producer, advance=False)
+        except SchedulingError as error:
+            logger.error("%s", error, exc_info=error.__context__)  # noqa: TRY400 - its cause
 
 
 app = SteadyCelery("pulsekeeper", loader="config.routing:RoutedLoader", fixups=[])

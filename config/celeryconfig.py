@@ -17,6 +17,9 @@ from config.routing import QUEUES, route
 
 broker_url = settings.REDIS_URL
 broker_connection_retry_on_startup = True
+broker_connection_max_retries = None  # the default of 100 ends a worker after an outage of 50 minutes
+# A broker that becomes a replica interrupts BRPOP with an error of the channel, which would end a worker.
+broker_channel_error_retry = True
 broker_connection_timeout = 3
 broker_transport_options = {"socket_connect_timeout": 3, "socket_timeout": 30}
 task_publish_retry_policy = {"max_retries": 1, "interval_start": 0.1}
@@ -33,10 +36,11 @@ worker_prefetch_multiplier = 1
 worker_hijack_root_logger = False
 worker_redirect_stdouts = False  # it would break links in e-mails, which are printed without a mail server
 worker_send_task_events = False
+worker_cancel_long_running_tasks_on_connection_loss = True  # there are none, and without it Celery logs a warning
 
 timezone = "UTC"
 beat_max_loop_interval = 1
-beat_scheduler = "celery.beat:Scheduler"  # keeps no file, which a crash could damage, and a wrong clock mislead
+beat_scheduler = "config.beat:Scheduler"  # keeps no file, which a crash could damage, and a wrong clock mislead
 
 # Entry: task, seconds or time of day, and seconds until a message expires, so that none pile up during a stall. Tasks
 # that run less often than beat restarts need a time of day: a long interval would never elapse, as it starts with beat.

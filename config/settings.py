@@ -371,13 +371,27 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": SimpleLazyObject(lambda: import_string("config.openapi.enum_values")()),
 }
 
+# While PostgreSQL or the broker is away, tasks fail every second, and processes try to connect.
+OUTAGE_LOGGERS = [
+    "celery.app.trace",
+    "celery.beat",
+    "celery.worker.consumer.consumer",
+    "config.beat",
+    "core.cache",
+    "core.replies",
+    "core.throttles",
+    "monitors.probing.on_demand",
+    "monitors.tasks",
+    "notifications.outbox",
+    "psycopg.pool",
+]
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
         "crashes": {"()": "core.logs.CrashFilter"},
         "outages": {"()": "core.logs.OutageFilter"},
-        "rate": {"()": "core.logs.RateFilter"},
     },
     "formatters": {"line": {"()": "core.logs.Formatter", "json": LOG_FORMAT == "json"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
@@ -385,8 +399,7 @@ LOGGING = {
     "loggers": {name.partition(".")[0]: {"level": LOG_LEVEL} for name in OUR_APPS}
     # Only crashes: `config.access` logs the status of every request.
     | {"django.request": {"level": "ERROR", "filters": ["crashes"]}}
-    # While PostgreSQL is away, tasks fail every second, and the pool tries to connect.
-    | {"celery.app.trace": {"filters": ["outages"]}, "psycopg.pool": {"filters": ["rate"]}}
+    | {name: {"filters": ["outages"]} for name in OUTAGE_LOGGERS}
     # Its warnings contain webhook URLs. Callers log failures.
     | {"urllib3": {"level": "ERROR"}}
     # Skip the warnings about retries; the final failure is logged as an error.

@@ -176,41 +176,35 @@ class CrashFilter(logging.Filter):
         return record.exc_info is not None and not _is_outage(record.exc_info[1])
 
 
-class RateFilter(logging.Filter):
-    """Passes each message once in EVERY_SEC for each task. Its field `suppressed` counts those since the last one.
+class OutageFilter(logging.Filter):
+    """Passes each message once in EVERY_SEC. Its field `suppressed` counts those since the last one.
 
-    A lost race between threads passes or suppresses one more.
+    Failures because PostgreSQL or the broker is away lose their traceback and become warnings: tasks fail every second
+    then, and what health checks and metrics report must not fill the disk. Other lines with a traceback all pass. A
+    lost race between threads passes or suppresses one more.
     """
 
     EVERY_SEC = 60.0
 
     def __init__(self) -> None:
         super().__init__()
-        self._passed: dict[object, tuple[float, int]] = {}
+        self._passed: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        kind, now = (record.msg, context().get("task")), time.monotonic()
-        passed_at, suppressed = self._passed.get(kind, (-math.inf, 0))
+        if record.exc_info is not None:
+            error = record.exc_info[1]
+            if not (_is_broker_outage(error) or _is_outage(error)):
+                return True
+            record.exc_info = None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        now = time.monotonic()
+        passed_at, suppressed = self._passed.get(record.msg, (-math.inf, 0))
         if now - passed_at < self.EVERY_SEC:
-            self._passed[kind] = passed_at, suppressed + 1
+            self._passed[record.msg] = passed_at, suppressed + 1
             return False
-        self._passed[kind] = now, 0
+        self._passed[record.msg] = now, 0
         record.__dict__["suppressed"] = suppressed
         return True
-
-
-class OutageFilter(RateFilter):
-    """Passes failures because PostgreSQL is away rarely, as warnings without a traceback, and all other lines.
-
-    Tasks fail every second then. What health checks and metrics report must not fill the disk.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info is None or not _is_outage(record.exc_info[1]):
-            return True
-        record.exc_info = None
-        record.levelno, record.levelname = logging.WARNING, "WARNING"
-        return super().filter(record)
 
 
 def _is_outage(error: BaseException | None) -> bool:
@@ -218,3 +212,13 @@ def _is_outage(error: BaseException | None) -> bool:
     from core.postgresql.availability import is_outage
 
     return is_outage(error)
+
+
+def _is_broker_outage(error: BaseException | None) -> bool:
+    # Imported here, because granian's main process formats lines, and needs no broker.
+    from billiard.exceptions import RestartFreqExceeded  # a worker connects again and again
+    from kombu.exceptions import OperationalError
+    from redis import exceptions
+
+    refused = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.ReadOnlyError)
+    return isinstance(error, (OperationalError, RestartFreqExceeded, *refused))

@@ -208,13 +208,13 @@ class _Sums:
 
     def report(self) -> None:
         """Report the sums. If the broker is unreachable, log it once and keep them."""
+        if self._thread is None:  # nothing was counted yet
+            return
         with self._reporting:
             with self._lock:
                 reported_sums, self._waiting = self._waiting, defaultdict(float)
                 alive, self._alive = self._alive, set()
                 levels = {f"{name}|{self._process}": float(read()) for name, read in self._levels.items()}
-            if not reported_sums and not levels and not alive:
-                return
             try:
                 if BROKER.is_outdated:
                     _learn_time()
@@ -222,6 +222,7 @@ class _Sums:
                 ahead = DATABASE.machine_ahead()  # unknown in beat, which uses no database
                 ahead = BROKER.machine_ahead() if ahead is None else ahead
                 with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
+                    pipe.hdel(PROCESSES_KEY, "")  # a process that is stopped by an outage has nothing else to write
                     for field, amount in reported_sums.items():
                         pipe.hincrbyfloat(KEY, field, amount)
                     if levels:
@@ -232,11 +233,11 @@ class _Sums:
             except redis.RedisError as error:
                 self.add(reported_sums.items())
                 if not self._unreachable:
-                    logger.warning("metrics wait for the broker: %s", error)
+                    logger.warning("the broker does not answer: %s", error)
                 self._unreachable = True
             else:
                 if self._unreachable:
-                    logger.info("metrics are reported again")
+                    logger.info("the broker answers again")
                 self._unreachable = False
 
 

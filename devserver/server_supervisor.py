@@ -40,24 +40,24 @@ class ServerSupervisor:
         for path in folders:
             path.mkdir(mode=0o700, exist_ok=True)
         user = server_user(folder, [*PROGRAMS, PROGRAM], folders)
-        self._servers: list[Server] = [
+        self.servers: list[Server] = [
             Postgres(folder, user, postgres_settings, socket_dir),
             Valkey(folder, user, valkey_settings, folder.read_state().get("valkey")),
         ]
 
     def start(self) -> None:
-        for server in self._servers:
+        for server in self.servers:
             server.start()
             self._write_state()
 
     def stop(self) -> None:
-        for server in reversed(self._servers):
+        for server in reversed(self.servers):
             server.stop()
 
     def watch(self) -> None:
         """Restart servers that end. Return when the servers must be stopped."""
         while not self.stop_requested.wait(LOOK_SECONDS):
-            for server in self._servers:
+            for server in self.servers:
                 if not server.is_running():
                     self._restart(server)
             # No process can join while this process has the gate lock, which it keeps until it ends.
@@ -77,7 +77,7 @@ class ServerSupervisor:
         self._write_state()
 
     def _write_state(self) -> None:
-        self.folder.write_state({server.name: server.state() for server in self._servers})
+        self.folder.write_state({server.name: server.state() for server in self.servers})
 
 
 def log(text: str) -> None:

@@ -51,7 +51,7 @@ def embedded_servers(
             holder = stack.enter_context(FileLock(folder.holders))
             holder.share()
             stack.callback(_leave, folder, holder)
-            servers = _ensure_database(folder, database)
+            servers = ensure_database(folder, database)
         yield servers
 
 
@@ -118,7 +118,7 @@ def _stop_orphans(folder: DataFolder) -> None:
             stop_orphan(entry["pid"], folder.root / name)
 
 
-def _ensure_database(folder: DataFolder, database: str) -> Servers:
+def ensure_database(folder: DataFolder, database: str) -> Servers:
     import psycopg
     from psycopg import sql
 

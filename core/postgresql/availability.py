@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any, Self
 
 import django.db
 import psycopg
+
+logger = logging.getLogger(__name__)
 
 _TOO_MANY_CONNECTIONS = "53300"
 _NO_WRITES = frozenset({"53100", "25006"})
@@ -25,7 +28,10 @@ def is_outage(error: BaseException | None) -> bool:
 
 
 class Availability:
-    """Set from many threads. A lost race costs one more wait, because every connection sets it again."""
+    """Logs when an outage begins and ends.
+
+    Set from many threads. A lost race costs one more wait, because every connection sets it again.
+    """
 
     def __init__(self) -> None:
         self.is_away = False
@@ -33,12 +39,16 @@ class Availability:
 
     def answered(self) -> None:
         self.answered_at = time.monotonic()
-        self.is_away = False
+        if self.is_away:
+            self.is_away = False
+            logger.info("PostgreSQL answers again")
 
     def failed(self, error: psycopg.OperationalError, *, since: float) -> None:
         """Note an attempt that began at `since`. Ignore it if another connection got an answer meanwhile."""
         if self.answered_at < since:
-            self.is_away = is_outage(error) and error.sqlstate != _TOO_MANY_CONNECTIONS
+            was_away, self.is_away = self.is_away, is_outage(error) and error.sqlstate != _TOO_MANY_CONNECTIONS
+            if self.is_away and not was_away:
+                logger.warning("PostgreSQL does not answer: %s", error)
 
 
 AVAILABILITY = Availability()

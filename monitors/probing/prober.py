@@ -378,13 +378,16 @@ class Prober:
 
         Return the keys of the stored ones, and of those whose monitors are locked.
         """
+        is_logged = False
         while True:
             start = time.monotonic()
             try:
                 left = record(records, now=utc_now(), skip_locked=True)
             except (OperationalError, InterfaceError) as error:
                 # Keep the results until they can be stored. Their slots stay occupied, so no new work is accepted.
-                logger.warning("results wait for the database: %s", error)
+                if not is_logged:
+                    logger.warning("results wait for the database: %s", error)
+                    is_logged = True
                 metrics.RECORD_RETRIES.add()
                 connection.close()
                 if self._leaving.wait(_RETRY_SEC):

@@ -12,7 +12,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import kombu.exceptions
 import pytest
+import redis
 
 from core import logs
 
@@ -88,10 +90,10 @@ def test_text_is_for_people(logger: logging.Logger, as_text: Reader) -> None:
     assert line[19:] == " WARNING tests.logs: a name\\nof two lines  task=t task_id=1 count=2 password=[masked]"
 
 
-def test_a_message_is_passed_once_in_a_while_for_each_task(
+def test_a_message_is_passed_once_in_a_while(
     logger: logging.Logger, as_json: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    rate = logs.RateFilter()
+    rate = logs.OutageFilter()
     logger.addFilter(rate)
     for number in range(3):
         logger.warning("cannot connect to %d", number)
@@ -102,8 +104,23 @@ def test_a_message_is_passed_once_in_a_while_for_each_task(
     logger.removeFilter(rate)
     assert [(line["event"], line.get("task"), line["suppressed"]) for line in as_json()] == [
         ("cannot connect to 0", None, 0),
-        ("cannot connect to 0", "t", 0),
-        ("cannot connect to 3", None, 2),
+        ("cannot connect to 3", None, 5),
+    ]
+
+
+def test_outages_leave_one_line_without_a_traceback(
+    logger: logging.Logger, as_json: Callable[[], list[dict[str, Any]]]
+) -> None:
+    outages = logs.OutageFilter()
+    logger.addFilter(outages)
+    for error in (redis.ConnectionError("refused"), kombu.exceptions.OperationalError("refused"), ValueError("ours")):
+        for _ in range(2):
+            logger.error("%s failed", type(error).__name__, exc_info=error)
+    logger.removeFilter(outages)
+    assert [(line["level"], line["event"], "exception" in line) for line in as_json()] == [
+        ("warning", "ConnectionError failed", False),
+        ("error", "ValueError failed", True),
+        ("error", "ValueError failed", True),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -153,6 +154,18 @@ def test_one_failed_connection_is_no_outage() -> None:
     assert is_away(refused, silent_for=1)
     assert not is_away(refused, silent_for=0)
     assert not is_away(psycopg.errors.TooManyConnections(), silent_for=1)
+
+
+def test_an_outage_has_a_line_when_it_begins_and_one_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    availability = Availability()
+    with caplog.at_level(logging.INFO, logger="core"):
+        for _ in range(2):
+            for _ in range(2):
+                error = psycopg.OperationalError("connection refused")
+                availability.failed(error, since=availability.answered_at + 1)
+            for _ in range(2):
+                availability.answered()
+    assert caplog.messages == ["PostgreSQL does not answer: connection refused", "PostgreSQL answers again"] * 2
 
 
 # In a process of its own, because the pool belongs to the process.
