@@ -1,11 +1,11 @@
-"""Compare the table of states with and without its storage settings, over the updates of a simulated week.
+"""Compare storage settings of the table of states over the updates of a simulated week.
 
-    python benchmarks/updates.py [--monitors 500] [--interval 300] [--days 7] [--also fillfactor=70 ...]
+    python benchmarks/updates.py [--monitors 500] [--interval 300] [--days 7] [--settings fillfactor=50 ...]
 
 On private servers in a temporary folder. Each variant starts with newly written states, and claims and records each
 check of the week with the product's own functions, a simulated minute at a time. As a server would, it vacuums the
 table in each simulated minute in which its dead rows exceed the threshold of autovacuum, and writes a checkpoint every
-five. The variants are `without` settings, `with` those of the migrations, and one for each `--also`.
+five. The variants are `none` and each of `--settings`.
 
 The last line is one JSON object. For each variant: bytes of the table and of its indexes for each monitor, and how many
 times those of the start they are; the shares of updates that were HOT, and that went to another page; bytes of WAL for
@@ -149,11 +149,10 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     owner = create_account(email="many@example.com", password="a fine long one", plan="pro")
     draft = {"url": "https://shop.example/health", "interval_sec": options.interval}
     create_monitor(Caller(owner), draft, now=utc_now())
-    ours = one(f"SELECT array_to_string(reloptions, ', ') FROM pg_class WHERE oid = '{TABLE}'::regclass")[0]
     found = {}
-    for name, settings in {"without": "", "with": ours, **{each: each for each in options.also}}.items():
-        found[name] = measure(settings or "", options)
-        print(f"{name} ({settings}): {found[name]}", file=sys.stderr, flush=True)
+    for settings in ("", *options.settings):
+        found[settings or "none"] = measure(settings, options)
+        print(f"{settings or 'none'}: {found[settings or 'none']}", file=sys.stderr, flush=True)
     return found
 
 
@@ -162,7 +161,7 @@ def main() -> int:
     parser.add_argument("--monitors", type=int, default=500)
     parser.add_argument("--interval", type=int, default=300, help="seconds between two checks of a monitor")
     parser.add_argument("--days", type=float, default=7)
-    parser.add_argument("--also", nargs="*", default=[], metavar="SETTINGS")
+    parser.add_argument("--settings", nargs="*", default=["fillfactor=50"])
     options = parser.parse_args()
     server = {"autovacuum": "off", "checkpoint_timeout": "1d", "max_wal_size": "100GB", "min_wal_size": "80MB"}
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as name:

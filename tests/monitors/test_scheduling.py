@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import connection
-from django.db.models import F
 
 from checks.spec import Verdict
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, SchedulerGap
@@ -93,22 +91,6 @@ def test_many_beats_at_once_claim_each_monitor_once() -> None:
     taken = [claim for claims in run_concurrently(*[beat] * 6) for claim in claims]  # type: ignore[attr-defined]
     assert sorted(taken, key=lambda c: c.monitor_id) == [Claim(monitor.pk, 2) for monitor in monitors]
     assert not MonitorState.objects.exclude(claim=2).exists()
-
-
-@pytest.mark.django_db
-def test_updated_states_stay_on_their_pages() -> None:
-    user = UserFactory()
-    for _ in range(60):
-        MonitorFactory(owner=user, up=True)
-
-    def pages() -> dict[int, int]:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT monitor_id, (ctid::text::point)[0]::int FROM monitors_monitorstate")
-            return dict(cursor.fetchall())
-
-    before = pages()
-    MonitorState.objects.update(next_due_at=F("next_due_at") + minutes(1))
-    assert pages() == before
 
 
 @pytest.mark.django_db
