@@ -20,6 +20,7 @@ from config.settings import env
 from core.version import product_version
 from devserver.postgres import POSTGRES
 from tests.faults.reach import documented
+from tests.test_settings import read_settings
 
 ROOT = Path(__file__).parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -73,8 +74,35 @@ def test_a_service_reaches_what_the_documents_say() -> None:
 def test_a_prometheus_on_the_same_machine_may_read_metrics() -> None:
     """A connection to the published port arrives from the gateway. No other address may read them by default."""
     (subnet,) = COMPOSE["networks"]["outside"]["ipam"]["config"]
-    allowed = f"${{METRICS_ALLOWED:-{subnet['gateway']}/32}}"
-    assert SERVICES["web"]["environment"]["METRICS_ALLOWED"] == allowed
+    defaults = _compose_defaults()
+    assert defaults["METRICS_ALLOWED"] == defaults["TRUSTED_PROXIES"] == f"{subnet['gateway']}/32"
+
+
+def test_settings_of_the_operator_override_those_of_compose() -> None:
+    """Files in their order, and `environment` after all of them: it may name the files of secrets only."""
+    settings = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "operate" / "settings.md").read_text(), re.MULTILINE)
+    assert {"EMAIL_FROM", "TRUSTED_PROXIES", "ALLOWED_HOSTS", "LOG_FORMAT", "METRICS_ALLOWED"} <= {*settings}
+    assert _compose_defaults().keys() <= {*settings}
+    for service in SERVICES.values():
+        if "env_file" in service:
+            own, operators = service["env_file"]
+            assert (own, operators["path"]) == ({"path": "deploy/compose.env"}, "deploy/settings.env")
+            assert not {*service["environment"]} & {*settings}
+            assert all(name.endswith("_FILE") for name in service["environment"])
+
+
+def test_the_defaults_of_compose_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in _compose_defaults().items():
+        monkeypatch.setenv(name, value)
+    found = read_settings()
+    assert found["BASE_URL"] == "https://pulsekeeper.example.com"
+    assert found["ALLOWED_HOSTS"] == ("pulsekeeper.example.com",)
+
+
+def _compose_defaults() -> dict[str, str]:
+    lines = (ROOT / "deploy" / "compose.env").read_text().splitlines()
+    found = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    return {name: re.sub(r"\$\{HOST:\?[^}]+\}", "pulsekeeper.example.com", value) for name, value in found.items()}
 
 
 def test_who_checks_may_ping() -> None:
