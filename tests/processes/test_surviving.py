@@ -10,7 +10,7 @@ import pytest
 from tests.processes.test_reach import why_not
 from tests.processes.up import Program
 
-ROUNDS = int(os.environ.get("OUTAGE_ROUNDS", "3"))  # 13 play every order
+ROUNDS = int(os.environ.get("OUTAGE_ROUNDS", "2"))  # 13 play every order
 LONGEST_ROUND_SEC = 180  # on a busy machine
 LINES, BYTES = 10, 10_000  # that a process may log in a minute of an outage
 
