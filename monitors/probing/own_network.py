@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 
 from checks.probes.target import join_host_port
@@ -47,7 +48,8 @@ class OwnNetwork:
             for server in servers:
                 silent = Level(_SILENT + join_host_port(*server), "")
                 silent.follow(partial(lambda server: server not in self._have_answered, server))
-            threading.Thread(target=self._work, name="own-network", daemon=True).start()
+            # The same threads all the time: one that cannot be started would stop all decisions.
+            self._pool = ThreadPoolExecutor(len(servers), thread_name_prefix="own-network")
 
     def judge(self, began_at: float, *, ours: Then, theirs: Then, asks: bool) -> None:
         """Call `ours` if a check failed by our own network, else `theirs`: at once, or soon in another thread.
@@ -68,14 +70,16 @@ class OwnNetwork:
         self._closing.set()
         self._questions.put(None)
 
-    def _work(self) -> None:
+    def run(self) -> None:
+        """Ask until `close`, in a thread of its own."""
         waiting: list[tuple[Then, Then]] = []
-        while True:
+        while self._servers:
             self._note(is_up=self._ask())
             for ours, theirs in waiting:
                 (ours if self._is_down else theirs)()
             waiting = self._wait()
             if self._closing.is_set():
+                self._pool.shutdown(wait=False)
                 return
 
     def _wait(self) -> list[tuple[Then, Then]]:
@@ -90,31 +94,25 @@ class OwnNetwork:
 
     def _ask(self) -> bool:
         """Return whether a server accepts a connection."""
-        deadline = time.monotonic() + ANSWER_SEC
-        answers: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()
         # Without those whose names are still being looked up.
         asked = [server for server in self._servers if server not in self._connecting]
         self._connecting.update(asked)
-        for server in asked:
-            threading.Thread(target=self._connect, args=(server, answers), daemon=True).start()
-        for _ in asked:
-            try:
-                if answers.get(timeout=max(0.0, deadline - time.monotonic())) is None:
-                    return True
-            except queue.Empty:
-                return False
-        return False
+        attempts = [self._pool.submit(self._connects, server) for server in asked]
+        try:
+            return any(attempt.result() for attempt in as_completed(attempts, timeout=ANSWER_SEC))
+        except TimeoutError:
+            return False
 
-    def _connect(self, server: tuple[str, int], answers: queue.SimpleQueue[OSError | None]) -> None:
-        error = None
+    def _connects(self, server: tuple[str, int]) -> bool:
         try:
             socket.create_connection(server, timeout=ANSWER_SEC).close()
-        except OSError as failure:
-            error = failure
+        except OSError:
+            return False
         else:
             self._have_answered.add(server)
-        self._connecting.discard(server)
-        answers.put(error)
+            return True
+        finally:
+            self._connecting.discard(server)
 
     def _note(self, *, is_up: bool) -> None:
         if is_up and self._is_down:

@@ -127,6 +127,7 @@ class Prober:
         self._callers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe-answers")
         self._prober = _lasting(self._service.run, "prober")
         self._recorder = _lasting(self._record, "recorder")
+        _lasting(self._network.run, "own-network").start()
         self._prober.start()
         self._recorder.start()
         metrics.IN_FLIGHT.follow(lambda: self.in_flight)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import queue
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from ipaddress import ip_network
@@ -37,6 +38,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., OwnNetwork]]
 
     def make(*servers: tuple[str, int]) -> OwnNetwork:
         running.append(OwnNetwork(servers))
+        threading.Thread(target=running[-1].run, daemon=True).start()
         return running[-1]
 
     yield make
