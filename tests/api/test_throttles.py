@@ -19,6 +19,7 @@ from accounts.models import User
 from config.settings import BASE_DIR
 from core import throttles
 from core.addresses import client_network
+from core.logs import OutageFilter
 from core.throttles import Counted, LocalCounters
 from tests.api.client import Answer, Api
 from tests.connectors.linking import come_back, place
@@ -263,8 +264,13 @@ def test_bad_tokens_are_throttled_by_address_and_good_ones_are_not(settings: Set
 
 @pytest.mark.parametrize("listening", [True, False], ids=["silent", "refusing"])
 def test_without_the_broker_everything_passes_soon(
-    settings: Settings, user: User, listening: bool, caplog: pytest.LogCaptureFixture
+    settings: Settings,
+    user: User,
+    listening: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(OutageFilter, "EVERY_SEC", 0)
     limit(settings, "requests", 1)
     api = Api.signed_in(user)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -203,7 +203,7 @@ def test_projects(api: Api, user: User) -> None:
     path = f"/v1/projects/{made.json['id']}"
     assert made.status == 201
     for first in (Verdict.UP, Verdict.UP, Verdict.SLOW, Verdict.DOWN, None):
-        MonitorFactory(owner=user, first=first, project_id=made.json["id"])
+        MonitorFactory(owner=user, first=first, project_id=made.json["id"], created_at=utc_now())
     MonitorFactory(owner=user, up=True)
     renamed = api.patch(path, {"name": "Store"})
     assert (renamed.status, renamed.json) == (200, {"ok": True})
