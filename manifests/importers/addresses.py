@@ -9,7 +9,7 @@ import ipaddress
 import re
 from urllib.parse import quote, urlsplit
 
-_DELIMITER = re.compile(r"[%/?#\s]")
+_DELIMITERS = re.compile(r"[%/?#\s]+")
 _DNS_PORT = 53
 _MAX_RESOLVER = 100
 
@@ -30,7 +30,7 @@ def dns_url(name: str, record_type: str, *, server: str | None = None, port: int
     name = name.strip()
     if record_type.upper() == "PTR" and is_address(bare := name.removesuffix(".")):
         name = ipaddress.ip_address(bare).reverse_pointer
-    name = _DELIMITER.sub(lambda found: quote(found[0], safe=""), name)
+    name = _DELIMITERS.sub(lambda found: quote(found[0], safe=""), name)
     asked = f"{name}?type={quote(record_type, safe='')}"
     if server is None:
         return f"dns:{asked}"

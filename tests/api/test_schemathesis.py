@@ -60,7 +60,7 @@ def test_schemathesis(kind: str, live_server: LiveServer, tmp_path: Path) -> Non
     ending = ("delete_current_session", "delete_session") if kind == "session" else ()
     if ending:  # or every request after it would have no session
         command += [word for name in ending for word in ("--exclude-operation-id", name)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400 * EXAMPLES, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1000 * EXAMPLES, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     operations = sum(map(len, json.loads(SCHEMA.read_text())["paths"].values()))
     assert f"Tested: {operations - len(ending)}" in done.stdout
