@@ -43,7 +43,7 @@ class Environment:
         from_file: bool = False,
         or_empty: bool = False,
     ) -> Any:
-        """Return the parsed value. `parse` may raise ValueError. An empty variable is as none, unless `or_empty`.
+        """Return the parsed value. `parse` may raise ValueError. An empty variable counts as unset unless `or_empty`.
 
         With `from_file` the variable `<NAME>_FILE` may name a file with the text. This keeps a secret out of the
         environment, which child processes inherit.

@@ -177,11 +177,11 @@ class CrashFilter(logging.Filter):
 
 
 class OutageFilter(logging.Filter):
-    """Passes each message once in EVERY_SEC. Its field `suppressed` counts those since the last one.
+    """Passes each warning and error once in EVERY_SEC. Its field `suppressed` counts those since the last one.
 
-    Failures because PostgreSQL or the broker is away lose their traceback and become warnings: tasks fail every second
-    then, and what health checks and metrics report must not fill the disk. Other lines with a traceback all pass. A
-    lost race between threads passes or suppresses one more.
+    Other levels all pass: none repeats during an outage. Failures because PostgreSQL or the broker is away lose their
+    traceback and become warnings: tasks fail every second then, and what health checks and metrics report must not fill
+    the disk. Other lines with a traceback all pass. A lost race between threads passes or suppresses one more.
     """
 
     EVERY_SEC = 60.0
@@ -197,6 +197,8 @@ class OutageFilter(logging.Filter):
                 return True
             record.exc_info = None
             record.levelno, record.levelname = logging.WARNING, "WARNING"
+        if record.levelno < logging.WARNING:
+            return True
         now = time.monotonic()
         passed_at, suppressed = self._passed.get(record.msg, (-math.inf, 0))
         if now - passed_at < self.EVERY_SEC:

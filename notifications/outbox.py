@@ -43,7 +43,7 @@ OVERTAKEN = "overtaken"
 OUTCOMES = (State.SENT.value, State.WAITING.value, State.DEAD.value, OVERTAKEN)
 """The outcomes of an attempt. An attempt is overtaken if another sender has claimed the message since."""
 MAIL_FAILING = Level(
-    "pulsekeeper_mail_server_failing", "Processes whose last mail the mail server did not take, whoever was to get it."
+    "pulsekeeper_mail_server_failing", "Processes whose last mail the mail server did not take, to any recipient."
 )
 
 M = TypeVar("M", bound=Notification)

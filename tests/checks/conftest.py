@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from checks.probes import liveness
 from checks.probes.engine import ProbeEngine
 from core.egress import EgressGuard, parse_networks
 from tests.helpers import restored_partitions
@@ -22,6 +23,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def engine(certificates: Certificates) -> ProbeEngine:
     """One for all tests, as in a worker, so that a handle which remembers too much shows."""
     return ProbeEngine(LOOPBACK, certificates.ca_file)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a name server of a test, a thread of this process, take longer to answer while the machine is busy."""
+    monkeypatch.setattr(liveness, "_REPEAT_SECONDS", 2.0)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def stage(certificates: Certificates) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def worker(stage: Stage, transactional_db: None, settings: Settings) -> Iterator[None]:
+def worker(stage: Stage, transactional_db: None, settings: Settings, patient: None) -> Iterator[None]:
     """A real worker on the real broker that asks the stage's name server and trusts its authority."""
     settings.DNS_SERVERS = [stage.names.address]
     settings.SSL_CERT_FILE = stage.ca_file
@@ -149,6 +149,7 @@ class Metronome:
             due = time.monotonic() + step
 
 
+@pytest.mark.usefixtures("patient")
 def test_by_the_engine(stage: Stage) -> None:
     hurried = {case.id for case in CASES if "timeout_ms" in case.settings}
     faults, latest = _by_the_engine(stage, CASES)

@@ -133,6 +133,7 @@ def test_silence_during_a_part_of_the_wait_is_enough(names: NameServer, targets:
     assert reasons(outcomes) == {ReasonCode.WORKER_LOST}
 
 
+@pytest.mark.usefixtures("patient")
 def test_many_names_share_the_control_queries(names: NameServer) -> None:
     hosts = [f"silent{number}.test" for number in range(300)]
     names.zone = dict.fromkeys(hosts, SILENT_ZONE)

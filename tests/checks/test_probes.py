@@ -263,6 +263,7 @@ def test_of_a_name_only_the_permitted_addresses_are_used(targets: TargetServer) 
     assert outside.seen[0].header("host") == f"both.test:{inside.port}"
 
 
+@pytest.mark.usefixtures("patient")
 def test_names_that_hang_end_at_the_deadline_and_delay_nobody(targets: TargetServer) -> None:
     site = targets.serve([answer()])
     silent = {f"silent{n}.test": Name(Fault.SILENCE, Fault.SILENCE) for n in range(300)}

@@ -99,11 +99,15 @@ def test_a_message_is_passed_once_in_a_while(
         logger.warning("cannot connect to %d", number)
         with logs.bound(task="t"):
             logger.warning("cannot connect to %d", number)
+    for name in ("com", "org"):
+        logger.info("the lookup of .%s failed", name)
     rate.EVERY_SEC = 0
     logger.warning("cannot connect to %d", 3)
     logger.removeFilter(rate)
-    assert [(line["event"], line.get("task"), line["suppressed"]) for line in as_json()] == [
+    assert [(line["event"], line.get("task"), line.get("suppressed")) for line in as_json()] == [
         ("cannot connect to 0", None, 0),
+        ("the lookup of .com failed", None, None),
+        ("the lookup of .org failed", None, None),
         ("cannot connect to 3", None, 5),
     ]
 
