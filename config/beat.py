@@ -43,7 +43,7 @@ class Scheduler(MemoryScheduler):
             logger.error("%s", error, exc_info=error.__context__)  # noqa: TRY400 - its cause
 
 
-app = SteadyCelery("pulsekeeper", loader="config.routing:RoutedLoader", fixups=[])
+app = SteadyCelery("pulsekeeper", loader="config.routing:RoutedLoader", fixups=[], amqp="config.publishing:AMQP")
 app.config_from_object("config.celeryconfig")
 task_logs.connect()
 reporting.connect()

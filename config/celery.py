@@ -19,7 +19,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # could stop all checks without a trace in the database, and `conf` and `active` reveal secrets of workers.
 REMOTE_CONTROL = frozenset({"ping"})
 
-app = Celery("pulsekeeper", loader="config.routing:RoutedLoader", task_cls="config.message_clock:Task")
+app = Celery(
+    "pulsekeeper",
+    loader="config.routing:RoutedLoader",
+    task_cls="config.message_clock:Task",
+    amqp="config.publishing:AMQP",
+)
 app.autodiscover_tasks()
 # By name, so that it is read after `manage.py` has set the broker's address.
 app.config_from_object("config.celeryconfig")
