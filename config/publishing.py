@@ -21,7 +21,7 @@ class Producer(kombu.Producer):
         try:
             return super()._publish(*args, **kwargs)
         except AttributeError as error:
-            if self.channel.connection is not None:
+            if getattr(self.channel, "connection", None) is not None:
                 raise
             raise RecoverableConnectionError("the channel was closed") from error
 
