@@ -16,7 +16,7 @@ help:
 	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name)'
 	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED, HOSTILE)'
 	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian (as root)'
-	@echo 'make upgrade    on these two hosts, replace an older version by this one under load (FROM: a commit, SECONDS_TO_RUN)'
+	@echo 'make upgrade    time the locks of migrations, and on two hosts replace an older version by this one under load (FROM: a commit, SECONDS_TO_RUN)'
 	@echo 'make bench  measure the load that this machine can handle (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
 	@echo 'make docs   build the documentation site in site/'
 	@echo 'make lock   pin the dependencies of pyproject.toml (UPGRADE=1: use their newest versions)'
@@ -45,6 +45,7 @@ rehearsal: $(VENV)/.test
 	@exec $(BIN)/python -m tests.faults.rehearsal
 
 upgrade: $(VENV)/.test
+	@$(BIN)/python -m tests.upgrade.locks
 	@exec $(BIN)/python -m tests.faults.upgrade
 
 bench: $(VENV)/.test

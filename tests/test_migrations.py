@@ -13,6 +13,7 @@ from config.settings import BASE_DIR
 from tests.api.conftest import _unthrottled
 from tests.factories import UserFactory
 from tests.privacy.living import EMAIL, live
+from tests.schema import rows_of, schema_of
 
 __all__ = ["_unthrottled"]
 
@@ -30,15 +31,6 @@ def test_migrations_are_append_only() -> None:
 
 
 NAMES = {app: sorted(names) for app, names in our_migrations().items() if names}
-SCHEMA = """
-SELECT table_name::text, column_name::text, concat_ws(' ', data_type, is_nullable, column_default)
-  FROM information_schema.columns WHERE table_schema = current_schema()
- UNION ALL
-SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = current_schema()
- UNION ALL
-SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
-  FROM pg_constraint WHERE connamespace = current_schema()::regnamespace
-"""
 
 
 @pytest.mark.django_db(transaction=True)
@@ -73,14 +65,9 @@ def test_one_step_down_and_up_keeps_the_rows(app: str) -> None:
 
 def _schema() -> set[tuple[str, str, str]]:
     with connection.cursor() as cursor:
-        cursor.execute(SCHEMA)
-        return set(cursor.fetchall())
+        return schema_of(cursor)
 
 
 def _rows() -> dict[str, int]:
-    """Return how many rows each of our tables has."""
     with connection.cursor() as cursor:
-        tables = [name for name in connection.introspection.table_names(cursor) if name.split("_")[0] in NAMES]
-        counts = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM {table}" for table in tables)
-        cursor.execute(counts)
-        return dict(cursor.fetchall())
+        return rows_of(cursor, NAMES)

@@ -28,6 +28,7 @@ from tests.faults.script import MANY_STARTING_SEC
 from tests.faults.system import COMMON, System, migrate
 from tests.faults.virtualenv import ROOT, programs_for
 from tests.processes.tree import Place, Tree
+from tests.upgrade.dumps import ENCRYPTION_KEY, restore
 
 PORT = 8000
 USER = "nobody"
@@ -91,8 +92,15 @@ class TwoHosts(System):
         return killed
 
 
-def two_hosts(stack: ExitStack, folder: Path, *, root: Path = ROOT, kind: type[TwoHosts] = TwoHosts) -> TwoHosts:
-    """Start hosts and servers. The driver starts the processes of the tree, with the code in `root`."""
+def two_hosts(
+    stack: ExitStack,
+    folder: Path,
+    *,
+    root: Path = ROOT,
+    kind: type[TwoHosts] = TwoHosts,
+    dump: Path | None = None,
+) -> TwoHosts:
+    """Start hosts and servers, with a database of the dump. The driver starts the tree, with the code in `root`."""
     folder.chmod(0o711)  # the users of the servers and of the tree must enter it
     for network in NETWORKS.values():
         network.power_on()
@@ -102,6 +110,9 @@ def two_hosts(stack: ExitStack, folder: Path, *, root: Path = ROOT, kind: type[T
     broker, redis_url = redis(folder, NETWORKS["broker"])
     stack.callback(broker.stop)
     keys = _secrets()
+    if dump is not None:
+        restore(dump, database_url)
+        keys["ENCRYPTION_KEYS"] += f",{ENCRYPTION_KEY}"
     os.environ.update(
         keys,
         DATABASE_URL=database_url,

@@ -1,9 +1,9 @@
 """`make upgrade`: replace a running version by this one, process by process, under load.
 
 The two hosts of `make rehearsal` run the commit FROM (default: the last release before this commit, else the commit
-before it). Under load the schema is migrated with this version's code. Then one process after the other is stopped as a
-deployment does and started with this version's code and lock file. Nothing is killed, and every monitor, ping and alert
-is accounted for.
+before it), on a database that grew out of the oldest dump that FROM has in tests/upgrade. Under load the schema is
+migrated with this version's code. Then one process after the other is stopped as a deployment does and started with
+this version's code and lock file. Nothing is killed, and every monitor, ping and alert is accounted for.
 
 It needs what `make rehearsal` needs, and git. `tests.faults.command` has its options and output.
 """
@@ -24,6 +24,7 @@ from tests.faults.rehearsal import USER, TwoHosts, two_hosts
 from tests.faults.system import migrate
 from tests.faults.virtualenv import KEPT, ROOT, programs_for
 from tests.processes.tree import Place
+from tests.upgrade.dumps import FOLDER, dumps
 
 
 class Upgrade(TwoHosts):
@@ -42,7 +43,9 @@ def upgraded(place: Place) -> Place:
 
 
 def serve(stack: ExitStack, folder: Path) -> TwoHosts:
-    system = two_hosts(stack, folder, root=previous_version(), kind=Upgrade)
+    root = previous_version()
+    dump = next(iter(dumps(root / FOLDER.relative_to(ROOT))), None)
+    system = two_hosts(stack, folder, root=root, kind=Upgrade, dump=dump)
     members = system.tree.members
     system.replaced = [[name for name in members if system.host_of(name) == host] for host in system.hosts]
     return system
