@@ -39,6 +39,7 @@ ADDRESSES = {name: f"192.0.2.{number}/32" for number, name in enumerate(DOCUMENT
 PLAIN: dict[str, Any] = {"host": "pulsekeeper.example.com"}
 FULL: dict[str, Any] = {
     **PLAIN,
+    "image": {"tag": f"1.0.0@sha256:{'0' * 64}"},
     "settings": {"SIGN_UP": "true"},
     "trustedProxies": "10.0.0.0/8",
     "metricsAllowed": "10.0.0.0/8",
