@@ -1,10 +1,10 @@
-"""Run each process of an image as a container does: its user, a read-only root, no capabilities.
+"""Run the processes of an image together as containers do: its user, a read-only root, no capabilities.
 
     python -m tests.image ROOT IMAGE_JSON IMAGES_JSON
 
 For deploy/try-image, which says what is needed: the mounted root of the image, and what `buildah inspect` and `buildah
-images` say. The last line printed is one JSON object: sizes, and the exit status of each process after it was healthy
-and was stopped. Exits 1 if one is not healthy, or the image is too large.
+images` say. The last line printed is one JSON object: sizes, and the exit status of each process, which was stopped
+when it was healthy and `/readyz` answered 200. Exits 1 if that does not happen, or the image is too large.
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from honcho.environ import parse_procfile
 
 from tests.faults.reach import database_url, relay_database
 from tests.faults.system import serve_privately
 from tests.processes.up import ROOT, free_port
+from tests.processes.waiting import until
 
 LARGEST_MB = 200  # over the base
-HEALTHY_SECONDS = 120
+MIGRATED_SECONDS = 120
+READY_SECONDS = 240  # on cores that others use
+STOPPED_SECONDS = 90
 STOPPED = (0, 128 + 15)  # its own end, or that of its shell by SIGTERM
 
 # As root, in namespaces of its own; $0 is the root of the image.
@@ -38,11 +43,12 @@ mount -t proc none "$0/proc"
 mount --rbind /dev "$0/dev"
 exec chroot "$0" "$@"
 """
-# As the image's user; $0 is the process, "$@" the entry point.
+# As the image's user; $0 is the process, "$@" the entry point. Stop it at the end of the input.
 TRY = """
 if touch /srv/pulsekeeper/written; then exit 1; fi 2>/dev/null
 "$@" "$0" &
 until deploy/healthy "$0" 2>/dev/null; do kill -0 $!; sleep 1; done
+! read -r _
 kill $!
 wait $!
 """
@@ -53,8 +59,8 @@ class Image:
         self._root = root
         self._config = config
 
-    def run(self, command: Sequence[str], settings: dict[str, str]) -> int:
-        """Run a command with these settings. Return its exit status."""
+    def start(self, command: Sequence[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start a command with these settings."""
         user, _, group = self._config["User"].partition(":")
         variables = [*self._config["Env"], *(f"{name}={value}" for name, value in settings.items())]
         unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-euc", CONTAINER, self._root]
@@ -62,30 +68,52 @@ class Image:
         dropped = ["--bounding-set=-all", "--inh-caps=-all"]
         inside = ["env", "--ignore-environment", f"--chdir={self._config['WorkingDir']}", *variables]
         words = [*unshare, *setpriv, *dropped, *inside, *command]
-        done = subprocess.run(words, stdout=sys.stderr, timeout=HEALTHY_SECONDS, check=False)
-        return done.returncode
+        return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=sys.stderr)
 
-    def try_process(self, name: str, settings: dict[str, str]) -> int:
-        return self.run(["/bin/sh", "-euc", TRY, name, *self._config["Entrypoint"]], settings)
+    def start_process(self, name: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
+        return self.start(["/bin/sh", "-euc", TRY, name, *self._config["Entrypoint"]], settings)
+
+
+def is_ready(base_url: str) -> bool:
+    try:
+        with urlopen(f"{base_url}/readyz", timeout=5):
+            return True
+    except HTTPError as refused:
+        print(refused.read().decode(), file=sys.stderr)  # noqa: T201
+    except OSError:  # it does not listen yet
+        pass
+    return False
 
 
 def main(root: str, image: Path, images: Path) -> int:
     sizes = {name: found["size"] for found in json.loads(images.read_text()) for name in found["names"] or ()}
     megabytes = {name.split("/")[1].split(":")[0]: _megabytes(size) for name, size in sizes.items()}
     tried = Image(root, json.loads(image.read_text())["OCIv1"]["config"])
-    with tempfile.TemporaryDirectory(prefix="pulsekeeper-image-") as name, ExitStack() as stack:
-        serve_privately(stack, Path(name))
+    with tempfile.TemporaryDirectory(prefix="pulsekeeper-image-") as folder, ExitStack() as stack:
+        serve_privately(stack, Path(folder))
         database = relay_database("127.0.0.1")
         stack.callback(database.shutdown)
+        port = free_port()
+        base_url = f"http://127.0.0.1:{port}"
         settings = {
             "DATABASE_URL": database_url(database),
             **{name: os.environ[name] for name in ("REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS")},
             "GRANIAN_HOST": "127.0.0.1",
-            "PORT": str(free_port()),
+            "PORT": str(port),
+            "BASE_URL": base_url,
         }
-        ended = {"migrate": tried.run(["deploy/process", "python", "manage.py", "migrate", "-v0"], settings)}
-        for process in parse_procfile((ROOT / "Procfile").read_text()).processes:
-            ended[process] = tried.try_process(process, settings)
+        migrate = tried.start(["deploy/process", "python", "manage.py", "migrate", "-v0"], settings)
+        stack.callback(migrate.kill)
+        ended = {"migrate": migrate.wait(MIGRATED_SECONDS)}
+        running = {}
+        for name in parse_procfile((ROOT / "Procfile").read_text()).processes:
+            running[name] = tried.start_process(name, settings)
+            stack.callback(running[name].kill)
+        until(lambda: is_ready(base_url), READY_SECONDS, "/readyz answers 200")
+        for process in running.values():
+            assert process.stdin is not None
+            process.stdin.close()
+        ended |= {name: process.wait(STOPPED_SECONDS) for name, process in running.items()}
     over = megabytes["pulsekeeper"] - megabytes["base"]
     print(json.dumps({"base_mb": megabytes["base"], "over_base_mb": over, "exit_statuses": ended}))  # noqa: T201
     return 0 if over <= LARGEST_MB and set(ended.values()) <= set(STOPPED) else 1

@@ -42,7 +42,7 @@ def main(path: str, values: list[dict[str, Any]], wrong: list[dict[str, Any]]) -
 def refusal(chart: helm_python.Chart, values: dict[str, Any]) -> str:
     try:
         chart.render(values, name="demo", namespace="monitoring")
-    except helm_python.HelmRenderError as error:
+    except (helm_python.HelmRenderError, helm_python.HelmValuesError) as error:
         return str(error)
     return ""
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from honcho.environ import parse_procfile
+from jsonschema import Draft7Validator
 
 from accounts.management.commands import create_account
 from config.settings import env
@@ -38,6 +39,7 @@ ADDRESSES = {name: f"192.0.2.{number}/32" for number, name in enumerate(DOCUMENT
 PLAIN: dict[str, Any] = {"host": "pulsekeeper.example.com"}
 FULL: dict[str, Any] = {
     **PLAIN,
+    "image": {"tag": f"1.0.0@sha256:{'0' * 64}"},
     "settings": {"SIGN_UP": "true"},
     "trustedProxies": "10.0.0.0/8",
     "metricsAllowed": "10.0.0.0/8",
@@ -53,7 +55,13 @@ FULL: dict[str, Any] = {
     "imagePullSecrets": [{"name": "registry"}],
 }
 SECRETS = sorted(set(env.from_files) - {"DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "EMAIL_URL"})
-WRONG = [PLAIN | {"settings": {name: "secret"}} for name in SECRETS]
+WRONG = [
+    *(PLAIN | {"settings": {name: "secret"}} for name in SECRETS),
+    PLAIN | {"processes": {"worker": {"replica": 3}}},
+]
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+FREE = (".settings", ".nodeSelector", ".serviceMonitor.labels")  # their keys are not ours
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -147,8 +155,118 @@ def test_secrets_are_files(full: Objects) -> None:
 
 
 def test_secrets_among_the_settings_are_refused(rendered: dict[str, Any]) -> None:
-    for name, refusal in zip(SECRETS, rendered["refusals"], strict=True):
+    for name, refusal in zip(SECRETS, rendered["refusals"], strict=False):  # others follow
         assert f"set {name}_FILE to /run/secrets/" in refusal
+
+
+def test_helm_refuses_values_by_the_schema(rendered: dict[str, Any]) -> None:
+    refusal = rendered["refusals"][-1]
+    assert "/processes/worker" in refusal or "processes.worker" in refusal
+    assert "replica" in refusal
+
+
+def keys_of(values: dict[str, Any], path: str = "") -> set[str]:
+    """Return the paths of all keys, without those of maps whose keys are free or of Kubernetes."""
+    found = set()
+    for key, value in values.items():
+        at = f"{path}.{key}"
+        inner = isinstance(value, dict) and key not in {"requests", "limits"} and not at.startswith(FREE)
+        found |= keys_of(value, at) if inner and value else {at}
+    return found
+
+
+def keys_of_schema(schema: dict[str, Any], path: str = "") -> set[str]:
+    """Return the paths of all keys that a schema names, as `keys_of` does."""
+    found = set()
+    for key, value in schema["properties"].items():
+        at = f"{path}.{key}"
+        inner = SCHEMA["definitions"][value["$ref"].rpartition("/")[2]] if "$ref" in value else value
+        deeper = "properties" in inner and key not in {"requests", "limits"}
+        found |= keys_of_schema(inner, at) if deeper else {at}
+    return found
+
+
+def test_the_schema_has_every_value_and_no_other() -> None:
+    Draft7Validator.check_schema(SCHEMA)
+    assert keys_of_schema(SCHEMA) - {".global"} == keys_of(VALUES)
+
+
+def merged(values: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Merge values as Helm does: maps by key, everything else whole."""
+    both = {
+        key: merged(values[key], value) if isinstance(value, dict) and isinstance(values.get(key), dict) else value
+        for key, value in other.items()
+    }
+    return values | both
+
+
+def documented_values() -> dict[str, Any]:
+    """Return what the options --set and --set-json of docs/operate/kubernetes.md set."""
+    values: dict[str, Any] = {}
+    page = (ROOT / "docs" / "operate" / "kubernetes.md").read_text()
+    for option, text in re.findall(r"--(set|set-json) ('[^']*'|[^\s`]+)", page):
+        path, _, value = shlex.split(text)[0].partition("=")
+        nested: Any = json.loads(value) if option == "set-json" else value
+        for key in reversed(path.split(".")):
+            nested = {key: nested}
+        values = merged(values, nested)
+    return values
+
+
+def refusals_of(values: dict[str, Any]) -> list[str]:
+    return [error.message for error in Draft7Validator(SCHEMA).iter_errors(merged(VALUES, values))]
+
+
+def test_the_schema_takes_what_is_documented() -> None:
+    assert {"host", "image", "networkPolicy", "settings", "trustedProxies"} <= documented_values().keys()
+    for values in ({}, PLAIN, FULL, documented_values()):
+        assert refusals_of(values) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"imagePullSecret": []},
+        {"host": "https://pulsekeeper.example.com"},
+        {"host": "pulsekeeper.example.com:443"},
+        {"emailFrom": "pulsekeeper"},
+        {"image": {"repository": "Registry/Pulsekeeper"}},
+        {"image": {"tag": "1.0.0@sha256:abc"}},
+        {"image": {"tag": 1.0}},
+        {"image": {"pullPolicy": "always"}},
+        {"imagePullSecrets": ["registry"]},
+        {"existingSecret": ""},
+        {"trustedProxies": ["10.0.0.0/8"]},
+        {"metricsAllowed": "10.0.0.0/8;10.1.0.0/16"},
+        {"settings": {"sign_up": True}},
+        {"settings": {"SIGN_UP": None}},
+        {"settings": {"ALLOWED_HOSTS": ["a", "b"]}},
+        {"pings": "true"},
+        {"processes": {"worker": {"replica": 3}}},
+        {"processes": {"worker": {"replicas": "two"}}},
+        {"processes": {"worker": {"replicas": -1}}},
+        {"processes": {"workers": {"replicas": 3}}},
+        {"processes": {"web": {"resources": {"request": {}}}}},
+        {"processes": {"web": {"resources": {"limits": {"memory": "512MB"}}}}},
+        {"processes": {"web": {"resources": {"limits": {"memory": -1}}}}},
+        {"migrate": {"replicas": 1}},
+        {"nodeSelector": {"disk": True}},
+        {"tolerations": [{"operator": "exists"}]},
+        {"autoscaling": {"minReplicas": 0}},
+        {"autoscaling": {"lagSeconds": 5}},
+        {"autoscaling": {"cpu": "70%"}},
+        {"serviceMonitor": {"interval": "15"}},
+        {"networkPolicy": {"ingress": [{}]}},
+        {"networkPolicy": {"destinations": {"smtp": {"to": []}}}},
+        {"networkPolicy": {"destinations": {"broker": {"to": [{"ipBlock": {"cidr": "10.0.0.1"}}]}}}},
+        {"networkPolicy": {"dns": {"ports": [{"port": 70_000}]}}},
+        {"networkPolicy": {"dns": {"ports": [{"port": 53, "protocol": "udp"}]}}},
+        {"networkPolicy": {"extraEgress": [{"from": []}]}},
+    ],
+    ids=json.dumps,
+)
+def test_the_schema_refuses_wrong_values(values: dict[str, Any]) -> None:
+    assert refusals_of(PLAIN | values) != []
 
 
 def test_the_notes_have_a_command_that_works(rendered: dict[str, Any]) -> None:
@@ -185,10 +303,14 @@ def test_internet_is_not_the_cluster(plain: Objects) -> None:
     assert [block["cidr"] for block in public] == ["0.0.0.0/0", "2000::/3"]
 
 
-def test_lag_starts_workers_only_if_asked(plain: Objects, full: Objects) -> None:
+def test_the_number_of_workers_changes_only_if_asked(plain: Objects, full: Objects) -> None:
     assert not any(kind == "HorizontalPodAutoscaler" for kind, _ in plain)
     autoscaler = full["HorizontalPodAutoscaler", "demo-pulsekeeper-worker"]["spec"]
-    assert autoscaler["metrics"][0]["external"]["metric"] == {"name": "pulsekeeper_lag_seconds"}
+    resource, external = autoscaler["metrics"]
+    assert resource["resource"]["target"] == {"type": "AverageValue", "averageValue": "700m"}
+    assert external["external"]["target"] == {"type": "Value", "value": "1"}
+    (series,) = re.findall(r"- record: (\S+)", RULES)
+    assert external["external"]["metric"] == {"name": series.replace(":", "_")}
     assert plain["Deployment", "demo-pulsekeeper-worker"]["spec"]["replicas"] == 2
     assert "replicas" not in full["Deployment", "demo-pulsekeeper-worker"]["spec"]
 

@@ -71,7 +71,7 @@ def test_the_files_are_valid() -> None:
     promtool("check", "rules", "--lint=all", "--lint-fatal", "pulsekeeper.rules.yml", "monitors.rules.yml")
 
 
-def test_each_alert_fires_for_its_series_alone() -> None:
+def test_each_rule_follows_from_its_series_alone() -> None:
     promtool("test", "rules", "pulsekeeper.tests.yml", "monitors.tests.yml")
 
 
@@ -140,7 +140,7 @@ def test_each_alert_is_fired_by_its_cause(
 ) -> None:
     """What is wrong is in the database, the broker or the settings of the server that Prometheus scrapes."""
     groups = [yaml.safe_load(rules.read_text())["groups"] for rules in FOLDER.glob("*.rules.yml")]
-    expected = {rule["alert"] for [group] in groups for rule in group["rules"]}
+    expected = {rule["alert"] for [group] in groups for rule in group["rules"] if "alert" in rule}
     seen: set[str] = set()
 
     def firing() -> set[tuple[str, str]]:
