@@ -54,10 +54,12 @@ def freeze(path: Path) -> None:
 
         live(UserFactory(email=EMAIL), UserFactory())
         program = PROGRAMS[0].with_name("pg_dump")
-        # Without psql's own commands, so that any client restores it.
+        # Without psql's own commands and a setting of new servers, so that any client restores it on any server.
         command = [str(program), "--inserts", "--no-owner", "--no-privileges", os.environ["DATABASE_URL"]]
         found = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-    text = "".join(line for line in found.splitlines(keepends=True) if not line.startswith("\\"))
+    text = "".join(
+        line for line in found.splitlines(keepends=True) if not line.startswith(("\\", "SET transaction_timeout"))
+    )
     with path.open("xb") as file:
         file.write(gzip.compress(text.encode(), mtime=0))
 
