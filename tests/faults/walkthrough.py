@@ -245,7 +245,7 @@ def main(kept: Path | None, names: Sequence[str]) -> int:
         kept.mkdir(parents=True, exist_ok=True)
         for page, text in texts.items():
             (kept / f"{page}.txt").write_text(text)
-    passed = {page: sum(line == ": passed" for line in text.splitlines()) for page, text in texts.items()}
+    passed = {page: text.count(": passed\n") for page, text in texts.items()}  # also after output without a line break
     result: dict[str, object] = {"passed": passed, "failed": None}
     if failed:
         result |= {"failed": list(texts)[-1], "end": list(texts.values())[-1][-2000:]}
