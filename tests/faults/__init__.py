@@ -13,5 +13,7 @@ command         reads the environment and prints the result
 
 rehearsal       `make rehearsal`: the same on two hosts with Debian's PostgreSQL and Redis
 upgrade         `make upgrade`: a previous version is replaced by this one, process by process
+walkthrough     `make rehearsal`: the commands of docs/operate on new machines
+second_host     what the second machine of the walkthrough verifies
 reach           each process in a network that reaches only what the documentation lists
 """

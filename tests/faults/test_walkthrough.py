@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 from tests.faults.virtualenv import ROOT
 from tests.faults.walkthrough import PAGES, blocks_of, script_of
+
+_FENCE = re.compile(r"(.*)\n *```(?:ba|z)?sh\n")
+_REASON = re.compile(r" *<!-- (?:tried\b.*|not tried: .*\w.*) -->")
 
 
 def test_every_marked_block_is_found_and_is_a_script() -> None:
@@ -17,3 +21,11 @@ def test_every_marked_block_is_found_and_is_a_script() -> None:
     }
     done = subprocess.run(["bash", "-n"], input=script_of(blocks), text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_block_of_commands_is_tried_or_says_why_not() -> None:
+    for path in (ROOT / "docs/operate").glob("*.md"):
+        page = path.read_text()
+        assert [line for line in _FENCE.findall(page) if not _REASON.fullmatch(line)] == [], path.name
+        # An indented block has no line for it.
+        assert re.findall(r"^\n    (?:deploy/|manage\.py|systemctl|apt-get|docker|kubectl).*", page, re.MULTILINE) == []

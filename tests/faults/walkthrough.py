@@ -1,18 +1,24 @@
 """Run the commands of docs/operate on a new Debian, in order, as an operator who follows the pages does.
 
-    python -m tests.faults.walkthrough [FOLDER]
+    python -m tests.faults.walkthrough [FOLDER] [--pages NAME …]
 
 Blocks under a line `<!-- tried -->` are run by one root shell, which stops at the first error. `before: COMMAND` and
-`after: COMMAND` in that line prepare and verify what the commands do. The new Debian is a folder made by debootstrap,
-kept for the next run, under an overlay in namespaces without a network. It has no systemd, so a script is its
-`systemctl`. A transcript of each page goes to FOLDER (default: none is kept).
+`after: COMMAND` in that line prepare and verify what the commands do. With `host: second` the second host runs them,
+with `host: each` first the one, then the other. There each block has a shell of its own, in the checkout.
 
-It needs Debian 12, root, `debootstrap`, `git`, `iproute2` and `python3`. The last line is one JSON object: the blocks
-of each page that passed, and the failed page with the end of its transcript. The exit code is 1 if one failed.
+Each host is a new Debian, an overlay over one folder that debootstrap made, kept for the next run. They have a network
+of their own, without others. A third address has the files of the second host. All three accept SSH of root. There is
+no systemd, so a script is `systemctl`. A transcript of each page goes to FOLDER (default: none is kept). All pages need
+what `deployment` does.
+
+It needs Debian 12, root, `debootstrap`, `git`, `iproute2`, `openssh-client` and `python3`. The last line is one JSON
+object: the blocks of each page that passed, and the failed page with the end of its transcript. The exit code is 1 if
+one failed.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -20,25 +26,27 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-from tests.faults.hosts import isolated
+from tests.faults.hosts import NamespaceHost, Network, isolated
 from tests.faults.virtualenv import KEPT, ROOT
 
-PAGES = ("deployment", "hardening", "metrics", "operations", "upgrade", "backup")
+PAGES = ("deployment", "hardening", "observability", "metrics", "operations", "upgrade", "backup")
+NETWORK = Network("hosts", 1)
+FIRST, SECOND, THIRD = (NamespaceHost(name, 11 + at, [NETWORK]) for at, name in enumerate(("first", "second", "third")))
 # What the operator's machine has beside Debian's essential packages. The pages install everything else.
-PRESENT = ("git", "procps", "tzdata")
+PRESENT = ("git", "openssh-client", "openssh-server", "procps", "tzdata")
 # Downloaded, so that the pages can install them without a network.
-PACKAGES = ("curl", "nginx", "openssl", "postgresql", "prometheus", "python3-venv", "redis-server")
+PACKAGES = ("curl", "nftables", "nginx", "openssl", "postgresql", "prometheus", "python3-venv", "redis-server")
 APT = """APT::Get::Assume-Yes "true";
 APT::Install-Recommends "false";
 DPkg::Options { "--force-unsafe-io"; };
 """
 _BLOCK = re.compile(
-    r"^(?P<indent> *)<!-- tried(?:; before: (?P<before>.+?))?(?:; after: (?P<after>.+?))? -->\n"
+    r"^ *<!-- tried(?:; host: (?P<host>second|each))?(?:; before: (?P<before>.+?))?(?:; after: (?P<after>.+?))? -->\n"
     r" *```sh\n(?P<commands>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -63,11 +71,10 @@ start() {
     install -o pulsekeeper -m 400 /etc/pulsekeeper/secrets/* "/run/credentials/$1"
     (
         cd /opt/pulsekeeper/current
-        set -a && . /etc/pulsekeeper/environment
-        for secret in database_url redis_url secret_key encryption_keys email_url; do
-            export "$(echo $secret | tr a-z A-Z)_FILE=/run/credentials/$1/$secret"
-        done
-        PATH=/opt/pulsekeeper/current/.venv/bin:$PATH DATA_DIR=/var/lib/pulsekeeper/$1
+        set -a
+        eval "$(sed -n "s,%i,$1,g; s,%d,/run/credentials/$1,g; s/^Environment=//p" \
+            /etc/systemd/system/pulsekeeper@.service)"
+        . /etc/pulsekeeper/environment
         exec setsid setpriv --reuid=pulsekeeper --regid=pulsekeeper --clear-groups deploy/process "$1"
     ) >>"/var/log/$1.log" 2>&1 </dev/null 9>&- &
     echo $! >"/run/$1.pid"
@@ -80,14 +87,15 @@ names() { # a name, or a pattern of what was started before
     esac
 }
 
-case $1 in
+case $* in
 daemon-reload) exit ;;
-enable) shift && action=start ;; # enable --now
+enable\ --now*) shift && action=start ;;
 *) action=$1 ;;
 esac
 shift
 for unit; do
     case $unit in
+    nftables) nft -f /etc/nftables.conf && continue || exit 1 ;;
     pulsekeeper.target) pattern='*' ;;
     pulsekeeper@*) pattern=${unit#pulsekeeper@} ;;
     *) service "$unit" "$action" && continue || exit 1 ;;
@@ -111,21 +119,43 @@ EOF
 git add .
 git -c user.name=walkthrough -c user.email=walkthrough@example.com commit --quiet --message=walkthrough
 """
+VERIFY = f"""#!/bin/sh
+# On the second host: fail unless the servers accept it, securely, and refuse {THIRD.address}, and unless it
+# makes checks alone.
+set -eu
+verify() {{ # the part, and a shell
+    python="from tests.faults import second_host; second_host.verify_$1()"
+    shift
+    "$@" "/opt/pulsekeeper/current/deploy/manage shell --command '$python'"
+}}
+verify connections sh -c
+verify refusals ssh {THIRD.address}
+ssh {FIRST.address} systemctl stop pulsekeeper.target
+verify checks sh -c
+ssh {FIRST.address} systemctl start pulsekeeper.target
+"""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Commands of a page, and what the machine does before and after them."""
+    """Commands of a page, the host that runs them, and what it does before and after them."""
 
     commands: str
+    host: str
     before: str
     after: str
+
+    @property
+    def script(self) -> str:
+        own = f"{self.before}\n{self.commands}{self.after}\n"
+        other = f"ssh {SECOND.address} 'cd /srv/checkout && bash -eo pipefail -xc \"$(cat)\"' <<'END'\n{own}END\n"
+        return {"first": own, "second": other, "each": own + other}[self.host] + ": passed\n"
 
 
 def blocks_of(page: str) -> Iterator[Block]:
     """Yield the blocks of a page that are marked as tried."""
     for found in _BLOCK.finditer(page):
-        yield Block(dedent(found["commands"]), found["before"] or "", found["after"] or "")
+        yield Block(dedent(found["commands"]), found["host"] or "first", found["before"] or "", found["after"] or "")
 
 
 def script_of(pages: dict[str, list[Block]]) -> str:
@@ -133,7 +163,7 @@ def script_of(pages: dict[str, list[Block]]) -> str:
     parts = []
     for name, blocks in pages.items():
         parts.append(f"exec >/transcripts/{name}.txt 2>&1\n")
-        parts += [f"{block.before}\n{block.commands}{block.after}\n: passed\n" for block in blocks]
+        parts += [block.script for block in blocks]
     return "cd /srv/checkout\n" + "".join(parts)
 
 
@@ -159,15 +189,15 @@ def new_debian() -> Path:
 
 
 def enter(debian: Path, folder: Path) -> Path:
-    """Return the root of the machine: an overlay over `debian` that vanishes with the namespace."""
+    """Return the root of a machine: an overlay over `debian` that vanishes with the namespace."""
     for name in ("upper", "work", "root"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
     root = folder / "root"
     layers = f"lowerdir={debian},upperdir={folder / 'upper'},workdir={folder / 'work'}"
     _run("mount", "-t", "overlay", "overlay", "-o", layers, str(root))
     for name in ("proc", "sys", "dev"):
         _run("mount", "--rbind", f"/{name}", str(root / name))
-    for name, text in {"systemctl": SYSTEMCTL, "new-version": NEW_VERSION}.items():
+    for name, text in {"systemctl": SYSTEMCTL, "new-version": NEW_VERSION, "verify-hosts": VERIFY}.items():
         (root / "usr/local/sbin" / name).write_text(text)
         (root / "usr/local/sbin" / name).chmod(0o755)
     # Packages start their services, as on a machine with systemd.
@@ -179,15 +209,32 @@ def enter(debian: Path, folder: Path) -> Path:
     return root
 
 
-def main(kept: Path | None) -> int:
-    pages = {name: list(blocks_of((ROOT / "docs/operate" / f"{name}.md").read_text())) for name in PAGES}
+def connect(hosts: Sequence[tuple[NamespaceHost, Path]], folder: Path) -> None:
+    """Connect the hosts, and let root of each sign in to the others."""
+    _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "id_ed25519"))
+    (folder / "config").write_text("StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n")
+    (folder / "authorized_keys").write_bytes((folder / "id_ed25519.pub").read_bytes())
+    for root in {root for _, root in hosts}:
+        (root / "run/sshd").mkdir()
+        (root / "root/.ssh").mkdir(mode=0o700)
+        for name in ("id_ed25519", "config", "authorized_keys"):
+            shutil.copy(folder / name, root / "root/.ssh")
+    NETWORK.power_on()
+    for host, root in hosts:
+        host.power_on()
+        _run(*host.command("root"), "chroot", str(root), "/usr/sbin/sshd", "-o", "PidFile=none")
+
+
+def main(kept: Path | None, names: Sequence[str]) -> int:
+    pages = {name: list(blocks_of((ROOT / "docs/operate" / f"{name}.md").read_text())) for name in names}
     folder = Path("/run/walkthrough")  # in memory, and of this namespace
-    folder.mkdir()
-    root = enter(new_debian(), folder)
+    root, second = (enter(new_debian(), folder / host.name) for host in (FIRST, SECOND))
+    connect([(FIRST, root), (SECOND, second), (THIRD, second)], folder)
     (root / "walk.sh").write_text(script_of(pages))
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
     environment["DEBIAN_FRONTEND"] = "noninteractive"
-    shell = subprocess.Popen(["chroot", str(root), "bash", "-e", "-o", "pipefail", "-v", "/walk.sh"], env=environment)
+    bash = (*FIRST.command("root"), "chroot", str(root), "bash", "-e", "-o", "pipefail", "-v", "/walk.sh")
+    shell = subprocess.Popen(bash, env=environment)
     # The first process of a namespace reaps all others, or scripts wait for servers that have ended.
     while (ended := os.wait())[0] != shell.pid:
         pass
@@ -198,7 +245,7 @@ def main(kept: Path | None) -> int:
         kept.mkdir(parents=True, exist_ok=True)
         for page, text in texts.items():
             (kept / f"{page}.txt").write_text(text)
-    passed = {page: sum(line == ": passed" for line in text.splitlines()) for page, text in texts.items()}
+    passed = {page: text.count(": passed\n") for page, text in texts.items()}  # also after output without a line break
     result: dict[str, object] = {"passed": passed, "failed": None}
     if failed:
         result |= {"failed": list(texts)[-1], "end": list(texts.values())[-1][-2000:]}
@@ -215,6 +262,10 @@ def _run(*command: str) -> None:
 if __name__ == "__main__":
     if shutil.which("debootstrap") is None:
         raise SystemExit("error: debootstrap is not installed: apt-get install debootstrap")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--pages", nargs="+", choices=PAGES, default=PAGES, metavar="NAME")
+    given = parser.parse_args()
     new_debian()  # now: the namespaces reach no package index
     isolated("tests.faults.walkthrough")
-    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else None))
+    sys.exit(main(given.folder, given.pages))
