@@ -101,7 +101,7 @@ def two_hosts(stack: ExitStack, folder: Path, *, root: Path = ROOT, kind: type[T
     stack.callback(database.stop)
     broker, redis_url = redis(folder, NETWORKS["broker"])
     stack.callback(broker.stop)
-    keys = _secrets()
+    keys = settings_secrets()
     os.environ.update(
         keys,
         DATABASE_URL=database_url,
@@ -131,7 +131,8 @@ def two_hosts(stack: ExitStack, folder: Path, *, root: Path = ROOT, kind: type[T
     return kind(tree, hosts, places, {"postgres": database, "valkey": broker})
 
 
-def _secrets() -> dict[str, str]:
+def settings_secrets() -> dict[str, str]:
+    """Return new values of the settings that are secrets."""
     return {"SECRET_KEY": secrets.token_urlsafe(48), "ENCRYPTION_KEYS": Fernet.generate_key().decode()}
 
 
