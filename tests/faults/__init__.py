@@ -13,5 +13,6 @@ command         reads the environment and prints the result
 
 rehearsal       `make rehearsal`: the same on two hosts with Debian's PostgreSQL and Redis
 upgrade         `make upgrade`: a previous version is replaced by this one, process by process
+plays           one fault after the other on `stage`, with what is false, missed and reported
 reach           each process in a network that reaches only what the documentation lists
 """

@@ -83,9 +83,10 @@ class Stage:
     inbox: Inbox
     receiver: Receiver
     jobs: Jobs
-    cookies: Mapping[str, str]
+    cookies: dict[str, str]
     prometheus: Ask
     _downs: tuple[int, int] = field(default=(0, 0))
+    _last_change: int = 0
 
     # What an operator does
 
@@ -144,7 +145,9 @@ class Stage:
         return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
     def fires(self, rule: str, label: str) -> bool:
-        return any(each["alertname"] == rule and label in {"", *each.values()} for each in firing(self.prometheus))
+        """Return whether an alert fires whose name matches `rule`, with a label of this value."""
+        found = firing(self.prometheus)
+        return any(re.fullmatch(rule, each["alertname"]) and label in {"", *each.values()} for each in found)
 
     def coverage(self) -> float | None:
         """Return the coverage of /metrics, or None if it has none."""
@@ -167,12 +170,25 @@ class Stage:
 
     def mark(self) -> None:
         """Count false changes from now on."""
+        from monitors.models import StatusChange
+
         self._downs = self.downs()
+        self._last_change = getattr(StatusChange.objects.last(), "pk", 0)
 
     def false(self) -> tuple[int, int]:
         """Return how often the site and jobs were said to be down since the mark."""
         of_site, of_jobs = self.downs()
         return of_site - self._downs[0], of_jobs - self._downs[1]
+
+    def _note_changes(self) -> None:
+        from monitors.models import PingGap, SchedulerGap, StatusChange
+
+        for change in StatusChange.objects.filter(pk__gt=self._last_change).select_related("monitor", "monitor__state"):
+            note(f"{change.monitor.type} {change.monitor_id} {change} {change.at} {change.detail or ''}")
+        for ping_gap in PingGap.objects.order_by("-pk")[:3]:
+            note(f"gap of pings {ping_gap.started_at} to {ping_gap.ended_at}: {ping_gap.reason}")
+        for stop in SchedulerGap.objects.order_by("-pk")[:3]:
+            note(f"stop of the scheduler {stop.started_at} to {stop.ended_at}")
 
     def is_all(self, status: str, **which: Any) -> bool:
         """Return whether all of these monitors have this status. Without a database nothing is known."""
@@ -189,6 +205,8 @@ class Stage:
     def outage(self, *, of_job: bool = False) -> tuple[int, int, int]:
         """Take the site, and a job, down and up. Return what was missed, and what was false before and after."""
         false = self.false()
+        if any(false):
+            self._note_changes()
         calls = len(self.receiver.calls)
         self.site.stop()
         if of_job:
@@ -206,6 +224,8 @@ class Stage:
         if missed:
             note(f"missed: {missed}")
         false_jobs = self.false()[1] - (1 if of_job else 0) - false[1]
+        if false_jobs > 0:
+            self._note_changes()
         self.mark()
         return len(missed), false[0], false[1] + max(0, false_jobs)
 
@@ -214,7 +234,7 @@ class Stage:
         return any(item["event"] == "down" for body in bodies for item in body.get("items", [body]))
 
 
-def ask(path: str, *, method: str = "GET", cookies: Mapping[str, str] | None = None) -> requests.Response | None:
+def ask(path: str, *, method: str = "GET", cookies: dict[str, str] | None = None) -> requests.Response | None:
     """Return the response, or None while the web process does not answer."""
     try:
         return requests.request(method, f"{BASE_URL}{path}", cookies=cookies, timeout=20)
@@ -229,16 +249,17 @@ def _holds(condition: Callable[[], bool]) -> bool:
         return False
 
 
-def seconds_until(conditions: Mapping[str, Callable[[], bool]], *, longest: float) -> dict[str, float | None]:
-    """Return after how many seconds each condition holds, None for those that do not within `longest`."""
-    start = time.monotonic()
+def seconds_until(
+    conditions: Mapping[str, Callable[[], bool]], *, since: float, longest: float
+) -> dict[str, float | None]:
+    """Return how long after `since`, monotonic, each condition holds, None for those that do not within `longest`."""
 
     def wait(condition: Callable[[], bool]) -> float | None:
         try:
-            until(condition, longest, "")
+            until(condition, since + longest - time.monotonic(), "")
         except AssertionError:
             return None
-        return round(time.monotonic() - start, 1)
+        return round(time.monotonic() - since, 1)
 
     with ThreadPoolExecutor(len(conditions)) as pool:
         return dict(zip(conditions, pool.map(wait, conditions.values()), strict=True))
