@@ -263,12 +263,14 @@ def main() -> None:
         if given.logs:
             stack.callback(_copy_logs, Path(name), given.logs)
         stage = make_stage(stack, Path(name))
-        for title, play in chosen.items():
-            found[title] = run(stage, play)
-            limits = broken(found[title], stops=play.stops)
-            failed |= bool(limits)
-            note(f"{title}: {json.dumps(found[title])}{f' BROKEN: {limits}' if limits else ''}")
-    print(json.dumps(found))  # noqa: T201
+        try:
+            for title, play in chosen.items():
+                found[title] = run(stage, play)
+                limits = broken(found[title], stops=play.stops)
+                failed |= bool(limits)
+                note(f"{title}: {json.dumps(found[title])}{f' BROKEN: {limits}' if limits else ''}")
+        finally:  # after a play that cannot begin or end, the figures of those before it
+            print(json.dumps(found))  # noqa: T201
     sys.exit(failed)
 
 
