@@ -15,7 +15,7 @@ help:
 	@echo 'make test-long  the same with ten times as many generated examples, and ten minutes of make faults; before a release'
 	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name)'
 	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED, HOSTILE)'
-	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian (as root)'
+	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian, then one fault after the other (as root)'
 	@echo 'make upgrade    time the locks of migrations, and on two hosts replace an older version by this one under load (FROM: a commit, SECONDS_TO_RUN)'
 	@echo 'make bench  measure the load that this machine can handle (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
 	@echo 'make docs   build the documentation site in site/'
@@ -42,7 +42,9 @@ faults: $(VENV)/.test
 
 rehearsal: $(VENV)/.test
 	@$(BIN)/python -m tests.faults.walkthrough
-	@exec $(BIN)/python -m tests.faults.rehearsal
+	@$(BIN)/python -m tests.faults.rehearsal
+	@$(BIN)/python -m tests.faults.outages
+	@exec $(BIN)/python -m tests.faults.plays
 
 upgrade: $(VENV)/.test
 	@$(BIN)/python -m tests.upgrade.locks

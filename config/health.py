@@ -21,7 +21,7 @@ from django.http import HttpRequest, JsonResponse
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
 from config.history import PATIENCE_SEC, applied_migrations, our_migrations, refusal_of
 from core.clock import BROKER, DATABASE, utc_now
-from core.db import separate_connection
+from core.db import WRITE_PAGE, separate_connection
 from core.metrics import LATE, Labels, ProcessReports, read_levels, read_processes
 from monitors.coverage import Coverage, coverage
 from monitors.heartbeats.canary import canary_status
@@ -157,13 +157,12 @@ def _check_coverage(found: Coverage | None) -> str:
 
 
 def _check_writes() -> str:
-    """Write a page of a new table, which needs space on the disk, and undo it. Raises psycopg.Error."""
+    """Return whether a page of a new table, which needs space on the disk, can be written. Raises psycopg.Error."""
     try:
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
             if database.execute("SHOW transaction_read_only").fetchall() == [("on",)]:
                 return READ_ONLY
-            database.execute("CREATE TEMPORARY TABLE readiness ON COMMIT DROP AS SELECT repeat('x', 1000) AS filler")
-            database.rollback()
+            database.execute(WRITE_PAGE)
     except psycopg.errors.DiskFull:
         return "the disk of the database is full"
     except psycopg.errors.ReadOnlySqlTransaction:

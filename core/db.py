@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from django.db import OperationalError, connection
+from django.db import OperationalError, ProgrammingError, connection, transaction
 from django.db.models import BigIntegerField, F, Min, Model, OuterRef, QuerySet, Subquery, Sum, Window
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, RowNumber
@@ -48,6 +48,22 @@ def learn_time() -> None:
     connection.ensure_connection()
     with connection.wrap_database_errors:
         check(connection.connection)
+
+
+WRITE_PAGE = "CREATE TEMPORARY TABLE readiness AS SELECT repeat('x', 1000) AS filler; DROP TABLE readiness"
+
+
+def write_page() -> None:
+    """Write a page of a new table: on a full disk, updates in pages that have space still succeed.
+
+    Raises OperationalError. Without the right to create temporary tables nothing is known.
+    """
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(WRITE_PAGE)
+    except ProgrammingError as error:
+        if not isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
+            raise
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from django.db import InterfaceError, OperationalError
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import replies
 from core.clock import utc_now
-from core.db import release_connection
+from core.db import release_connection, write_page
 from core.egress import EgressGuard
 from core.metrics import ProcessReports, read_processes
 from core.outbound import guard, trust_store
@@ -50,6 +50,9 @@ LOOKUPS_PER_RUN = 20
 LOAD_TRIES, LOAD_RETRY_SEC = 20, 0.5
 _tick_began: tuple[datetime, float] | None = None  # PostgreSQL's time, and that of the monotonic clock
 _tick_ended: float | None = None  # monotonic
+TEST_WRITES_EVERY_SEC = 10.0
+_written: tuple[datetime, float] | None = None  # the last test of writes that succeeded, as `_tick_began`
+_is_full = False
 STOP_SEC = 2.5  # for running checks to end when the worker stops
 
 
@@ -63,8 +66,10 @@ def dispatch_due() -> None:
     global _tick_began, _tick_ended
     start = time.monotonic()
     now = utc_now()
+    refused_since = _test_writes(now, start)
     scheduling.tick(
         now,
+        refused_since=refused_since,
         idle_for=None if _tick_ended is None else timedelta(seconds=start - _tick_ended),
         step=timedelta() if _tick_began is None else now - _tick_began[0] - timedelta(seconds=start - _tick_began[1]),
     )
@@ -74,6 +79,21 @@ def dispatch_due() -> None:
     _dispatch(now, workers=reports.get("worker", ProcessReports()).alive)
     _tick_ended = time.monotonic()
     metrics.DISPATCH_SECONDS.observe((_tick_ended - start,))
+
+
+def _test_writes(now: datetime, start: float) -> datetime | None:
+    """Raise OperationalError while PostgreSQL's disk is full. Return since when writes may have failed until now.
+
+    Without this test the tick, which needs no new page, would succeed while pings are refused.
+    """
+    global _written, _is_full
+    if _written is not None and not _is_full and start - _written[1] < TEST_WRITES_EVERY_SEC:
+        return None
+    since = _written[0] if _is_full and _written is not None else None
+    _is_full = True
+    write_page()
+    _written, _is_full = (now, start), False
+    return since
 
 
 def _dispatch(now: datetime, *, workers: int) -> None:

@@ -14,7 +14,7 @@ from django.db import transaction
 
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.bulk import array
-from core.db import LockTimeoutError, fetch_prepared, lock_timeout
+from core.db import LockTimeoutError, fetch_prepared, lock_timeout, write_page
 from monitors import metrics, types
 from monitors.cron import TZDATA_VERSION
 from monitors.heartbeats import canary, gaps, log, runs
@@ -312,6 +312,8 @@ def _sweep(monitor_ids: Collection[int], *, now: datetime, skip_locked: bool = F
         is_late = any(_is_late(monitor, now=now) for monitor in claimed)
         evidence = gaps.Evidence(now) if is_late else None
         judged = Counter(_judge(batch, monitor, evidence, now=now) for monitor in claimed)
+        if judged[_Judgement.MISSED]:
+            write_page()  # a ping could have been stored
         batch.write()
     metrics.HEARTBEATS_MISSED.add(judged[_Judgement.MISSED])
     return judged[_Judgement.AWAITED] > 0, set(monitor_ids) - batch.monitors.keys()

@@ -19,6 +19,8 @@ from monitors.scheduling import clock_steps
 from monitors.stale import LOST
 
 STOPPED_AFTER = timedelta(seconds=30)
+REFUSED_BEFORE = timedelta(seconds=20)
+"""Writes may have failed for so long before a tick that succeeded: it tests them less often."""
 SHORT_STOP = timedelta(seconds=5)
 """A shorter time between two ticks is usual. A longer one, up to STOPPED_AFTER, moves deadlines only."""
 MOST_ORDERED = 10_000
@@ -228,11 +230,18 @@ def _note_faults(faults: Mapping[tuple[int, int], tuple[str, float]], also: str,
             )
 
 
-def tick(now: datetime, *, idle_for: timedelta | None = None, step: timedelta = timedelta()) -> None:
+def tick(
+    now: datetime,
+    *,
+    idle_for: timedelta | None = None,
+    step: timedelta = timedelta(),
+    refused_since: datetime | None = None,
+) -> None:
     """Record a run of the scheduler. A long time since the last run is stored as a gap in the observed time.
 
     `idle_for`: the time since this process ended a tick, if it did. A scheduler that is slow has not stopped.
     `step`: by how much PostgreSQL's clock was set since this process's last tick; negative if it was set back.
+    `refused_since`: since when PostgreSQL may have refused pings, if it has just ended.
     """
     with transaction.atomic():
         last, created = SchedulerTick.objects.select_for_update().get_or_create(id=1, defaults={"at": now})
@@ -247,12 +256,17 @@ def tick(now: datetime, *, idle_for: timedelta | None = None, step: timedelta = 
             return
         elif is_forward:
             clock_steps.set_forward(last.at, now, by=step)
-        if passed > STOPPED_AFTER:
-            gaps.end(last.at)
-            SchedulerGap.objects.create(started_at=last.at, ended_at=now)
-            _get_over(last.at, now)
-        elif is_forward or (passed > SHORT_STOP and (idle_for is None or idle_for > SHORT_STOP)):
-            gaps.note_stop(last.at, now)
+        start = last.at
+        # If the last tick is later, another process has got over it.
+        is_refused = refused_since is not None and last.at - refused_since < REFUSED_BEFORE
+        if is_refused and refused_since is not None:
+            start = min(start, refused_since)
+        if now - start > STOPPED_AFTER:
+            gaps.end(start)
+            SchedulerGap.objects.create(started_at=start, ended_at=now)
+            _get_over(start, now)
+        elif is_forward or is_refused or (passed > SHORT_STOP and (idle_for is None or idle_for > SHORT_STOP)):
+            gaps.note_stop(start, now)
         SchedulerTick.objects.filter(id=1).update(at=now)
 
 

@@ -18,12 +18,12 @@ from tests.targets.loop import ServerLoop
 class Inbox:
     """Takes all but what it is told to refuse. `mails` and `recipients` are in the order in which they came."""
 
-    def __init__(self, *, address: str = "127.0.0.1") -> None:
+    def __init__(self, *, address: str = "127.0.0.1", port: int = 0) -> None:
         self.refuse_recipient: str | None = None
         self.refuse_data: str | None = None
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
-        self._listening = socket.create_server((address, 0))  # nobody else takes the port before the start
+        self._listening = socket.create_server((address, port))  # nobody else takes the port before the start
         self._loop = ServerLoop("inbox")
         self.port: int = self._listening.getsockname()[1]
 

@@ -15,5 +15,6 @@ rehearsal       `make rehearsal`: the same on two hosts with Debian's PostgreSQL
 upgrade         `make upgrade`: a previous version is replaced by this one, process by process
 walkthrough     `make rehearsal`: the commands of docs/operate on new machines
 second_host     what the second machine of the walkthrough verifies
+plays           one fault after the other on `stage`, with what is false, missed and reported
 reach           each process in a network that reaches only what the documentation lists
 """

@@ -109,7 +109,7 @@ def two_hosts(
     stack.callback(database.stop)
     broker, redis_url = redis(folder, NETWORKS["broker"])
     stack.callback(broker.stop)
-    keys = _secrets()
+    keys = settings_secrets()
     if dump is not None:
         restore(dump, database_url)
         keys["ENCRYPTION_KEYS"] += f",{ENCRYPTION_KEY}"
@@ -142,7 +142,8 @@ def two_hosts(
     return kind(tree, hosts, places, {"postgres": database, "valkey": broker})
 
 
-def _secrets() -> dict[str, str]:
+def settings_secrets() -> dict[str, str]:
+    """Return new values of the settings that are secrets."""
     return {"SECRET_KEY": secrets.token_urlsafe(48), "ENCRYPTION_KEYS": Fernet.generate_key().decode()}
 
 

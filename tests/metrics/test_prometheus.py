@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -35,14 +31,12 @@ from statuspages.subscriptions import MAILS
 from tests.api.client import Api
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, PingGapFactory, ProjectFactory
 from tests.helpers import flush_broker
+from tests.metrics.prometheus import FOLDER, START_SECONDS, Ask, firing, running_prometheus
 from tests.metrics.test_writes import read_only
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.wrapper.conftest import require
 from tokens.models import ProjectToken
-
-FOLDER = Path(__file__).parents[2] / "deploy" / "prometheus"
-START_SECONDS = 60
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -95,66 +89,44 @@ def project_of(monitor: Monitor) -> Project:
 
 
 @pytest.fixture
-def prometheus(live_server: LiveServer, tmp_path: Path, monitor: Monitor) -> Iterator[Callable[[str], Any]]:
+def prometheus(live_server: LiveServer, tmp_path: Path, monitor: Monitor) -> Iterator[Ask]:
     """`ask(path)` of the API of a Prometheus with our files, which waits for nothing before it fires an alert."""
     for rules in FOLDER.glob("*.rules.yml"):
-        (tmp_path / rules.name).write_text(re.sub(r"for: \w+", "for: 0s", rules.read_text()))
+        at_once = re.sub(r"for: \w+", "for: 0s", rules.read_text())
+        (tmp_path / rules.name).write_text(re.sub(r"interval: \w+", "interval: 1s", at_once))
     (tmp_path / "token").write_text(str(Api.with_token(monitor.owner, project_of(monitor)).token))
     sample = re.sub(r"^  # (?=- job_name|  )", "  ", (FOLDER / "prometheus.yml").read_text(), flags=re.MULTILINE)
     config = yaml.safe_load(sample)
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     for job in config["scrape_configs"]:
         target = live_server.url.removeprefix("http://").replace("localhost", "127.0.0.1")
-        job |= {"scheme": "http", "static_configs": [{"targets": [target]}]}
+        job |= {"scheme": "http", "scrape_interval": "1s", "static_configs": [{"targets": [target]}]}
     _, of_monitors = config["scrape_configs"]
     of_monitors["authorization"]["credentials_file"] = str(tmp_path / "token")
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    port = free_port()
-    command = [
-        shutil.which("prometheus") or "prometheus",
-        f"--config.file={tmp_path / 'prometheus.yml'}",
-        f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-
-        def ask(path: str) -> Any:
-            with urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=START_SECONDS) as answer:
-                return json.load(answer)["data"]
-
-        def answers() -> bool:
-            try:
-                return bool(ask("status/buildinfo"))
-            except OSError:
-                return False
-
-        try:
-            until(answers, START_SECONDS, "Prometheus answers")
-            yield ask
-        finally:
-            process.terminate()
+    with running_prometheus(tmp_path, config) as ask:
+        yield ask
 
 
 def test_each_alert_is_fired_by_its_cause(
-    prometheus: Callable[[str], Any], monitor: Monitor, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    prometheus: Ask, monitor: Monitor, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is wrong is in the database, the broker or the settings of the server that Prometheus scrapes."""
     groups = [yaml.safe_load(rules.read_text())["groups"] for rules in FOLDER.glob("*.rules.yml")]
     expected = {rule["alert"] for [group] in groups for rule in group["rules"] if "alert" in rule}
     seen: set[str] = set()
 
-    def firing() -> set[tuple[str, str]]:
+    def fired() -> set[tuple[str, str]]:
         """Return the firing alerts by name, each with the value of the label that distinguishes it."""
-        labels = [alert["labels"] for alert in prometheus("alerts")["alerts"] if alert["state"] == "firing"]
+        labels = firing(prometheus)
         seen.update(each["alertname"] for each in labels)
         return {(each["alertname"], each.get("process") or each.get("kind") or each.get("name", "")) for each in labels}
 
     def have_fired(names: set[str]) -> bool:
-        firing()
+        fired()
         return names <= seen
 
     missing = {("PulsekeeperProcessMissing", kind) for kind in ("web", "worker", "interactive", "dispatcher", "beat")}
-    until(lambda: firing() == missing | {("MonitorDown", monitor.name)}, START_SECONDS, "only what is wrong fires")
+    until(lambda: fired() == missing | {("MonitorDown", monitor.name)}, START_SECONDS, "only what is wrong fires")
     for target in prometheus("targets")["activeTargets"]:
         assert target["health"] == "up", target["lastError"]
 
@@ -166,7 +138,7 @@ def test_each_alert_is_fired_by_its_cause(
 
     DELIVERIES.add(1, "dead", "webhook")
     dead = ("PulsekeeperDeliveriesDead", "webhook")
-    until(lambda: dead in firing(), START_SECONDS, "the first dead delivery is an increase")
+    until(lambda: dead in fired(), START_SECONDS, "the first dead delivery is an increase")
 
     now = utc_now()
     never_checked = MonitorFactory(project=monitor.project, interval_sec=60)

@@ -11,15 +11,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import time_machine
 from django.conf import settings
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 from django.test import Client
 
 from config import health
 from core.clock import utc_now
 from core.postgresql.base import DatabaseWrapper
 from devserver.data_folder import SUPERUSER
-from monitors.models import Monitor, Ping
+from monitors import tasks
+from monitors.models import Monitor, MonitorState, Ping
 from monitors.scheduling import tick
 from tests.factories import MonitorFactory
 from tests.helpers import flush_broker
@@ -122,3 +124,26 @@ def test_pings_get_503_and_readyz_says_so(away: Callable[[], Iterator[None]], re
     assert Ping.objects.count() == 1
     assert client.post(path).status_code == 200
     assert client.get("/readyz").json()["checks"]["writes"] == "ok"
+
+
+def test_no_heartbeat_is_missed_because_the_disk_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates of rows in pages with space, like that of a tick and of a missed deadline, succeed meanwhile."""
+    monkeypatch.setattr(tasks, "TEST_WRITES_EVERY_SEC", 0)
+    monitor: Monitor = MonitorFactory(heartbeat=True)
+    path = f"/v1/heartbeats/{monitor.public_id}/ping"
+    with time_machine.travel(utc_now(), tick=False) as clock:
+        assert Client().post(path).status_code == 200
+        tasks.dispatch_due()
+        with full_disk():
+            for _ in range(60):
+                clock.shift(4)
+                monkeypatch.setattr(tasks, "_tick_began", None)  # or the clock would seem to have been set
+                with suppress(OperationalError):
+                    tasks.dispatch_due()
+        clock.shift(1)
+        monkeypatch.setattr(tasks, "_tick_began", None)
+        tasks.dispatch_due()
+        state = MonitorState.objects.get(pk=monitor.pk)
+        assert state.status == "up"
+        assert state.next_due_at is not None
+        assert state.next_due_at > utc_now()

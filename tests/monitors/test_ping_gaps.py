@@ -42,6 +42,7 @@ def at(second: float) -> datetime:
 @pytest.fixture(autouse=True)
 def _fresh_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "_web", gaps._WebReports())
+    monkeypatch.setattr(gaps._WebReports, "silent_sec", 0.0)  # RUNNING reports once, and some tests take seconds
 
 
 def heartbeat(owner: User | None = None, **given: Any) -> Monitor:
