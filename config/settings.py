@@ -399,6 +399,8 @@ LOGGING = {
     "loggers": {name.partition(".")[0]: {"level": LOG_LEVEL} for name in OUR_APPS}
     # Only crashes: `config.access` logs the status of every request.
     | {"django.request": {"level": "ERROR", "filters": ["crashes"]}}
+    # A long query to a page of the admin: anybody could fill the disk with its traceback.
+    | {"django.security.DisallowedRedirect": {"level": "CRITICAL"}}
     | {name: {"filters": ["outages"]} for name in OUTAGE_LOGGERS}
     # Its warnings contain webhook URLs. Callers log failures.
     | {"urllib3": {"level": "ERROR"}}

@@ -41,7 +41,7 @@ def _shown(entry: Entry, project: Project | None) -> dict[str, Any]:
     return {
         "entry": entry,
         "project": project,
-        "what": MEANINGS[entry.action],
+        "what": MEANINGS.get(entry.action, entry.action),  # of a newer version, after going back
         "is_failure": entry.action.endswith(".failed"),
         "details": _details(entry),
         "target": "" if is_own else entry.target_name,

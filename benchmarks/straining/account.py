@@ -123,7 +123,8 @@ def _around(
         invitation_digest=slug.encode(), invited_until=now + timedelta(days=7),
     )  # fmt: skip
     for provider in ("vercel", "netlify"):
-        Connector.objects.create(user=user, provider=provider, created_at=now, meta="m", tokens={"access_token": "t"})
+        tokens = {"access_token": "t", "team_id": None}
+        Connector.objects.create(user=user, provider=provider, created_at=now, meta="m", tokens=tokens)
     return {
         "monitor_id": monitor.public_id, "heartbeat_id": heartbeat.public_id, "project_id": project.public_id,
         "channel_id": channel.public_id, "delivery_id": delivery.public_id, "window_id": window.public_id,
@@ -288,7 +289,7 @@ def _share(user: User, project: Project, names: dict[str, str], *, now: datetime
     )
     Entry.objects.bulk_create(
         Entry(
-            at=now, action="monitor.updated", actor_type="user", actor_id=user.pk, actor_email=user.email,
+            at=now, action="monitor.released", actor_type="user", actor_id=user.pk, actor_email=user.email,
             project_id=project.pk, target_name=costly(200), user_agent='"' * 200,
             details={"before": costly(200), "after": costly(200)},
         )

@@ -82,7 +82,7 @@ def test_incidents_are_read_without_the_settings_of_their_monitors(api: Api) -> 
 
 def test_long_entries_of_the_audit_log_are_sent_in_parts(api: Api) -> None:
     text = "\U0001f600" * 200
-    entry = {"action": "monitor.updated", "actor_type": "user", "actor_id": User.objects.get().pk}
+    entry = {"action": "monitor.released", "actor_type": "user", "actor_id": User.objects.get().pk}
     long = {"target_name": text, "user_agent": text, "details": {"before": text, "after": text}}
     Entry.objects.bulk_create(Entry(at=NOON, **entry, **long) for _ in range(1_000))
     assert peak_of(api, "/v1/account/audit-log?limit=1000") < 12_000_000  # of 14 MB

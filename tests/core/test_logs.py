@@ -15,6 +15,7 @@ from typing import Any
 import kombu.exceptions
 import pytest
 import redis
+from django.test import Client
 
 from core import logs
 
@@ -148,3 +149,9 @@ def test_structlog_is_loaded_for_the_first_line_and_rich_never() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, timeout=60)
     assert json.loads(done.stdout)["event"] == "x"
+
+
+@pytest.mark.django_db
+def test_strangers_write_no_traceback_by_a_long_query(caplog: pytest.LogCaptureFixture) -> None:
+    assert Client().get(f"/admin/?{'x' * 16_384}").status_code == 400
+    assert not [record for record in caplog.records if record.exc_info]

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 import audit.services
 from accounts.models import User
 from audit.actions import Action
+from audit.models import Entry
 from dashboard import security_log
 from projects.access import Caller
 from projects.services import rename_project
@@ -39,6 +40,12 @@ def test_one_s_own(web: Client, user: User) -> None:
     assert "Created the project</span>" not in page
     assert "No matching entries" in text(web, "/account/log/?action=connector.linked")
     assert "Created the project</span>" in text(web, "/account/log/?action=nonsense&before=1e9")
+
+
+def test_an_action_of_a_newer_version(web: Client, user: User) -> None:
+    ProjectFactory(owner=user)
+    Entry.objects.update(action="project.moved")
+    assert "project.moved" in text(web, "/account/log/")
 
 
 def test_a_project_s_is_for_those_who_manage_it(web: Client, user: User) -> None:
