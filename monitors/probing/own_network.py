@@ -61,8 +61,6 @@ class OwnNetwork:
         elif asks and self._have_answered:
             self._questions.put((ours, theirs))
         else:
-            if asks and self._servers and self._questions.empty():
-                self._questions.put(None)
             theirs()
 
     def close(self) -> None:
@@ -84,9 +82,10 @@ class OwnNetwork:
 
     def _wait(self) -> list[tuple[Then, Then]]:
         """Return who waits for an answer, when it is time to ask. Later ones wait for the next."""
-        is_good_for = NO_SEC if self._is_down or not self._have_answered else _APART_SEC
-        asks_at = time.monotonic() + is_good_for
-        waiting = [] if self._is_down else [self._questions.get()]
+        # Also if none has answered yet: the network may come up after this process, and fail later.
+        is_no = self._is_down or not self._have_answered
+        asks_at = time.monotonic() + (NO_SEC if is_no else _APART_SEC)
+        waiting = [] if is_no else [self._questions.get()]
         self._closing.wait(asks_at - time.monotonic())
         while not self._questions.empty():
             waiting.append(self._questions.get())

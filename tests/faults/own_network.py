@@ -139,6 +139,8 @@ def _play(count: int, cut: Cut, *, target: Site, receiver: Receiver) -> dict[str
         checked_after = time.monotonic() - back_at
         until(lambda: _network_part() == "ok", PATIENCE, "/readyz says that all is well")
         false_downs, alerts = sum(each.count() for each in downs), len(receiver.calls)
+        for row in downs[0].values():
+            print(f"back at {since}: {row}", file=sys.stderr)  # noqa: T201
 
         stopped_at = time.monotonic()
         target.stop()

@@ -90,19 +90,25 @@ def test_a_failure_is_ours_while_no_server_answers(made: Callable[..., OwnNetwor
         assert verdict(network) == "theirs"
 
 
-def test_servers_that_never_answered_hold_back_nothing(made: Callable[..., OwnNetwork]) -> None:
+def test_servers_that_never_answered_hold_back_nothing(
+    made: Callable[..., OwnNetwork], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    connects = OwnNetwork._connects
+
+    def counting(network: OwnNetwork, server: tuple[str, int]) -> bool:
+        asked.append(server)
+        return connects(network, server)
+
+    monkeypatch.setattr(OwnNetwork, "_connects", counting)
     with listening() as unused:
         place = unused.getsockname()
     network = made(place)
     assert verdict(network) == "theirs"
+    until(lambda: len(asked) > 3, PATIENCE_SEC, "it asks again although nothing else fails")
     assert silent() == [f"127.0.0.1:{place[1]}"]
     with listening(place):
-
-        def is_known() -> bool:
-            verdict(network)  # each failure makes it ask again
-            return not silent()
-
-        until(is_known, PATIENCE_SEC, "a server that answers later is noticed")
+        until(lambda: not silent(), PATIENCE_SEC, "a server that answers later is noticed before anything fails")
     assert verdict(network) == "ours"
 
 

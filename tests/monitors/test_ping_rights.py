@@ -61,7 +61,7 @@ def test_a_scheduled_check_is_left_due_until_it_is_allowed(worker: None, namespa
     monitor = MonitorFactory(owner=UserFactory(), **PING)
     _dispatch(monitor)
     not_made = f"{CHECKS_DROPPED.name}|not_made|"
-    until(lambda: metrics.read_sums().get(not_made, 0) >= 1, 30, "the check is counted")
+    until(lambda: metrics.read_sums().get(not_made, 0) >= 1, 120, "the check is counted")
     assert not CheckResult.objects.exists()
     state = state_of(monitor)
     assert (state.status, state.last_checked_at) == (None, None)

@@ -50,7 +50,7 @@ def refusal(environment: dict[str, str], **variables: str) -> str:
         env={**environment, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 1

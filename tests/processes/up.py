@@ -16,7 +16,7 @@ from devserver.data_folder import DataFolder
 from tests.processes.waiting import processes_of, until
 
 ROOT = Path(__file__).resolve().parents[2]
-UP_SECONDS = 60
+UP_SECONDS = 180
 STOP_SECONDS = 30  # on a machine that is busy with other tests
 
 
