@@ -27,6 +27,7 @@ DOWN = Level("pulsekeeper_own_network_down", "Processes that check and whose own
 _SILENT = "own_network_silent,"
 
 Then = Callable[[], object]
+_Question = tuple[float, Then, Then]
 
 
 class OwnNetwork:
@@ -37,7 +38,7 @@ class OwnNetwork:
 
     def __init__(self, servers: Sequence[tuple[str, int]]) -> None:
         self._servers = servers
-        self._questions: queue.SimpleQueue[tuple[Then, Then] | None] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._is_down = False
         self._back_at = 0.0
@@ -56,12 +57,15 @@ class OwnNetwork:
 
         The check began at this time of the monotonic clock and has just ended. If not `asks`, what is known decides.
         """
-        if self._is_down or began_at < self._back_at:
+        if self._is_ours(began_at):
             ours()
         elif asks and self._have_answered:
-            self._questions.put((ours, theirs))
+            self._questions.put((began_at, ours, theirs))
         else:
             theirs()
+
+    def _is_ours(self, began_at: float) -> bool:
+        return self._is_down or began_at < self._back_at
 
     def close(self) -> None:
         """Ask no more. Checks that wait are never decided."""
@@ -70,17 +74,18 @@ class OwnNetwork:
 
     def run(self) -> None:
         """Ask until `close`, in a thread of its own."""
-        waiting: list[tuple[Then, Then]] = []
+        waiting: list[_Question] = []
         while self._servers:
             self._note(is_up=self._ask())
-            for ours, theirs in waiting:
-                (ours if self._is_down else theirs)()
+            for began_at, ours, theirs in waiting:
+                # A check that failed while the network was asked has waited until it was back.
+                (ours if self._is_ours(began_at) else theirs)()
             waiting = self._wait()
             if self._closing.is_set():
                 self._pool.shutdown(wait=False)
                 return
 
-    def _wait(self) -> list[tuple[Then, Then]]:
+    def _wait(self) -> list[_Question]:
         """Return who waits for an answer, when it is time to ask. Later ones wait for the next."""
         # Also if none has answered yet: the network may come up after this process, and fail later.
         is_no = self._is_down or not self._have_answered

@@ -112,6 +112,38 @@ def test_servers_that_never_answered_hold_back_nothing(
     assert verdict(network) == "ours"
 
 
+def test_a_failure_during_a_question_that_finds_an_outage(
+    made: Callable[..., OwnNetwork], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: queue.SimpleQueue[str] = queue.SimpleQueue()
+    began_at = time.monotonic()
+
+    def judge() -> None:
+        network.judge(began_at, ours=lambda: found.put("ours"), theirs=lambda: found.put("theirs"), asks=True)
+
+    with listening() as server:
+        place = server.getsockname()
+        network = made(place)
+        until(lambda: not silent(), PATIENCE_SEC, "it answers")
+    connects = OwnNetwork._connects
+    asked: list[bool] = []
+
+    def connecting(network: OwnNetwork, server: tuple[str, int]) -> bool:
+        answer = connects(network, server)
+        if not asked:
+            judge()  # before the answer is known
+        asked.append(answer)
+        return answer
+
+    monkeypatch.setattr(OwnNetwork, "_connects", connecting)
+    monkeypatch.setattr(own_network, "NO_SEC", 1.0)
+    judge()
+    assert found.get(timeout=PATIENCE_SEC) == "ours"
+    with listening(place):
+        assert found.get(timeout=PATIENCE_SEC) == "ours"
+    assert asked[0] is False
+
+
 def test_a_failure_that_does_not_ask_is_theirs_until_one_did(made: Callable[..., OwnNetwork]) -> None:
     with listening() as server:
         network = made(server.getsockname())
