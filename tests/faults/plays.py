@@ -101,7 +101,7 @@ def _read_only(stage: Stage) -> Iterator[None]:
 def _dead_mail(stage: Stage) -> Iterator[None]:
     """Only a mail shows it: an outage of the site begins and ends."""
     stage.inbox.__exit__(None, None, None)
-    stage.outage()
+    assert stage.outage() == (0, 0, 0), "missed or false while the mail server is away"
     yield
     stage.replace_inbox()
 
