@@ -82,8 +82,11 @@ class Row:
 
     @property
     def exception(self) -> str | None:
-        name = self.given.name
-        return next((key for key, (pattern, _) in EXCEPTIONS.items() if re.search(pattern, name)), None)
+        return exception(self.given)
+
+
+def exception(given: Input) -> str | None:
+    return next((name for name, (pattern, _) in EXCEPTIONS.items() if re.search(pattern, given.name)), None)
 
 
 def all_inputs(served: Serving, names: dict[str, Any], *, quick: bool) -> Iterator[Input]:
@@ -139,16 +142,17 @@ def measure(
 
 
 def _dearest(costs: list[tuple[Input, Cost]], top: int) -> list[tuple[Input, Cost]]:
-    """Return the most expensive inputs by each figure, at most a few of each operation."""
+    """Return the most expensive inputs by each figure, at most a few of each operation. Exceptions take no places."""
     kept: dict[str, tuple[Input, Cost]] = {}
     for figure in map(attrgetter, ("cpu_ms", "grown_mib", "database_ms")):
         of_operation: Counter[str] = Counter()
-        taken = 0
+        taken: Counter[bool] = Counter()
         for given, cost in sorted(costs, key=lambda found: -figure(found[1])):
             operation = " ".join(given.name.split()[:2])
-            if of_operation[operation] < SAME and taken < top:
+            excepted = exception(given) is not None
+            if of_operation[operation] < SAME and taken[excepted] < top:
                 of_operation[operation] += 1
-                taken += 1
+                taken[excepted] += 1
                 kept[given.name] = (given, cost)
     return list(kept.values())
 

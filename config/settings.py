@@ -376,6 +376,7 @@ OUTAGE_LOGGERS = [
     "celery.app.trace",
     "celery.beat",
     "celery.worker.consumer.consumer",
+    "celery.worker.request",
     "config.beat",
     "core.cache",
     "core.replies",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
 import socket
 import threading
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from celery import Celery
+from celery.worker import request
 from django.conf import settings
 from redis import Redis
 
@@ -65,3 +67,17 @@ def test_the_channel_is_closed_while_the_queue_is_declared(sender: Celery, failo
 def test_pooled_producers_do_the_same() -> None:
     with app.producer_pool.acquire(block=True) as producer:
         assert type(producer) is Producer
+
+
+def test_a_task_that_ends_while_the_broker_is_away_leaves_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    flush_broker()
+    with app.connection_for_read() as connection, connection.SimpleQueue("tests.acks") as queue:
+        queue.put("ends")
+        message = queue.get(timeout=30)
+        pool = message.channel.pool
+        pool.disconnect()
+        pool.connection_kwargs["port"] = 1  # where nobody listens
+        pool.reset()
+        message.ack_log_error(request.logger, connection.connection_errors)
+    (record,) = [record for record in caplog.records if "Couldn't ack" in record.message]
+    assert (record.levelno, record.exc_info) == (logging.WARNING, None)
