@@ -21,7 +21,7 @@ from config.celery import app
 from config.publishing import Producer
 from tests.helpers import flush_broker
 
-REFUSAL = b"+OK\r\n-READONLY You can't write against a read only replica.\r\n-EXECABORT Transaction discarded\r\n"
+READ_ONLY = b"-READONLY You can't write against a read only replica.\r\n"
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def failover() -> Iterator[str]:
                             return
                         if source is client and b"_kombu.binding" in part and not refused.is_set():
                             refused.set()
-                            client.sendall(REFUSAL)
+                            writes = part.count(b"SADD")
+                            client.sendall(b"+OK\r\n" + writes * READ_ONLY + b"-EXECABORT Transaction discarded\r\n")
                         else:
                             (server if source is client else client).sendall(part)
 
