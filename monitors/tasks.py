@@ -52,7 +52,7 @@ _tick_began: tuple[datetime, float] | None = None  # PostgreSQL's time, and that
 _tick_ended: float | None = None  # monotonic
 TEST_WRITES_EVERY_SEC = 10.0
 _written: tuple[datetime, float] | None = None  # the last test of writes that succeeded, as `_tick_began`
-_is_full = False
+_write_failed = False
 STOP_SEC = 2.5  # for running checks to end when the worker stops
 
 
@@ -86,13 +86,13 @@ def _test_writes(now: datetime, start: float) -> datetime | None:
 
     Without this test the tick, which needs no new page, would succeed while pings are refused.
     """
-    global _written, _is_full
-    if _written is not None and not _is_full and start - _written[1] < TEST_WRITES_EVERY_SEC:
+    global _written, _write_failed
+    if _written is not None and not _write_failed and start - _written[1] < TEST_WRITES_EVERY_SEC:
         return None
-    since = _written[0] if _is_full and _written is not None else None
-    _is_full = True
+    since = _written[0] if _write_failed and _written is not None else None
+    _write_failed = True
     write_page()
-    _written, _is_full = (now, start), False
+    _written, _write_failed = (now, start), False
     return since
 
 
