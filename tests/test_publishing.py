@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from celery import Celery
-from celery.worker import request
 from django.conf import settings
 from redis import Redis
 
@@ -75,10 +74,11 @@ def test_a_task_that_ends_while_the_broker_is_away_leaves_a_warning(caplog: pyte
     with app.connection_for_read() as connection, connection.SimpleQueue("tests.acks") as queue:
         queue.put("ends")
         message = queue.get(timeout=30)
+        assert message.channel is not None
         pool = message.channel.pool
         pool.disconnect()
         pool.connection_kwargs["port"] = 1  # where nobody listens
         pool.reset()
-        message.ack_log_error(request.logger, connection.connection_errors)
+        message.ack_log_error(logging.getLogger("celery.worker.request"), connection.connection_errors)
     (record,) = [record for record in caplog.records if "Couldn't ack" in record.message]
     assert (record.levelno, record.exc_info) == (logging.WARNING, None)

@@ -71,6 +71,9 @@ class Range:
         for number, outcome, _ in report.ended:
             if found := find_faults(batch[number].spec, outcome):
                 wrong.append(f"{', '.join(found)}: {outcome!r} of {batch[number]!r}")
+        if late := _late(report):
+            again = _late(self.fire(batch))  # the machine may have been busy
+            wrong += [f"late by {late[n]:.0f} and {again[n]:.0f} ms: {batch[n]!r}" for n in late if n in again]
         if report.logged:
             wrong += [f"logged: {text}" for text in report.logged]
             wrong += [
@@ -79,6 +82,11 @@ class Range:
                 if self.fire([shot]).logged
             ]
         return wrong
+
+
+def _late(report: Report) -> dict[int, float]:
+    """By how many milliseconds checks ended too late, by their numbers."""
+    return {number: late_ms for number, _, late_ms in report.ended if late_ms >= OVERRUN_MS}
 
 
 def _addressed(script: Script, site: Site) -> Script:
@@ -143,5 +151,4 @@ def test_any_answer_ends_in_one_verdict(range_: Range) -> None:
     print(json.dumps(found))  # noqa: T201
     assert failures == [], "\n\n".join([f"{len(failures)} failures", *failures[:20]])
     assert len(overruns) >= RESPONSES
-    assert overruns[-1] < OVERRUN_MS
     assert peak_kib < batch * KIB_PER_PROBE
