@@ -203,6 +203,10 @@ def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mappin
         if name not in names:
             raise ValidationFailed(f"is no field of a channel of kind {kind.name}.", field=name)
     config = dict(stored)
+    try:
+        own = dict(kind.separated(own))
+    except ValueError as error:
+        raise ValidationFailed(str(error), field=kind.settings[0].name) from None
     for setting in kind.settings:
         if setting.name in own:
             try:

@@ -15,6 +15,7 @@ from core.waiting import limit_waiting
 logger = logging.getLogger(__name__)
 
 NO_SERVER = "No mail server is configured. Set EMAIL_URL (docs/operate/settings.md) and restart Pulsekeeper."
+ASK_OPERATOR = "No mail server is configured. The operator of this Pulsekeeper can set one up."
 
 
 MAX_MAILS = 4
@@ -24,6 +25,13 @@ MAX_MAILS = 4
 def has_server() -> bool:
     """Return False if mails are only printed, because EMAIL_URL is not set."""
     return not str(settings.EMAIL_BACKEND).endswith("console.EmailBackend")
+
+
+def server_problem(*, staff: bool) -> str | None:
+    """Return why no mail is sent and who can change that, or None. Only `staff` get the setting."""
+    if has_server():
+        return None
+    return NO_SERVER if staff else ASK_OPERATOR
 
 
 def send_on_commit(subject: str, text: str, *, to: str, account: str) -> None:

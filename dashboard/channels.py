@@ -260,8 +260,7 @@ def create(request: PageRequest) -> HttpResponse:
 
     created = form.create(request, make, limit="invite" if kind.consent else None)
     if created is None:
-        problem = kind.problem()
-        return render_page(request, "channels/new", form=form, kind=kind, variant=variant, problem=problem)
+        return render_page(request, "channels/new", form=form, kind=kind, variant=variant)
     channel = selectors.get_channel(caller, created.object_id)
     secret = (created.answer or {}).get("secret")
     if secret is not None:
@@ -337,7 +336,7 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
 
 def _report_confirmation_request(request: PageRequest, channel: AlertChannel, text: str) -> None:
     """Report that the confirmation mail was sent, or only printed."""
-    if mail.has_server():
-        messages.success(request, f"{text} to {channel.hint}.")
+    if problem := mail.server_problem(staff=request.caller.user.is_staff):
+        messages.warning(request, f"The request to {channel.hint} was not sent, only written to the log. {problem}")
     else:
-        messages.warning(request, f"The request to {channel.hint} was only printed to the log. {mail.NO_SERVER}")
+        messages.success(request, f"{text} to {channel.hint}.")

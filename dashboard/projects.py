@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
+from core import mail
 from core.api.fields import validated
 from core.errors import NotFound, ValidationFailed
 from dashboard.forms import ObjectForm, PageForm
@@ -102,6 +103,8 @@ def add_member(request: PageRequest, project_id: str) -> HttpResponse:
     text = f"{member.email} is now a member of the project."
     if member.is_open:
         text = f"Invitation sent to {member.email}. You can also copy its link below."
+        if problem := mail.server_problem(staff=caller.user.is_staff):
+            text = f"No e-mail was sent: copy the invitation's link below. {problem}"
     return done(request, text, "project", project_id)
 
 

@@ -51,17 +51,22 @@ FREQUENCIES = ("daily", "weekly", "monthly")
 _PERIODS = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year"}
 
 
-def write_recurrence(repeats: str, until: date, days: Collection[str] = ()) -> str:
-    """Return a rule. `repeats` is one of FREQUENCIES; `days` are for weekly ones. `until` is the last local day."""
-    by_day = f"BYDAY={','.join(day for day in DAYS if day in days)};" if days else ""
-    return f"FREQ={repeats.upper()};{by_day}UNTIL={until:%Y%m%d}"
+def write_recurrence(repeats: str, until: date | None, days: Collection[str] = ()) -> str:
+    """Return a rule. `repeats` is one of FREQUENCIES; `days` are for weekly ones. `until` is the last local day, or
+    None if the rule does not end."""
+    by_day = f";BYDAY={','.join(day for day in DAYS if day in days)}" if days else ""
+    return f"FREQ={repeats.upper()}{by_day}{f';UNTIL={until:%Y%m%d}' if until else ''}"
 
 
-def read_recurrence(rrule: str) -> tuple[str, date, list[str]] | None:
+def read_recurrence(rrule: str) -> tuple[str, date | None, list[str]] | None:
     """Return the arguments of `write_recurrence` for a rule, or None if the form cannot show it."""
-    found = re.fullmatch(r"FREQ=(DAILY|WEEKLY|MONTHLY);(?:BYDAY=([A-Z,]+);)?UNTIL=(\d{8})", rrule.upper(), re.ASCII)
-    until = found and _day(found[3])
-    if found is None or until is None:
+    found = re.fullmatch(
+        r"FREQ=(DAILY|WEEKLY|MONTHLY)(?:;BYDAY=([A-Z,]+))?(?:;UNTIL=(\d{8}))?", rrule.upper(), re.ASCII
+    )
+    if found is None:
+        return None
+    until = _day(found[3]) if found[3] else None
+    if found[3] and until is None:
         return None
     repeats, days = found[1].lower(), found[2].split(",") if found[2] else []
     if any(day not in DAYS for day in days) or (days and repeats != "weekly"):
@@ -113,14 +118,18 @@ class WindowForm(ScopeForm):
     repeats = forms.ChoiceField(label="Repeats", choices=list(REPEATS.items()), widget=forms.RadioSelect, initial=ONCE)
     days = conditional(
         forms.MultipleChoiceField(
-            label="On which days", choices=list(DAYS.items()), widget=forms.CheckboxSelectMultiple
+            label="On which days",
+            choices=list(DAYS.items()),
+            widget=forms.CheckboxSelectMultiple,
+            help_text="Without a choice: the day of the start.",
         )
     )
     until = conditional(
         forms.DateField(
             label="Last day",
             widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
-            help_text="At most 10 years after the start. Months without that day are skipped.",
+            help_text="Optional, at most 10 years after the start. Without it the window recurs until you delete it. "
+            "Months without the day of the start are skipped.",
         )
     )
     rrule = conditional(
@@ -128,9 +137,9 @@ class WindowForm(ScopeForm):
             label="Rule",
             max_length=MAX_RULE,
             widget=forms.TextInput(
-                attrs={"class": "code", "placeholder": "FREQ=MONTHLY;BYDAY=2TU;COUNT=24", "spellcheck": "false"}
+                attrs={"class": "code", "placeholder": "FREQ=MONTHLY;BYDAY=2TU", "spellcheck": "false"}
             ),
-            help_text="DAILY or less often, with COUNT or UNTIL. It repeats at the time of the start.",
+            help_text="DAILY or less often, at the time of the start. Without COUNT or UNTIL it does not end.",
         )
     )
     monitors = forms.ChoiceField(
@@ -156,10 +165,7 @@ class WindowForm(ScopeForm):
     def clean(self) -> None:
         super().clean()
         repeats = self.cleaned_data.get("repeats")
-        if repeats in FREQUENCIES:
-            self.require("until", "Enter the last day.")
         if repeats == "weekly":
-            self.require("days", "Choose at least one day.")
             starts_at, days = self.cleaned_data.get("starts_at"), self.cleaned_data.get("days")
             if starts_at and days and list(DAYS)[starts_at.weekday()] not in days:
                 self.add_error("days", f"The window starts on a {starts_at:%A}: add that day, or change the start.")
@@ -183,7 +189,8 @@ class WindowForm(ScopeForm):
     def _schedule(self) -> dict[str, Any]:
         cleaned, repeats, rrule = self.cleaned_data, self.cleaned_data["repeats"], None
         if repeats in FREQUENCIES:
-            rrule = write_recurrence(repeats, cleaned["until"], cleaned["days"] if repeats == "weekly" else ())
+            days = cleaned["days"] or [list(DAYS)[cleaned["starts_at"].weekday()]]
+            rrule = write_recurrence(repeats, cleaned["until"], days if repeats == "weekly" else ())
         elif repeats == RULE:
             rrule = cleaned["rrule"]
         zone = ZoneInfo(cleaned["time_zone"])
@@ -324,14 +331,9 @@ def edit(request: PageRequest, window_id: str) -> HttpResponse:
 @action
 def end(request: PageRequest, window_id: str) -> HttpResponse:
     """End an active window that does not recur. Suppressed alerts are sent, as after any end."""
-    now, window = request.now, selectors.get_window(request.caller, window_id)
-    following = windows.occurrence_of(window, now=now)
-    if window.rrule or following is None or following[0] > now:
-        messages.error(request, "Only an active window that does not recur can be ended. Delete this one instead.")
-        return redirect("maintenance")
     with errors_as_messages(request):
-        windows.update_window(request.caller, window_id, {"ends_at": now + timedelta(seconds=1)}, now=now)
-        messages.success(request, f"{window.name} has ended.")
+        windows.end_window(request.caller, window_id, now=request.now)
+        messages.success(request, "Maintenance ended.")
     return redirect("maintenance")
 
 

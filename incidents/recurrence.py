@@ -62,41 +62,53 @@ class Schedule:
     time_zone: str
     rrule: str = ""
 
-    def occurrences(self) -> Iterator[Occurrence]:
-        """Return all occurrences, in order. Raises ValidationFailed if the rule is invalid."""
-        yield Occurrence(self.starts_at, self.ends_at)
+    def occurrences(self, *, after: datetime | None = None) -> Iterator[Occurrence]:
+        """Return the occurrences that end after `after` (None: all), in order.
+
+        A rule without an end is expanded for ten years from `after`, or else from its start. Raises ValidationFailed
+        if the rule is invalid.
+        """
+        length = self.ends_at - self.starts_at
+        if after is None or self.ends_at > after:
+            yield Occurrence(self.starts_at, self.ends_at)
         if not self.rrule:
             return
-        first, last = self._local_start(), self._until(_parts_of(self.rrule))
-        for local in self._local_starts():
+        earliest = self.starts_at if after is None else max(self.starts_at, after - length)
+        parts = _parts_of(self.rrule)
+        first, last = self._local_start(), self._until(parts, earliest)
+        for local in self._local_starts(earliest):
             start = self._instant(local)
             if start > last:
                 return
-            if local > first:  # the first is known, and may be the second of two equal local times
-                yield Occurrence(start, start + (self.ends_at - self.starts_at))
+            # The first is known, and may be the second of two equal local times.
+            if local > first and (after is None or start + length > after):
+                yield Occurrence(start, start + length)
 
     def occurrence_at_or_after(self, now: datetime) -> Occurrence | None:
         """Return the active or next occurrence at `now`, or None if there are no more."""
-        return next((found for found in self.occurrences() if found.ends_at > now), None)
+        return next(self.occurrences(after=now), None)
 
     def _local_start(self) -> datetime:
-        return self.starts_at.astimezone(ZoneInfo(self.time_zone)).replace(tzinfo=None, fold=0)
+        return self._local(self.starts_at)
 
-    def _local_starts(self) -> Iterator[datetime]:
-        """Return local start times, without UNTIL. dateutil drops fractions of a second."""
+    def _local_starts(self, earliest: datetime) -> Iterator[datetime]:
+        """Return local start times, without UNTIL: from shortly before `earliest` if the rule need not be counted.
+        dateutil drops fractions of a second."""
         first = self._local_start()
-        shift = _years_to_shift(first.year)
         rest = timedelta(microseconds=first.microsecond)
         parts = {name: value for name, value in _parts_of(self.rrule).items() if name != "UNTIL"}
+        begin = first if "COUNT" in parts else _skip_intervals(first, parts, self._local(earliest) - timedelta(days=1))
+        shift = _years_to_shift(begin.year)
         text = ";".join(f"{name}={value}" for name, value in parts.items())
-        for found in rrulestr(text, dtstart=first.replace(year=first.year + shift)):
+        for found in rrulestr(text, dtstart=begin.replace(year=begin.year + shift)):
             yield found.replace(year=found.year - shift) + rest
 
-    def _until(self, parts: dict[str, str]) -> datetime:
-        """Return the last moment at which an occurrence may start; a UNTIL without time includes its whole day."""
+    def _until(self, parts: dict[str, str], earliest: datetime) -> datetime:
+        """Return the last moment at which an occurrence may start; a UNTIL without time includes its whole day.
+        Without UNTIL: ten years after `earliest`."""
         text = parts.get("UNTIL")
         if text is None:
-            return self.starts_at + HORIZON
+            return earliest + HORIZON
         try:
             if text.endswith("Z"):
                 return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
@@ -105,11 +117,36 @@ class Schedule:
         except (ValueError, OverflowError):
             raise _invalid(f"UNTIL={text} is no date.") from None
 
+    def _local(self, instant: datetime) -> datetime:
+        return instant.astimezone(ZoneInfo(self.time_zone)).replace(tzinfo=None, fold=0)
+
     def _instant(self, local: datetime) -> datetime:
         """Convert a local time to an instant. With fold=0 zoneinfo uses the offset before the clock change: that is
         the first of two equal times, and moves a skipped time by the length of the gap (dateutil's
         `resolve_imaginary`)."""
         return local.replace(tzinfo=ZoneInfo(self.time_zone), fold=0).astimezone(UTC)
+
+
+def _skip_intervals(first: datetime, parts: dict[str, str], earliest: datetime) -> datetime:
+    """Return a start from which the rule has the same times, at least one interval before `earliest`, or else `first`.
+
+    Adds to `parts` what they take from `first`. All but the first interval from there is complete.
+    """
+    interval = int(parts.get("INTERVAL", 1))
+    if parts["FREQ"] in ("DAILY", "WEEKLY"):
+        step = interval * (7 if parts["FREQ"] == "WEEKLY" else 1)
+        return first + timedelta(days=max(0, (earliest - first).days // step - 1) * step)
+    step = interval * (12 if parts["FREQ"] == "YEARLY" else 1)
+    months = (earliest.year - first.year) * 12 + earliest.month - first.month
+    skipped = max(0, months // step - 1) * step
+    if not skipped:
+        return first
+    if not parts.keys() & {"BYDAY", "BYMONTHDAY"}:
+        parts["BYMONTHDAY"] = str(first.day)
+        if parts["FREQ"] == "YEARLY":
+            parts.setdefault("BYMONTH", str(first.month))
+    year, month = divmod(first.year * 12 + first.month - 1 + skipped, 12)
+    return first.replace(year=year, month=month + 1, day=1)  # the day that every month has
 
 
 def _years_to_shift(year: int) -> int:
@@ -151,15 +188,13 @@ def check(schedule: Schedule, *, now: datetime) -> Occurrence:
 
 def _check_rule(schedule: Schedule) -> None:
     parts = _parts_of(schedule.rrule)
-    if not parts.keys() & {"COUNT", "UNTIL"}:
-        raise _invalid(f"never ends; give UNTIL, at most {MAX_YEARS} years after starts_at, or COUNT.")
     last = schedule.starts_at + HORIZON
-    until = schedule._until(parts)
+    until = schedule._until(parts, schedule.starts_at)
     if until > last:
-        raise _invalid(f"UNTIL is more than {MAX_YEARS} years after starts_at.")
+        raise _invalid(f"UNTIL is more than {MAX_YEARS} years after starts_at; omit it for a rule that does not end.")
     if until < schedule.starts_at:
         raise _invalid("UNTIL is before starts_at.")
-    first = next(schedule._local_starts(), None)
+    first = next(schedule._local_starts(schedule.starts_at), None)
     if first is None:
         raise _invalid("has no occurrence.")
     if first != schedule._local_start():
@@ -167,13 +202,18 @@ def _check_rule(schedule: Schedule) -> None:
             f"is none of the times of rrule, the first of which is {first:%Y-%m-%d %H:%M} in {schedule.time_zone}.",
             field="starts_at",
         )
-    if "COUNT" in parts and any(schedule._instant(local) > last for local in schedule._local_starts()):
-        raise _invalid(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT.")
+    starts = schedule._local_starts(schedule.starts_at)
+    if "COUNT" in parts and any(schedule._instant(local) > last for local in starts):
+        raise _invalid(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT, or none.")
+    recurs = False
     for before, after in pairwise(schedule.occurrences()):
+        recurs = True
         if after.starts_at < before.ends_at:
             raise _invalid(
                 f"the occurrence of {after.starts_at:%Y-%m-%d %H:%M} UTC begins before the one before it ends."
             )
+    if not (recurs or parts.keys() & {"COUNT", "UNTIL"}):
+        raise _invalid(f"does not recur within {MAX_YEARS} years.")
 
 
 def _parts_of(rrule: str) -> dict[str, str]:

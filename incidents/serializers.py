@@ -112,8 +112,8 @@ class WindowInputSerializer(StrictSerializer):
         allow_null=True,
         max_length=MAX_RULE,
         help_text="RFC 5545, for example FREQ=WEEKLY;BYDAY=SU;UNTIL=20271231T235959Z: FREQ (DAILY or rarer), "
-        "INTERVAL, BYMONTH, BYMONTHDAY, BYDAY, BYSETPOS, WKST, and either COUNT or UNTIL, "
-        f"at most {MAX_YEARS} years after starts_at. null: once.",
+        "INTERVAL, BYMONTH, BYMONTHDAY, BYDAY, BYSETPOS, WKST, and COUNT or UNTIL, "
+        f"at most {MAX_YEARS} years after starts_at; without either it does not end. null: once.",
     )
     monitors = ChoiceField(
         choices=SCOPES, help_text="all: those of the project, or without one those that the caller owns."

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -45,7 +46,7 @@ def occurrence_of(window: MaintenanceWindow, *, now: datetime) -> Occurrence | N
         return None
     if window.current_ends_at > now:
         return Occurrence(window.current_starts_at, window.current_ends_at)
-    return next((found for found in _occurrences(window) if found.ends_at > now), None)
+    return next(_occurrences(window, after=now), None)
 
 
 def upcoming(window: MaintenanceWindow, *, now: datetime, until: datetime) -> Iterator[Occurrence]:
@@ -53,18 +54,14 @@ def upcoming(window: MaintenanceWindow, *, now: datetime, until: datetime) -> It
     first = occurrence_of(window, now=now)
     if first is None or first.starts_at >= until:
         return
-    for found in _occurrences(window):
-        if found.starts_at >= until:
-            return
-        if found.ends_at > now:
-            yield found
+    yield from takewhile(lambda found: found.starts_at < until, _occurrences(window, after=now))
 
 
-def _occurrences(window: MaintenanceWindow) -> Iterator[Occurrence]:
-    """Return all occurrences of a stored rule. An invalid one, stored with other code or time zone data, must not
-    stop the others."""
+def _occurrences(window: MaintenanceWindow, *, after: datetime) -> Iterator[Occurrence]:
+    """Return the occurrences of a stored rule that end after `after`. An invalid one, stored with other code or time
+    zone data, must not stop the others."""
     try:
-        yield from schedule_of(window).occurrences()
+        yield from schedule_of(window).occurrences(after=after)
     except (ValidationFailed, ZoneInfoNotFoundError):
         logger.exception("maintenance window %s can no longer be read, and is over", window.public_id)
 
@@ -109,6 +106,18 @@ def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, n
         _rechoose(caller, window, given)
         window.save(update_fields=[*fields, "all_monitors", "current_starts_at", "current_ends_at"])
         return get_window(caller, public_id)
+
+
+def end_window(caller: Caller, public_id: str, *, now: datetime) -> None:
+    """End an active window that does not recur. Raises ValidationFailed for others."""
+    with transaction.atomic():
+        window = access.lock(get_window, caller, public_id)
+        following = occurrence_of(window, now=now)
+        if window.rrule or following is None or following.starts_at > now:
+            raise ValidationFailed("Only an active window that does not recur can be ended. Delete this one instead.")
+        window.ends_at = window.previous_ends_at = now
+        window.current_starts_at = window.current_ends_at = None
+        window.save(update_fields=["ends_at", "previous_ends_at", "current_starts_at", "current_ends_at"])
 
 
 def delete_window(caller: Caller, public_id: str) -> None:

@@ -20,6 +20,7 @@ from django.template.loader import render_to_string
 from django.utils.crypto import constant_time_compare
 
 from audit.origin import origin_of
+from core import mail
 from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import BodyTooLarge, NotFound, TooManyRequests, ValidationFailed
@@ -182,6 +183,8 @@ def _subscribe(request: HttpRequest, page: PublishedPage) -> HttpResponse:
         reason = (error.reason or "").removeprefix("email: ")
         form = {"path": f"{page.root}/subscribe", "email": email, "reason": reason}
         return _message("Subscription failed", status=422, form=form)
+    if problem := mail.server_problem(staff=False):
+        return _message("No e-mail was sent", problem, back=page.page)
     return _message(
         "Check your e-mail",
         "If this address is not subscribed yet, we have sent a message to it. Follow its link within 24 hours to "

@@ -144,8 +144,21 @@ def _schemes(plugin: Any) -> tuple[str, ...]:
     return (secure,) if isinstance(secure, str) else tuple(secure)
 
 
-def send(url: str, message: Message, *, scheme: str | None = None, label: str | None = None) -> SendResult:
-    """Send a message to an Apprise URL. With `scheme` the URL may also be one that the service itself shows."""
+HTTPS = frozenset({"https"})
+
+
+def send(
+    url: str,
+    message: Message,
+    *,
+    scheme: str | None = None,
+    label: str | None = None,
+    schemes: frozenset[str] = HTTPS,
+) -> SendResult:
+    """Send a message to an Apprise URL. With `scheme` the URL may also be one that the service itself shows.
+
+    `schemes` are those of the requests.
+    """
     try:
         plugin = plugin_for(url, thread=message.thread, scheme=scheme)
     except ValueError as error:  # the list of services, or the plugin, became stricter
@@ -153,7 +166,7 @@ def send(url: str, message: Message, *, scheme: str | None = None, label: str | 
     name = label or service_of(url)[0].name
     title = uncalling(message.subject)
     said, _, link = message.short.rpartition("\n")
-    guarded = session(total_sec=TOTAL_SEC, max_body=MAX_ANSWER, schemes=frozenset({"https"}))
+    guarded = session(total_sec=TOTAL_SEC, max_body=MAX_ANSWER, schemes=schemes)
     conversation = _Conversation(guarded)
     token = _conversation.set(conversation)
     try:

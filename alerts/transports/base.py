@@ -93,6 +93,13 @@ class ChannelKind(ABC):
     def default_name(self, config: Config) -> str:
         return self.hint(config)
 
+    def separated(self, given: Config) -> Config:
+        """Return the given settings, one value each: a value as people paste it may contain several.
+
+        Raises ValueError if they contradict each other.
+        """
+        return given
+
     def problem(self) -> str | None:
         """Return what prevents all messages of this kind from being sent, or None."""
         return None

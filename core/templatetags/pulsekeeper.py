@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from django import template
+from django.template.context import RequestContext
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from core import mail
 
 register = template.Library()
 
@@ -21,6 +24,13 @@ def icon(name: str) -> SafeString:
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', static("vendor/lucide/icons.svg"), name
     )
+
+
+@register.simple_tag(takes_context=True)
+def mail_problem(context: RequestContext) -> str | None:
+    """Return why no mail is sent, in the words for this user, or None."""
+    user = getattr(context.get("request"), "user", None)
+    return mail.server_problem(staff=getattr(user, "is_staff", False))
 
 
 @register.simple_tag

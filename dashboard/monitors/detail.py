@@ -15,6 +15,7 @@ from django_htmx.http import trigger_client_event
 
 from alerts.models import AlertChannel
 from alerts.selectors import list_channels, routes_of
+from alerts.transports import KINDS
 from checks.probes.target import BadAddressError
 from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
@@ -303,7 +304,8 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         # Do not load the selected monitors of each channel.
         visible = list_channels(caller).prefetch_related(None).filter(pk__in=list(routes))
         channels = list(visible.order_by("name", "pk"))
-    return {"channels": channels, "other_channels": len(routes) - len(channels)}
+    by_mail = any(KINDS[channel.kind].problem() for channel in channels)
+    return {"channels": channels, "other_channels": len(routes) - len(channels), "by_mail": by_mail}
 
 
 def facts_of(monitor: Monitor) -> list[Fact]:

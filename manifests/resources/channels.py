@@ -74,7 +74,13 @@ class Channels(Resource):
 
     def desired(self, entry: Entry, names: Names) -> Values:
         given, stored = entry.given, entry.existing.values if entry.existing else {}
-        settings = KINDS[given["kind"]].settings
+        kind = KINDS[given["kind"]]
+        settings = kind.settings
+        try:
+            own = {setting.name: given[setting.name] for setting in settings if setting.name in given}
+            given = given | kind.separated(own)
+        except ValueError as error:
+            raise EntryError((*entry.path, settings[0].name), str(error)) from None
         for setting in settings:
             if setting.required and setting.name not in given and (*entry.path, setting.name) not in entry.keeps:
                 hint = "; ${keep:PK_NAME} keeps the stored value." if setting.secret else "."

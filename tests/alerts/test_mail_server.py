@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import smtplib
 from datetime import timedelta
 
 import pytest
 import time_machine
 from django.db import transaction
+from django.template.loader import render_to_string
 from django.test import Client
 from pytest_django.fixtures import Settings
 
+from accounts.models import User
 from alerts import tasks
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery
@@ -26,7 +29,7 @@ from tests.alerts.drivers import claim
 from tests.alerts.inbox import Inbox
 from tests.alerts.receiver import Receiver
 from tests.api.client import Api
-from tests.factories import ChannelFactory, UserFactory
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -96,8 +99,56 @@ def test_a_test_without_a_mail_server_says_so_in_the_answer_the_log_and_on_the_p
         page = web.get(f"/alert-channels{path}").content.decode()
         assert "No mail server" in page
         assert "Confirmed" not in page
-    assert "EMAIL_URL" in web.get("/alert-channels/new?kind=email").content.decode()
-    assert "EMAIL_URL" not in web.get("/alert-channels/new?kind=webhook").content.decode()
+    new = web.get("/alert-channels/new?kind=email").content.decode()
+    assert "The operator of this Pulsekeeper can set one up" in new
+    assert "EMAIL_URL" not in new, "which only staff can set"
+    assert "No mail server" not in web.get("/alert-channels/new?kind=webhook").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("staff", "remedy"), [(True, "Set EMAIL_URL"), (False, "The operator of this Pulsekeeper can")]
+)
+def test_the_first_page_tells_staff_and_a_monitor_everybody(no_server: None, staff: bool, remedy: str) -> None:
+    channel = own_address()
+    owner = channel.owner
+    User.objects.update(is_staff=staff)
+    monitor = MonitorFactory(owner=owner)
+    web = Client()
+    web.force_login(owner)
+    assert ("No e-mails are sent" in web.get("/monitors").content.decode()) is staff
+    page = web.get(f"/monitors/{monitor.public_id}").content.decode()
+    assert "No e-mails are sent" in page
+    assert remedy in page
+    AlertChannel.objects.all().delete()
+    assert "No e-mails are sent" not in web.get(f"/monitors/{monitor.public_id}").content.decode()
+
+
+def test_with_a_mail_server_no_page_warns() -> None:
+    owner = own_address().owner
+    User.objects.update(is_staff=True)
+    web = Client()
+    web.force_login(owner)
+    for path in ("/monitors", f"/monitors/{MonitorFactory(owner=owner).public_id}", "/account/email/"):
+        assert "No e-mails are sent" not in web.get(path).content.decode()
+
+
+def test_nothing_claims_that_a_mail_was_sent(no_server: None) -> None:
+    owner = own_address().owner
+    project = ProjectFactory(owner=owner)
+    web = Client()
+    web.force_login(owner)
+    pages = [
+        web.post(f"/projects/{project.public_id}/members", {"email": "new@example.com", "role": "member"}, follow=True),
+        Client().post("/account/password/reset/", {"email": owner.email}, follow=True),
+        Client().get("/account/confirm-email/"),
+    ]
+    for page in pages:
+        text = page.content.decode()
+        assert page.status_code == 200
+        assert "No mail server is configured" in text, page.request["PATH_INFO"]
+        assert not re.search(r"We sent|Invitation sent|Check your e-mail", text), page.request["PATH_INFO"]
+    message = render_to_string("account/messages/email_confirmation_sent.txt", {"email": "other@example.com"})
+    assert message.startswith("The link to other@example.com was not sent")
 
 
 def test_a_test_is_logged_and_never_sent_again(inbox: Inbox) -> None:

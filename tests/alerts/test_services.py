@@ -280,8 +280,20 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("telegram", {"bot_token": "123:abc", "chat_id": "1"}, "bot_token: must be the token that BotFather"),
     ("telegram", {"bot_token": BOT, "chat_id": "shop"}, "chat_id: must be the number of a chat"),
     ("telegram", {"bot_token": BOT, "chat_id": "1/../2"}, "chat_id: must be"),
-    ("ntfy", {"topic": "a/b"}, "topic: must be 1 to 64 letters"),
-    ("ntfy", {"topic": "a", "server": "http://ntfy.example.com"}, "server: must be https://"),
+    ("ntfy", {"topic": "a b"}, "topic: must be 1 to 64 letters"),
+    ("ntfy", {"topic": "https://ntfy.sh/a/b"}, "topic: must be 1 to 64 letters"),
+    ("ntfy", {"topic": "https://ntfy.sh/"}, "topic: must be 1 to 64 letters"),
+    ("ntfy", {"topic": "https://ntfy.sh/a?priority=5"}, "topic: must be 1 to 64 letters"),
+    ("ntfy", {"topic": "ftp://ntfy.sh/a"}, "server: must be"),
+    ("ntfy", {"topic": "https://me:pw@ntfy.sh/a"}, "server: must hold no user name"),
+    ("ntfy", {"topic": "https://10.0.0.1/a"}, "server: is a private or reserved address"),
+    ("ntfy", {"topic": "https://[::1/a"}, "server: "),
+    (
+        "ntfy",
+        {"topic": "https://ntfy.sh/a", "server": "https://ntfy.example.com"},
+        "topic: is the URL of a topic",
+    ),
+    ("ntfy", {"topic": "a", "server": "http://93.184.216.34"}, "server: must be https://"),
     ("ntfy", {"topic": "a", "server": "https://ntfy.sh/a"}, "the topic has its own field"),
     ("ntfy", {"topic": "a", "server": "https://10.0.0.1"}, "server: is a private or reserved address"),
     ("ntfy", {"topic": "a", "server": "https://me:pw@ntfy.sh"}, "server: must hold no user name"),
@@ -305,6 +317,36 @@ def test_what_cannot_be_sent_to_is_refused_with_an_example(
     assert (refused.status, refused.json["error"]) == (422, "validation_error")
     assert reason in refused.json["reason"]
     assert AlertChannel.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "server", "topic"),
+    [
+        ({"topic": "https://ntfy.sh/shop"}, "https://ntfy.sh", "shop"),
+        ({"topic": "ntfy.example.com/shop/"}, "https://ntfy.example.com", "shop"),
+        ({"topic": "https://ntfy.example.com:8443/shop", "server": "https://ntfy.sh"}, None, "shop"),
+        ({"topic": "http://ntfy.example.com/shop"}, "http://ntfy.example.com", "shop"),
+        ({"topic": "shop", "server": "http://127.0.0.1:8080/"}, "http://127.0.0.1:8080", "shop"),
+    ],
+)
+def test_ntfy_takes_the_url_of_a_topic(api: Api, given: dict[str, str], server: str | None, topic: str) -> None:
+    config = stored(api, "ntfy", given).config
+    assert (config["server"], config["topic"]) == (server or "https://ntfy.example.com:8443", topic)
+
+
+def test_ntfy_takes_http_only_where_private_networks_are_allowed(
+    api: Api, settings: Settings, targets: TargetServer
+) -> None:
+    site = targets.serve([answer(200, b"{}", OK_JSON)])
+    url = site.url("/shop")
+    channel = stored(api, "ntfy", {"topic": url, "access_token": TK})
+    assert deliver(channel) == SendResult(delivered=True, detail="ntfy took the message.")
+    assert json.loads(site.seen[0].body)["topic"] == "shop"
+    settings.ALLOWED_PRIVATE_NETWORKS = ()
+    assert deliver(channel).delivered is False
+    assert len(site.seen) == 1
+    for refused in (url, "http://ntfy.example.com/shop"):
+        assert api.post(PATH, {"kind": "ntfy", "topic": refused}).status == 422
 
 
 def test_a_change_keeps_what_is_not_given(api: Api) -> None:

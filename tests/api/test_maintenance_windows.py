@@ -53,6 +53,17 @@ def test_the_whole_object(api: Api) -> None:
     assert api.get(PATH).json == [made.json]
 
 
+def test_a_rule_without_until_and_count_does_not_end(api: Api) -> None:
+    made = api.post(PATH, body(rrule="FREQ=WEEKLY;BYDAY=SU", starts_at=NOW))
+    assert (made.status, made.json["rrule"]) == (201, "FREQ=WEEKLY;BYDAY=SU")
+    weeks = 52 * 30
+    with time_machine.travel(NOON + timedelta(weeks=weeks, days=-1), tick=False):
+        assert (
+            Api.signed_in(MaintenanceWindow.objects.get().owner).get(f"{PATH}/{made.json['id']}").json["next_starts_at"]
+            == NOW + weeks * 7 * DAY
+        )
+
+
 def test_a_recurring_one_as_time_passes(user: User) -> None:
     """Shown as it is now, also where nobody has moved it on."""
     with time_machine.travel(NOON, tick=False):
@@ -111,7 +122,7 @@ WRONG = [
     ({"time_zone": None}, "time_zone"),
     ({"rrule": ""}, "rrule"),
     ({"rrule": "FREQ=DAILY" * 60}, "rrule"),
-    ({"rrule": "FREQ=WEEKLY"}, "rrule: never ends; give UNTIL"),
+    ({"rrule": "FREQ=WEEKLY;INTERVAL=999"}, "rrule: does not recur within 10 years"),
     ({"rrule": "FREQ=SECONDLY;COUNT=9"}, "rrule: FREQ=SECONDLY is too often"),
     ({"rrule": "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30;COUNT=2"}, "rrule: has no occurrence."),
     ({"rrule": "FREQ=DAILY;COUNT=2", "ends_at": NOW + 2 * DAY}, "rrule: the occurrence of 2026-03-02 13:00 UTC"),

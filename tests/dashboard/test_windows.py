@@ -64,6 +64,8 @@ def make(
             "FREQ=WEEKLY;BYDAY=SA,SU;UNTIL=20261231",
             "every week on Saturday and Sunday until 31 Dec 2026",
         ),
+        ({"repeats": "daily"}, "FREQ=DAILY", "every day"),
+        ({"repeats": "weekly"}, "FREQ=WEEKLY;BYDAY=SA", "every week on Saturday"),
         ({"repeats": "monthly", "until": "2027-01-01"}, "FREQ=MONTHLY;UNTIL=20270101", "every month until 1 Jan 2027"),
         (
             {"repeats": "rule", "rrule": "FREQ=MONTHLY;BYDAY=3SA;COUNT=9"},
@@ -103,7 +105,6 @@ def test_a_window_is_at_the_times_of_its_clock(web: Client, fields: dict[str, An
         ({"ends_at": "2026-05-21T02:30"}, "ends_at", "more than 30 days after"),
         ({"starts_at": "2026-03-01T00:00", "ends_at": "2026-03-01T01:00"}, "ends_at", "Is in the past."),
         ({"time_zone": "../../etc/passwd"}, "time_zone", "Select a valid choice."),
-        ({"repeats": "daily"}, "until", "Enter the last day."),
         ({"repeats": "daily", "until": "2026-03-20"}, "until", "The last day is before the start."),
         ({"repeats": "daily", "until": "2046-03-20"}, "until", "more than 10 years after the start"),
         (
@@ -111,7 +112,6 @@ def test_a_window_is_at_the_times_of_its_clock(web: Client, fields: dict[str, An
             "ends_at",
             "begins before the one before it ends",
         ),
-        ({"repeats": "weekly", "until": "2026-04-20"}, "days", "Choose at least one day."),
         ({"repeats": "weekly", "until": "2026-04-20", "days": ["MO"]}, "days", "The window starts on a Saturday"),
         ({"repeats": "rule"}, "rrule", "Enter a rule."),
         ({"repeats": "rule", "rrule": "FREQ=HOURLY;COUNT=3"}, "rrule", "is too often"),
@@ -142,9 +142,11 @@ def test_what_is_refused_is_said_beside_its_field_and_kept(
         ("weekly", date(2027, 1, 31), ["MO", "SU"]),
         ("weekly", date(2027, 1, 31), []),
         ("monthly", date(2027, 1, 31), []),
+        ("weekly", None, ["TU"]),
+        ("monthly", None, []),
     ],
 )
-def test_what_the_form_writes_it_can_read(recurrence: tuple[str, date, list[str]]) -> None:
+def test_what_the_form_writes_it_can_read(recurrence: tuple[str, date | None, list[str]]) -> None:
     assert read_recurrence(write_recurrence(*recurrence)) == recurrence
 
 
@@ -207,9 +209,11 @@ def test_the_calendar_is_cut_where_it_would_have_no_end(user: User) -> None:
 def test_one_that_is_on_is_ended_by_hand(web: Client, user: User) -> None:
     window = make(user, starts=NOW - timedelta(minutes=5))
     page = web.post(f"/maintenance/{window.public_id}/end", follow=True)
-    assert "Deploy has ended." in page.content.decode()
+    assert "Maintenance ended." in page.content.decode()
+    calendar = page.context["calendar"]
+    assert (calendar["active"], [shown.window.name for shown in calendar["over"]]) == ([], ["Deploy"])
     window.refresh_from_db()
-    assert window.ends_at == window.current_ends_at == NOW + timedelta(seconds=1)
+    assert (window.ends_at, window.current_ends_at) == (NOW, None)
 
 
 @pytest.mark.parametrize("given", [{"rrule": "FREQ=DAILY;COUNT=2"}, {"starts": NOW + timedelta(hours=1)}])

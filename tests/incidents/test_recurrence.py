@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -206,7 +206,8 @@ REFUSED = {
     "FREQ=SECONDLY;COUNT=5": "rrule: FREQ=SECONDLY is too often",
     "FREQ=MINUTELY;INTERVAL=90;COUNT=5": "rrule: FREQ=MINUTELY is too often",
     "FREQ=HOURLY;COUNT=5": "rrule: FREQ=HOURLY is too often",
-    "FREQ=WEEKLY": "rrule: never ends; give UNTIL, at most 10 years after starts_at, or COUNT.",
+    "FREQ=WEEKLY;INTERVAL=999": "rrule: does not recur within 10 years",
+    "FREQ=YEARLY;BYMONTH=3;BYMONTHDAY=2;BYDAY=MO;INTERVAL=11": "rrule: does not recur within 10 years",
     "FREQ=WEEKLY;UNTIL=20360401": "rrule: UNTIL is more than 10 years",
     "FREQ=WEEKLY;UNTIL=99991231": "rrule: UNTIL=99991231 is no date",
     "FREQ=WEEKLY;UNTIL=99991231T235959Z": "rrule: UNTIL is more than 10 years",
@@ -293,7 +294,49 @@ def test_the_longest_window_that_is_taken() -> None:
     assert 3_600 < len(list(window.occurrences())) < 3_660
 
 
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    st.sampled_from(["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]),
+    st.integers(1, 9),
+    st.lists(
+        st.sampled_from(["BYMONTH=3,8", "BYMONTHDAY=2,-1", "BYDAY=MO,SU", "BYSETPOS=-1", "BYSETPOS=2", "WKST=SU"]),
+        unique_by=lambda part: part[:6],
+        max_size=3,
+    ),
+    st.sampled_from(["2026-03-02T12:30", "2024-02-29T12:30", "2026-01-31T01:30", "2026-03-29T00:30"]),
+    st.sampled_from(["Europe/Berlin", "Australia/Lord_Howe", "UTC"]),
+    st.integers(0, 3_600),
+)
+def test_a_rule_without_an_end_continues_as_from_its_start(
+    frequency: str, interval: int, parts: list[str], start: str, zone: str, days: int
+) -> None:
+    """Looked up years later it has the times of the same rule that is expanded from its start."""
+    window = schedule(start, ";".join([f"FREQ={frequency}", f"INTERVAL={interval}", *parts]), time_zone=zone)
+    try:
+        check(window, now=NOON)
+    except ValidationFailed:
+        return
+    at = window.starts_at + timedelta(days=days)
+    local = window.starts_at.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    clocks = takewhile(lambda clock: clock.year < 2050, rrulestr(window.rrule, dtstart=local))
+    instants = (resolve_imaginary(clock.replace(tzinfo=ZoneInfo(zone))).astimezone(UTC) for clock in clocks)
+    expected = [begin for begin in instants if at < begin + timedelta(hours=1) and begin <= at + timedelta(days=3_600)]
+    found = [begin for begin, _ in window.occurrences(after=at) if begin <= at + timedelta(days=3_600)]
+    assert found == expected
+
+
+@pytest.mark.parametrize("rule", ["FREQ=DAILY", "FREQ=DAILY;UNTIL=20360229", "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=1"])
+def test_an_occurrence_is_found_at_the_same_cost_after_any_time(rule: str) -> None:
+    window = schedule("2026-03-02T09:00", rule, time_zone="UTC")
+    for years in (1, 9) if "UNTIL" in rule else (1, 9, 90, 900):
+        with limited_steps(MAX_STEPS // 4):
+            found = window.occurrence_at_or_after(NOON.replace(year=2026 + years))
+        assert found is not None
+        assert found.starts_at.year == 2026 + years
+
+
 HOSTILE = [
+    "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",
     "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30;COUNT=1",
     "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=31;BYDAY=MO,TU;UNTIL=20360101",
     "FREQ=DAILY;BYSETPOS=366;BYDAY=MO;COUNT=9999",

@@ -199,6 +199,18 @@ class TestRolling:
         assert window.current_ends_at is None
         assert roll_forward(NOON + 9 * day) == 0
 
+    def test_one_that_does_not_end_years_later(self) -> None:
+        owner = UserFactory()
+        monitor = MonitorFactory(owner=owner)
+        window = make_window(owner, rrule="FREQ=WEEKLY")
+        at = NOON + timedelta(weeks=52 * 30)
+        assert (roll_forward(at), is_covered(monitor, at)) == (1, True)
+        assert roll_forward(at + HOUR) == 1
+        window.refresh_from_db()
+        assert window.current_starts_at == at + timedelta(weeks=1)
+        coming = list(windows.upcoming(window, now=at + HOUR, until=at + timedelta(weeks=3)))
+        assert [found.starts_at for found in coming] == [at + timedelta(weeks=1), at + timedelta(weeks=2)]
+
     def test_late_by_days_in_the_midst_of_another_occurrence(self) -> None:
         owner = UserFactory()
         monitor = MonitorFactory(owner=owner)

@@ -159,6 +159,16 @@ def test_pausing_and_resuming() -> None:
     assert [change.kind for change in Monitor.objects.get().changes.order_by("pk")] == ["paused", "resumed"]
 
 
+def test_the_url_of_an_ntfy_topic_changes_nothing_twice() -> None:
+    user = UserFactory()
+    text = """
+        version: 1
+        channels: [{name: Phone, kind: ntfy, topic: ntfy.example.com/shop}]
+    """
+    assert told(apply_text(user, text))
+    assert told(apply_text(user, text)) == []
+
+
 def test_renaming_and_moving_by_id() -> None:
     user = UserFactory()
     project, monitor = ProjectFactory(owner=user, name="Old"), MonitorFactory(owner=user, name="Old")
