@@ -73,6 +73,11 @@ class AlertChannel(models.Model):
         return f"{self.kind} {self.hint}"
 
     @property
+    def tagged_settings(self) -> Any:
+        scope = [self.scope, self.scope_project_id, sorted(monitor.public_id for monitor in self.chosen)]
+        return [self.name, self.config, self.enabled, sorted(self.topics), self.remind_every_hours, scope]
+
+    @property
     def chosen(self) -> list[Monitor]:
         """Return the chosen monitors, without those that have left the channel's project."""
         return [monitor for monitor in self.monitors.all() if self.project_id in (None, monitor.project_id)]

@@ -24,6 +24,7 @@ from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind
 from audit.actions import Action
 from core.errors import ApiError, ChannelLimit, NotDead, ValidationFailed
+from core.etags import IfMatch, require_match
 from monitors.models import Monitor
 from monitors.services import lock_monitors
 from projects import access, log, placement
@@ -61,14 +62,16 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     return get_channel(caller, channel.public_id), config.get("secret")
 
 
-def update_channel(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> AlertChannel:
-    """Change the given fields. The merged channel is validated."""
+def update_channel(
+    caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime, if_match: IfMatch = None
+) -> AlertChannel:
+    """Change the given fields. The merged channel is validated. Raises ChangedMeanwhile."""
     with transaction.atomic():
         gives_address = any(kind.consent in given for kind in KINDS.values() if kind.consent)
         own = confirmation.own_address(caller) if gives_address else None
         monitors = _lock_monitors(caller, given)
         scope_project = _lock_scope_project(caller, given)
-        channel = access.lock(get_channel, caller, public_id, with_owner=bool(monitors))
+        channel = access.lock(get_channel, caller, public_id, with_owner=bool(monitors), if_match=if_match)
         fixed = "cannot be changed; create another channel."
         if given.get("kind", channel.kind) != channel.kind:
             raise ValidationFailed(fixed, field="kind")
@@ -100,16 +103,18 @@ def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
     return update_channel(caller, public_id, {consent: channel.config[consent]}, now=now)
 
 
-def delete_channel(caller: Caller, public_id: str) -> None:
+def delete_channel(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> None:
     """Delete a channel with its queued messages and its log.
 
     Most of the log is deleted first, in short transactions: processes that alert wait for a locked channel.
     """
-    log_of = Delivery.objects.filter(channel=get_channel(caller, public_id), done_at__isnull=False)
+    channel = get_channel(caller, public_id)
+    require_match(channel, if_match)
+    log_of = Delivery.objects.filter(channel=channel, done_at__isnull=False)
     while finished := list(log_of.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
         Delivery.objects.filter(pk__in=finished).delete()
     with transaction.atomic():
-        channel = access.lock(get_channel, caller, public_id, for_deletion=True)
+        channel = access.lock(get_channel, caller, public_id, for_deletion=True, if_match=if_match)
         _record(caller, Action.CHANNEL_DELETED, channel)
         channel.delete()
 

@@ -33,6 +33,7 @@ class ChannelViewSet(ServiceViewSet):
     noun = "alert_channel"
     lookup_url_kwarg = "channel_id"
     serializer_class = ChannelSerializer
+    has_etag = True
 
     def get_object(self, channel_id: str) -> AlertChannel:
         return selectors.get_channel(self.caller, channel_id)
@@ -59,7 +60,7 @@ class ChannelViewSet(ServiceViewSet):
     @operation(body=ChannelPatchSerializer, errors=(LimitReached,), throttles=(ChannelAddressThrottle,))
     def partial_update(self, channel_id: str, data: dict[str, Any]) -> AlertChannel:
         """Change an alert channel."""
-        return services.update_channel(self.caller, channel_id, data, now=self.now)
+        return services.update_channel(self.caller, channel_id, data, now=self.now, if_match=self.if_match)
 
     @operation()
     def destroy(self, channel_id: str) -> None:
@@ -67,7 +68,7 @@ class ChannelViewSet(ServiceViewSet):
 
         Messages that wait to be sent are dropped.
         """
-        services.delete_channel(self.caller, channel_id)
+        services.delete_channel(self.caller, channel_id, if_match=self.if_match)
 
     @operation("test", answer=ChannelTestSerializer, errors=(NotConfirmed, NoWorker), throttles=(ChannelTestThrottle,))
     def test(self, channel_id: str) -> Any:

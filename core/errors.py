@@ -218,5 +218,9 @@ class DomainUnverified(ApiError, status=409, code="domain_unverified"):
     reason = "The TXT record of the domain was not found; create it, and verify the domain again."
 
 
+class ChangedMeanwhile(ApiError, status=412, code="changed_meanwhile"):
+    reason = "It was changed since you read it. Read it again, then repeat the change."
+
+
 class NoteResolved(ApiError, status=409, code="note_resolved"):
     reason = "The note is resolved already; write another."

@@ -89,6 +89,7 @@ class ChannelForm(ScopeForm):
         initial = None if stored is None else _initial_of(stored)
         super().__init__(data, caller=caller, chosen_label="Chosen monitors", stored=stored, initial=initial)
         self.kind = kind
+        self.secret_fields = {setting.name for setting in kind.settings if setting.secret}
         self.fields["scope_project_id"] = conditional(ProjectField(self.projects, none="Choose a project"))
         self.fields |= {setting.name: _field(setting, stored) for setting in kind.settings}
         first = self.fields[kind.settings[0].name]
@@ -287,7 +288,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     changes_address = form.is_valid() and form.kind.consent in form.given()
     saved = form.save(
         request,
-        lambda: services.update_channel(caller, channel_id, form.given(), now=request.now),
+        lambda: services.update_channel(caller, channel_id, form.given(), now=request.now, if_match=form.if_match),
         limit="invite" if changes_address else None,
     )
     if saved is not None:
@@ -295,7 +296,7 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     return render_page(request, "channels/edit", form=form, shown=ChannelView(channel))
 
 
-delete = button(services.delete_channel, "Channel deleted.", "alert_channels")
+delete = button(services.delete_channel, "Channel deleted.", "alert_channels", takes_etag=True)
 replay = button(
     services.replay, "The delivery is retried for another 24 hours.", "alert_channel", to_first_id=True, takes_now=True
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.http import QueryDict
+from django.forms.boundfield import BoundField
 
 from core.api.idempotency import HEADER, Created
+from core.etags import IfMatch, etag
 from core.forms import Renderer, ServiceForm, conditional
 from core.ids import random_text
 from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
@@ -137,19 +138,63 @@ def _new_key() -> str:
     return random_text(20)
 
 
+class Difference(NamedTuple):
+    """A field whose value in an outdated form is not the stored one, with both as texts."""
+
+    field: BoundField
+    yours: str
+    stored: str
+
+
 class ObjectForm(PageForm):
     """A form that creates an object once, even if it is sent again, or that edits the object `stored`.
 
-    The hidden field `form_key`, which its template has to render, works like the Idempotency-Key of the API.
+    Its template has to render the hidden fields. `form_key` works like the Idempotency-Key of the API. `form_etag` is
+    the tag of the settings that the form was opened with: if they have changed since, the form shows both values of
+    each field that differs, and takes the stored one where the user chooses it (`take_stored`).
     """
 
     form_key = forms.CharField(max_length=64, widget=forms.HiddenInput, initial=_new_key)
+    form_etag = forms.CharField(max_length=64, widget=forms.HiddenInput, required=False)
+    data: Any  # a copy of the input, which the form may change
+    secret_fields: Collection[str] = ()
+    """Fields whose stored value is never shown."""
 
     def __init__(self, data: Any = None, *, stored: Any = None, **kwargs: Any) -> None:
-        super().__init__(data, **kwargs)
+        super().__init__(None if data is None else data.copy(), **kwargs)
         self.stored = stored
+        self.differences: list[Difference] = []
         if stored is not None:
             del self.fields["form_key"]
+            self.fields["form_etag"].initial = etag(stored)
+        else:
+            del self.fields["form_etag"]
+
+    @property
+    def if_match(self) -> IfMatch:
+        """The tag of the settings that this form was compared with. None if it was sent without a tag."""
+        return {etag(self.stored)} if self.data.get("form_etag") else None
+
+    def compared(self) -> Iterator[BoundField]:
+        """Return the fields that may differ from the stored object."""
+        return iter(self.visible_fields())
+
+    def full_clean(self) -> None:
+        """Validate, with the stored values that the user chose. Refuse an outdated form if values differ."""
+        if not self.is_bound or self.stored is None:
+            return super().full_clean()
+        chosen = self.data.getlist("take_stored")
+        for field in self.compared() if chosen else ():
+            if field.html_name in chosen:
+                self.data.setlist(field.html_name, _sent(field, field.initial))
+        super().full_clean()
+        sent, current = self.data.get("form_etag"), etag(self.stored)
+        if sent and sent != current:
+            self.differences = [found for field in self.compared() if (found := _difference(field))]
+            self.data["form_etag"] = current
+            if self.differences:
+                self.add_error(None, "The settings were changed after you opened this form. Nothing was saved yet.")
+        return None
 
     @property
     def sent(self) -> set[str]:
@@ -178,11 +223,36 @@ class ObjectForm(PageForm):
         """Give the form a new key if it was changed after it was sent, so that it creates another object."""
         if field != HEADER:
             return super().refuse(field, reason)
-        assert isinstance(self.data, QueryDict)
-        self.data = self.data.copy()
         self.data["form_key"] = _new_key()
         self.add_error(None, "This form was already sent. Send it again to create another.")
         return None
+
+
+def _sent(field: BoundField, value: Any) -> list[str]:
+    """Return what a browser sends of a field with this value."""
+    value = field.field.prepare_value(value)
+    if value is None or isinstance(value, bool):
+        return ["on"] if value else []
+    shown = field.field.widget.format_value(value)
+    return [text for one in (shown if isinstance(shown, list | tuple) else [shown]) if (text := str(one or ""))]
+
+
+def _difference(field: BoundField) -> Difference | None:
+    """Return the values of a field if they differ. Choices that the user cannot see are left out."""
+    labels = {str(key): str(label) for key, label in getattr(field.field, "choices", ())}
+
+    def texts(value: Any) -> list[str]:
+        sent = [text.replace("\r\n", "\n") for text in _sent(field, value)]
+        return sorted(labels[text] for text in sent if text in labels) if labels else sent
+
+    yours, stored = texts(field.data), texts(field.initial)
+    if yours == stored:
+        return None
+    if field.name in getattr(field.form, "secret_fields", ()):
+        return Difference(field, "the value that you entered", "hidden")
+    if isinstance(field.field, forms.BooleanField):
+        return Difference(field, *("Yes" if one else "No" for one in (yours, stored)))
+    return Difference(field, ", ".join(yours), ", ".join(stored))
 
 
 class ScopeForm(ObjectForm):

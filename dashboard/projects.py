@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 
 from core import mail
@@ -17,21 +17,21 @@ from dashboard.monitors.listing import counts_by_project
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.tokens import token_rows
 from projects import access, members, services
-from projects.models import Membership, Role
+from projects.models import Membership, Project, Role
 from projects.serializers import MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
 
 REMOVE = "remove"
 RENAME_ID = "rename_%s"  # unique ids: another form on the page may have a field with this name
 
 
-class RenameForm(PageForm):
+class RenameForm(ObjectForm):
     name = forms.CharField(max_length=200)
 
     def given(self) -> dict[str, Any]:
         return validated(ProjectInputSerializer, {"name": self.cleaned_data["name"]})
 
 
-class NewProjectForm(RenameForm, ObjectForm):
+class NewProjectForm(RenameForm):
     name = forms.CharField(max_length=200, help_text="A shop, a customer, a team.")
 
 
@@ -75,16 +75,26 @@ def show(request: PageRequest, project_id: str) -> HttpResponse:
 
 @action
 def rename(request: PageRequest, project_id: str) -> HttpResponse:
-    form = RenameForm(request.POST, auto_id=RENAME_ID)
-    access.get_project(request.caller, project_id, roles=access.MANAGERS)
-    form.save(request, lambda: services.rename_project(request.caller, project_id, **form.given()))
-    if form.is_valid():
+    project = access.get_project(request.caller, project_id, roles=access.MANAGERS)
+    form = _rename_form(project, request.POST)
+
+    def change() -> Project:
+        return services.rename_project(request.caller, project_id, **form.given(), if_match=form.if_match)
+
+    if form.save(request, change):
         return done(request, "Project renamed.", "project", project_id)
     return _show(request, project_id, invalid=form)
 
 
+def _rename_form(project: Project, data: QueryDict | None = None) -> RenameForm:
+    return RenameForm(data, stored=project, initial={"name": project.name}, auto_id=RENAME_ID)
+
+
 delete = button(
-    services.delete_project, "Project deleted. Its monitors stay with the owner; its tokens are revoked.", "projects"
+    services.delete_project,
+    "Project deleted. Its monitors stay with the owner; its tokens are revoked.",
+    "projects",
+    takes_etag=True,
 )
 
 
@@ -135,7 +145,7 @@ def _show(request: PageRequest, project_id: str, *, invalid: PageForm | None = N
     own = next((membership for membership in memberships if membership.user_id == caller.user.pk), None)
     if own is None:
         raise NotFound  # removed by another request
-    rename_form = RenameForm(initial={"name": project.name}, auto_id=RENAME_ID)
+    rename_form = _rename_form(project)
     return render_page(
         request,
         "projects/detail",

@@ -47,6 +47,7 @@ class StatusPageForm(ObjectForm):
     The rows are those of `data`, or some from the position `first` on. Monitors without a row stay as they are.
     """
 
+    secret_fields = ("password",)
     name = forms.CharField(max_length=200, help_text="The heading of the page.")
     slug = forms.CharField(
         max_length=64, label="Address", help_text="The last part of the URL: /status/… (a-z, 0-9 and -)."
@@ -244,7 +245,7 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
         stored=found,
         first=int(first) if first.isascii() and first.isdigit() and len(first) < 9 else 1,
     )
-    if form.save(request, lambda: services.update_page(request.caller, page_id, form.given())):
+    if form.save(request, lambda: services.update_page(request.caller, page_id, form.given(), if_match=form.if_match)):
         return done(request, "Status page saved.", "status_page", page_id)
     return render_page(request, "status_pages/edit", form=form, page=found)
 

@@ -321,7 +321,9 @@ def edit(request: PageRequest, window_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
     window = selectors.get_window(caller, window_id)
     form = WindowForm(request.POST or None, caller=caller, stored=window)
-    if form.save(request, lambda: windows.update_window(caller, window_id, form.given(), now=now)):
+    if form.save(
+        request, lambda: windows.update_window(caller, window_id, form.given(), now=now, if_match=form.if_match)
+    ):
         return done(request, "Window saved.", "maintenance")
     following = windows.occurrence_of(window, now=now)
     upcoming = following and Occurrence(window, *following)
@@ -337,4 +339,4 @@ def end(request: PageRequest, window_id: str) -> HttpResponse:
     return redirect("maintenance")
 
 
-delete = button(windows.delete_window, "Window deleted.", "maintenance")
+delete = button(windows.delete_window, "Window deleted.", "maintenance", takes_etag=True)

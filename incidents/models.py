@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -168,6 +168,11 @@ class MaintenanceWindow(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def tagged_settings(self) -> Any:
+        times = [self.starts_at.isoformat(), self.ends_at.isoformat(), self.time_zone, self.rrule]
+        return [self.name, times, self.scope, sorted(monitor.public_id for monitor in self.chosen)]
 
     @property
     def scope(self) -> str:

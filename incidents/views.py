@@ -84,6 +84,7 @@ class WindowViewSet(ServiceViewSet):
     noun = "maintenance_window"
     lookup_url_kwarg = "window_id"
     serializer_class = WindowSerializer
+    has_etag = True
 
     def get_object(self, window_id: str) -> MaintenanceWindow:
         return selectors.get_window(self.caller, window_id)
@@ -109,9 +110,9 @@ class WindowViewSet(ServiceViewSet):
     @operation(body=WindowPatchSerializer, errors=(LimitReached,))
     def partial_update(self, window_id: str, data: dict[str, Any]) -> MaintenanceWindow:
         """Change a maintenance window."""
-        return windows.update_window(self.caller, window_id, data, now=self.now)
+        return windows.update_window(self.caller, window_id, data, now=self.now, if_match=self.if_match)
 
     @operation()
     def destroy(self, window_id: str) -> None:
         """Delete a maintenance window."""
-        windows.delete_window(self.caller, window_id)
+        windows.delete_window(self.caller, window_id, if_match=self.if_match)

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from core.errors import ValidationFailed, WindowLimit
+from core.etags import IfMatch
 from incidents import recurrence
 from incidents.models import MaintenanceWindow
 from incidents.recurrence import Occurrence, Schedule
@@ -90,11 +91,14 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
         return get_window(caller, window.public_id)
 
 
-def update_window(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> MaintenanceWindow:
+def update_window(
+    caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime, if_match: IfMatch = None
+) -> MaintenanceWindow:
     """Change the given fields and validate the merged window; unchanged times may be in the past."""
     with transaction.atomic():
         lock_monitors(caller, given.get("monitor_ids", []))
-        window = access.lock(get_window, caller, public_id, with_owner=bool(given.get("monitor_ids")))
+        with_owner = bool(given.get("monitor_ids"))
+        window = access.lock(get_window, caller, public_id, with_owner=with_owner, if_match=if_match)
         require_same_project(window, given, reason="a window stays where it was made; make another.")
         before = schedule_of(window)
         fields = ["name", *asdict(before)]
@@ -120,10 +124,10 @@ def end_window(caller: Caller, public_id: str, *, now: datetime) -> None:
         window.save(update_fields=["ends_at", "previous_ends_at", "current_starts_at", "current_ends_at"])
 
 
-def delete_window(caller: Caller, public_id: str) -> None:
+def delete_window(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> None:
     """Delete a window. Suppressed notifications that still apply are sent at once."""
     with transaction.atomic():
-        access.lock(get_window, caller, public_id).delete()
+        access.lock(get_window, caller, public_id, if_match=if_match).delete()
 
 
 def roll_forward(now: datetime) -> int:

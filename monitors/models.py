@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from msgspec import to_builtins
 
 from checks.spec import ReasonCode, Verdict
 from core import ids
@@ -98,6 +99,10 @@ class Monitor(models.Model):
     def public_config(self) -> MonitorConfig:
         """Return the configuration without secrets."""
         return self._config(())
+
+    @property
+    def tagged_settings(self) -> Any:
+        return [to_builtins(self.full_config), self.enabled, self.project and self.project.public_id]
 
     @property
     def schedule(self) -> cron.Schedule | None:

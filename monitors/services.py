@@ -18,6 +18,7 @@ from accounts.models import Plan, User
 from checks.spec import CheckSpec
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, ValidationFailed
+from core.etags import IfMatch, require_match
 from core.ids import random_text
 from core.outbound import guard
 from monitors import configuration, locking, types
@@ -170,14 +171,17 @@ def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
     return log.Move(target_id, monitor.name, monitor.project, monitor.owner, project, owner)
 
 
-def update_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
+def update_monitor(
+    caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime, if_match: IfMatch = None
+) -> Monitor:
     """Apply the given fields, validated as the merged monitor.
 
-    Raises Forbidden for a move to another owner without the right to give the monitor away. Such a move drops its
-    secrets; header values are also dropped when the request goes to another server (`configuration.patch`).
+    Raises ChangedMeanwhile, and Forbidden for a move to another owner without the right to give the monitor away. Such
+    a move drops its secrets; header values are also dropped when the request goes to another server
+    (`configuration.patch`).
     """
     with transaction.atomic():
-        monitor = _lock(caller, public_id)
+        monitor = _lock(caller, public_id, if_match=if_match)
         project, owner = (monitor.project, monitor.owner)
         if "project_id" in given:
             project, owner = placement.move(caller, given, project=project, owner=owner)
@@ -236,10 +240,10 @@ def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
     store_changed(changed, now=now)
 
 
-def delete_monitor(caller: Caller, public_id: str) -> None:
+def delete_monitor(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> None:
     """Delete a monitor at once. Its results become inaccessible; checks.results.retention removes them soon after."""
     with transaction.atomic():
-        delete_locked([_lock(caller, public_id).pk])
+        delete_locked([_lock(caller, public_id, if_match=if_match).pk])
 
 
 def delete_all_of(user: User) -> None:
@@ -258,12 +262,16 @@ def delete_locked(ids: Collection[int]) -> None:
     Monitor.objects.filter(pk__in=ids).delete()
 
 
-def _lock(caller: Caller, public_id: str) -> Monitor:
-    """Return a monitor with its state locked. That lock serializes PATCH, recording and deletion."""
+def _lock(caller: Caller, public_id: str, *, if_match: IfMatch) -> Monitor:
+    """Return a monitor with its state locked. That lock serializes PATCH, recording and deletion.
+
+    Raises NotFound, or ChangedMeanwhile.
+    """
     key = get_monitor(caller, public_id).pk
     monitor = locking.lock_monitors([key], list_monitors(caller)).get(key)
     if monitor is None:
         raise NotFound
+    require_match(monitor, if_match)
     return monitor
 
 

@@ -11,9 +11,10 @@ from rest_framework.response import Response
 
 from core.api.idempotency import Created, create_once
 from core.api.query import IntParam, Pages, Param, TimeParam
-from core.api.viewsets import ServiceViewSet, operation
+from core.api.viewsets import ETAG, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker, ValidationFailed
+from core.etags import etag
 from core.throttles import ProbeThrottle
 from core.waiting import limit_waiting
 from monitors import operations, selectors, services
@@ -66,6 +67,7 @@ class MonitorViewSet(ServiceViewSet):
     noun = "monitor"
     lookup_url_kwarg = "monitor_id"
     serializer_class = MonitorSerializer
+    has_etag = True
 
     def get_object(self, monitor_id: str) -> Monitor:
         return selectors.get_monitor(self.caller, monitor_id)
@@ -110,7 +112,8 @@ class MonitorViewSet(ServiceViewSet):
                 (monitor,) = new
                 if is_checked and not interactive.check_claimed(monitor, claim=claim):
                     services.release_first_claim(monitor, now=utc_now())
-            return serialize([self.get_object(monitor.public_id)])[0]
+            monitor = self.get_object(monitor.public_id)
+            return serialize([monitor])[0] | {ETAG: etag(monitor)}
 
     @operation(
         "test",
@@ -140,12 +143,12 @@ class MonitorViewSet(ServiceViewSet):
         another owner, which also drops `request_body` and needs the role owner or admin in the project that it leaves
         (403 `forbidden`). The answer says so: such a header has `value_dropped`.
         """
-        return services.update_monitor(self.caller, monitor_id, data, now=self.now)
+        return services.update_monitor(self.caller, monitor_id, data, now=self.now, if_match=self.if_match)
 
     @operation()
     def destroy(self, monitor_id: str) -> None:
         """Delete a monitor."""
-        services.delete_monitor(self.caller, monitor_id)
+        services.delete_monitor(self.caller, monitor_id, if_match=self.if_match)
 
     @operation("mute", body=MuteSerializer)
     def mute(self, monitor_id: str, data: dict[str, Any]) -> Monitor:

@@ -12,6 +12,7 @@ from django.db.models import Model, Q, QuerySet
 from accounts.models import User
 from core.db import get_or_not_found
 from core.errors import Forbidden, ReauthenticationRequired, SessionRequired
+from core.etags import IfMatch, require_match
 from projects.models import Membership, Project, Role
 
 M = TypeVar("M", bound=Model)
@@ -23,6 +24,9 @@ class Placed(Protocol):
     pk: Any
     owner_id: Any
     project: Any
+
+    @property
+    def tagged_settings(self) -> Any: ...
 
 
 P = TypeVar("P", bound=Placed)
@@ -110,16 +114,25 @@ def roles_of(caller: Caller) -> dict[int, str]:
 
 
 def lock_project(
-    caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE, for_deletion: bool = False
+    caller: Caller,
+    public_id: str,
+    *,
+    roles: Collection[str] = EVERY_ROLE,
+    for_deletion: bool = False,
+    if_match: IfMatch = None,
 ) -> Project:
     """Return the project as `get_project` does, and lock its row until the end of the transaction.
+
+    Raises ChangedMeanwhile.
 
     Take this lock before you create, change or delete anything that depends on a project or on a role in it: roles are
     read under the lock, so a role that is being removed no longer counts.
     """
     found = get_project(caller, public_id, roles=roles)
     get_or_not_found(Project.objects.select_for_update(no_key=not for_deletion), pk=found.pk)
-    return get_project(caller, public_id, roles=roles)
+    found = get_project(caller, public_id, roles=roles)
+    require_match(found, if_match)
+    return found
 
 
 def lock(
@@ -129,8 +142,11 @@ def lock(
     *,
     for_deletion: bool = False,
     with_owner: bool = False,
+    if_match: IfMatch = None,
 ) -> P:
-    """Return the row that `get` returns, locked after its project and read under the lock. Raise NotFound.
+    """Return the row that `get` returns, locked after its project and read under the lock.
+
+    Raises NotFound, or ChangedMeanwhile if the row has none of the tags `if_match`.
 
     Deleting the project locks the two in this order too. `with_owner`: its owner is locked between the two, so that
     concurrent changes count each other against a limit.
@@ -142,7 +158,9 @@ def lock(
         get_or_not_found(User.objects.select_for_update(no_key=True), pk=found.owner_id)
     rows: QuerySet[Any] = type(found)._default_manager.select_for_update(no_key=not for_deletion)  # type: ignore[attr-defined]
     get_or_not_found(rows, pk=found.pk)
-    return get(caller, public_id)
+    found = get(caller, public_id)
+    require_match(found, if_match)
+    return found
 
 
 def lock_projects(caller: Caller, public_ids: Collection[str | None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -24,6 +24,10 @@ class Project(models.Model):
     created_at = models.DateTimeField()
 
     def __str__(self) -> str:
+        return self.name
+
+    @property
+    def tagged_settings(self) -> Any:
         return self.name
 
 

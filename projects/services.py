@@ -12,6 +12,7 @@ import audit.services
 from accounts.models import User
 from audit.actions import Action
 from core.errors import LimitReached, ProjectsShared
+from core.etags import IfMatch
 from projects import access, log
 from projects.access import Caller
 from projects.models import IdempotencyKey, Membership, Project, Role
@@ -46,20 +47,22 @@ def create_project(caller: Caller, *, name: str, now: datetime) -> Project:
     return project
 
 
-def rename_project(caller: Caller, public_id: str, *, name: str) -> None:
+def rename_project(caller: Caller, public_id: str, *, name: str, if_match: IfMatch = None) -> Project:
     caller.require_session()
     with transaction.atomic():
-        project = access.lock_project(caller, public_id, roles=access.MANAGERS)
+        project = access.lock_project(caller, public_id, roles=access.MANAGERS, if_match=if_match)
         before, project.name = project.name, name
         project.save(update_fields=["name"])
         log.record_of_project(caller, Action.PROJECT_UPDATED, project, before=before)
+    return project
 
 
-def delete_project(caller: Caller, public_id: str) -> None:
+def delete_project(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> None:
     """Delete a project. Its monitors are detached and stay with their owner; its tokens are deleted."""
     caller.require_session()
     with transaction.atomic():
-        project = access.lock_project(caller, public_id, roles=[Role.OWNER], for_deletion=True)
+        owners = [Role.OWNER]
+        project = access.lock_project(caller, public_id, roles=owners, for_deletion=True, if_match=if_match)
         log.record_of_project(caller, Action.PROJECT_DELETED, project)
         _delete_locked([project.pk])
 

@@ -37,6 +37,7 @@ class ProjectViewSet(ServiceViewSet):
     noun = "project"
     lookup_url_kwarg = "project_id"
     serializer_class = ProjectSerializer
+    has_etag = True
     session_only = True
 
     def get_object(self, project_id: str) -> Project:
@@ -52,15 +53,20 @@ class ProjectViewSet(ServiceViewSet):
         """Create a project."""
         return services.create_project(self.caller, **data, now=self.now)
 
+    @operation()
+    def retrieve(self, project_id: str) -> Project:
+        """Read a project."""
+        return self.get_object(project_id)
+
     @operation(id="rename_project", body=ProjectInputSerializer, answer=OkSerializer)
-    def partial_update(self, project_id: str, data: dict[str, Any]) -> None:
+    def partial_update(self, project_id: str, data: dict[str, Any]) -> Project:
         """Rename a project."""
-        services.rename_project(self.caller, project_id, **data)
+        return services.rename_project(self.caller, project_id, **data, if_match=self.if_match)
 
     @operation()
     def destroy(self, project_id: str) -> None:
         """Delete a project; its monitors are detached."""
-        services.delete_project(self.caller, project_id)
+        services.delete_project(self.caller, project_id, if_match=self.if_match)
 
 
 class MemberViewSet(ServiceViewSet):

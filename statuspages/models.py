@@ -4,7 +4,7 @@ and their mails (Subscriber, PageEvent, PageMail), and badges (Badge).
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -92,6 +92,16 @@ class StatusPage(models.Model):
             return None
         token = salted_hmac("pulsekeeper.status-page-domains", self.public_id, algorithm="sha256").hexdigest()[:40]
         return DomainRecord(f"{CHALLENGE}.{self.custom_domain}", f"pulsekeeper-domain={token}")
+
+    @property
+    def tagged_settings(self) -> Any:
+        look = [self.name, self.slug, self.description, self.published, self.theme, self.accent, self.show_window_names]
+        groups = [
+            [group.name, [[item.monitor.public_id, item.name] for item in group.monitors.all()]]
+            for group in self.groups.all()
+        ]
+        logo = bytes(self.logo.image).hex() if self.has_logo else None
+        return [look, self.password_hash, self.custom_domain, groups, logo]
 
     @property
     def is_protected(self) -> bool:

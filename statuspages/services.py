@@ -17,6 +17,7 @@ from django.http.request import validate_host
 
 from core.clock import utc_now
 from core.errors import LimitReached, NoteResolved, StatusPageLimit, ValidationFailed
+from core.etags import IfMatch
 from incidents.models import Incident
 from monitors.models import Monitor
 from monitors.services import lock_monitors
@@ -44,11 +45,11 @@ def create_page(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> S
         return _save(caller, StatusPage(owner=owner, project=project, created_at=now), given, monitors)
 
 
-def update_page(caller: Caller, public_id: str, given: Mapping[str, Any]) -> StatusPage:
+def update_page(caller: Caller, public_id: str, given: Mapping[str, Any], *, if_match: IfMatch = None) -> StatusPage:
     given = _hashed(given)
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
-        page = lock_page(caller, public_id, with_owner=bool(monitors))
+        page = lock_page(caller, public_id, with_owner=bool(monitors), if_match=if_match)
         require_same_project(page, given, reason="cannot be changed; create another page in that project.")
         return _save(caller, page, given, monitors)
 
@@ -60,32 +61,33 @@ def _hashed(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**given, "password": make_password(given["password"]) if given["password"] else ""}
 
 
-def delete_page(caller: Caller, public_id: str) -> None:
+def delete_page(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> None:
     with transaction.atomic():
-        page = lock_page(caller, public_id, for_deletion=True)
+        page = lock_page(caller, public_id, for_deletion=True, if_match=if_match)
         caching.forget_on_commit(page.slug, page.custom_domain)
         page.delete()
 
 
-def set_logo(caller: Caller, public_id: str, data: bytes) -> StatusPage:
+def set_logo(caller: Caller, public_id: str, data: bytes, *, if_match: IfMatch = None) -> StatusPage:
     """Decode and store the logo. Raises ValidationFailed, or TooManyRequests if the decoder is busy."""
     try:
         picture = logos.encode(data)  # before any lock: it may take seconds
     except ValueError as error:
         raise ValidationFailed(str(error), field="logo") from None
     with transaction.atomic():
-        page = lock_page(caller, public_id)
+        page = lock_page(caller, public_id, if_match=if_match)
         PageLogo.objects.update_or_create(page=page, defaults=picture)
         _touch(page)
         return get_page(caller, public_id)
 
 
-def remove_logo(caller: Caller, public_id: str) -> None:
+def remove_logo(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> StatusPage:
     """Remove the logo, if there is one."""
     with transaction.atomic():
-        page = lock_page(caller, public_id)
+        page = lock_page(caller, public_id, if_match=if_match)
         PageLogo.objects.filter(page=page).delete()
         _touch(page)
+        return get_page(caller, public_id)
 
 
 def create_note(caller: Caller, page_id: str, given: Mapping[str, Any], *, now: datetime) -> PageNote:

@@ -36,6 +36,7 @@ class StatusPageViewSet(ServiceViewSet):
     noun = "status_page"
     lookup_url_kwarg = "page_id"
     serializer_class = StatusPageSerializer
+    has_etag = True
 
     def get_object(self, page_id: str) -> StatusPage:
         return selectors.get_page(self.caller, page_id)
@@ -64,7 +65,7 @@ class StatusPageViewSet(ServiceViewSet):
 
         `groups` replaces the stored ones.
         """
-        return services.update_page(self.caller, page_id, data)
+        return services.update_page(self.caller, page_id, data, if_match=self.if_match)
 
     @operation(
         "verify-domain",
@@ -87,7 +88,7 @@ class StatusPageViewSet(ServiceViewSet):
 
         Also deletes its notes and subscribers, but no monitors.
         """
-        services.delete_page(self.caller, page_id)
+        services.delete_page(self.caller, page_id, if_match=self.if_match)
 
 
 class _OfPage(ServiceViewSet):
@@ -99,6 +100,7 @@ class LogoViewSet(_OfPage):
     noun = "status_page_logo"
     is_singleton = True
     serializer_class = StatusPageSerializer
+    has_etag = True
 
     @operation(id="set_status_page_logo", body=LogoInputSerializer, max_bytes=MAX_LOGO_BYTES, throttles=(LogoThrottle,))
     def update(self, page_id: str, data: dict[str, Any]) -> StatusPage:
@@ -106,12 +108,12 @@ class LogoViewSet(_OfPage):
 
         It is re-encoded without metadata, with at most 512 pixels a side.
         """
-        return services.set_logo(self.caller, page_id, data["image"])
+        return services.set_logo(self.caller, page_id, data["image"], if_match=self.if_match)
 
     @operation(id="remove_status_page_logo")
-    def destroy(self, page_id: str) -> None:
+    def destroy(self, page_id: str) -> StatusPage:
         """Remove the logo of a status page."""
-        services.remove_logo(self.caller, page_id)
+        return services.remove_logo(self.caller, page_id, if_match=self.if_match)
 
 
 class NoteViewSet(_OfPage):

@@ -13,6 +13,7 @@ from core.api.errors import error_body
 from core.api.fields import StrictSerializer, TextField
 from core.api.idempotency import HEADER, MAX_LENGTH
 from core.api.viewsets import Operation
+from core.etags import IF_MATCH
 
 NO_NUL = "^[^\\u0000]*$"
 """PostgreSQL stores no NUL in text."""
@@ -23,6 +24,13 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="Anything that names this attempt, a UUID for example. The same key and body within 24 hours create "
     "once, and answer the same; another body under the same key is refused with 422.",
+)
+IF_MATCH_HEADER = OpenApiParameter(
+    IF_MATCH,
+    {"type": "string", "minLength": 1},
+    OpenApiParameter.HEADER,
+    description="The ETag that the object must still have, or several, separated by commas; `*`: any. Otherwise "
+    "nothing is changed: 412 `changed_meanwhile`.",
 )
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 
@@ -38,6 +46,11 @@ _EXAMPLES = {
     "422": error_body(errors.ValidationFailed("must be a whole number from 1 to 1000.", field="limit")),
     "default": error_body(errors.ApiError),
 }
+
+
+def _etag_header(status: int) -> OpenApiParameter:
+    text = "Changes with the settings, not with the state. Send it as If-Match of a change or deletion."
+    return OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[status], description=text)
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
@@ -72,7 +85,21 @@ class PulsekeeperSchema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         pages = [] if self._spec.pages is None else self._spec.pages.parameters()
         key = [IDEMPOTENCY_KEY] if self._spec.is_idempotent else []
-        return [*pages, *key, *(param.describe() for param in self._spec.params)]
+        condition = [IF_MATCH_HEADER] if self._is_conditional else []
+        tag = [_etag_header(self._spec.status)] if self._has_etag else []
+        return [*pages, *key, *condition, *tag, *(param.describe() for param in self._spec.params)]
+
+    @property
+    def _is_conditional(self) -> bool:
+        return self.view.has_etag and self.method in ("PATCH", "PUT", "DELETE")
+
+    @property
+    def _has_etag(self) -> bool:
+        """Return whether the response has an ETag: all except those of lists, tests and deletions of the object."""
+        spec = self._spec
+        is_gone = self.view.action == "destroy" and not self.view.is_singleton
+        is_row = spec.answer is None or self._is_conditional
+        return self.view.has_etag and is_row and not is_gone and spec.pages is None
 
     def get_request_serializer(self) -> Any:
         return self._spec.body
@@ -89,6 +116,8 @@ class PulsekeeperSchema(AutoSchema):
             found.append(errors.SessionRequired)
         if self._spec.is_idempotent:
             found.append(errors.IdempotencyKeyInUse)
+        if self._is_conditional:
+            found.append(errors.ChangedMeanwhile)
         return found
 
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> Any:

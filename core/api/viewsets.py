@@ -26,6 +26,7 @@ from core.api.idempotency import Created, create_once
 from core.api.query import Pages, Param
 from core.clock import utc_now
 from core.errors import ApiError
+from core.etags import IF_MATCH, IfMatch, etag, parse_if_match
 
 Method = Literal["get", "post", "put", "delete"]
 
@@ -57,6 +58,8 @@ class Operation:
     max_bytes: int | None = None
 
 
+ETAG = "ETag"
+"""The response's header, and the member of a stored answer that becomes it."""
 _NOT_ALLOWED = Operation(summary="", description="")
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "list": {"pages": Pages(), "many": True},
@@ -115,6 +118,8 @@ class ServiceViewSet(ViewSet):
     """There is one object, at the bare URL."""
     session_only = False
     """Project tokens are refused."""
+    has_etag = False
+    """Operations return rows with `tagged_settings`. Those that change them pass `if_match` to their service."""
     get_object: Callable[..., Any]
     get_parent: Callable[..., Any]
     found: Any = None
@@ -132,6 +137,11 @@ class ServiceViewSet(ViewSet):
     def caller(self) -> Any:
         """The `projects.access.Caller` that authentication found."""
         return self.request.user
+
+    @property
+    def if_match(self) -> IfMatch:
+        """The tags that the request's If-Match accepts. Raises ValidationFailed."""
+        return parse_if_match(self.request.headers.get(IF_MATCH))
 
     @property
     def current_operation(self) -> Operation:
@@ -172,20 +182,30 @@ class ServiceViewSet(ViewSet):
         if spec.pages is not None:
             return spec.pages.respond(self.request, partial(call, **arguments), serialize)
         if spec.is_idempotent:
-            return Response(self.create_once(partial(call, **arguments), serialize), status=spec.status)
+            answer = dict(self.create_once(partial(call, **arguments), serialize))
+            tag = {ETAG: answer.pop(ETAG)} if ETAG in answer else None
+            return Response(answer, status=spec.status, headers=tag)
         result = call(**arguments)
         if isinstance(result, HttpResponseBase):
             return result
         if spec.many:
             return Response(serialize(result))
-        return Response({"ok": True} if result is None else serialize([result])[0], status=spec.status)
+        answer = {"ok": True} if result is None or spec.answer is OkSerializer else serialize([result])[0]
+        return Response(answer, status=spec.status, headers=self._tag(result))
+
+    def _tag(self, result: Any) -> dict[str, str]:
+        """Return the header of a response that shows the settings of a row, or that they were changed."""
+        return {ETAG: etag(result)} if self.has_etag and hasattr(result, "tagged_settings") else {}
 
     def create_once(self, create: Callable[[], Any], serialize: Callable[[Sequence[Any]], list[Any]]) -> Any:
-        """Return the answer to a creation. Repetitions with the same Idempotency-Key get exactly the same one."""
+        """Return the answer to a creation, with its tag as ETAG.
+
+        Repetitions with the same Idempotency-Key get exactly the same one.
+        """
 
         def run() -> Created:
             row = create()
-            return Created(row.public_id, serialize([row])[0])
+            return Created(row.public_id, serialize([row])[0] | ({ETAG: etag(row)} if self.has_etag else {}))
 
         return create_once(self.request, self.caller, run, now=self.now).answer
 

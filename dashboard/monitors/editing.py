@@ -72,7 +72,11 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     form = MonitorForm(request.POST or None, caller=caller, config=config, project=project, stored=monitor)
     if "test" in request.POST:
         return _test(request, form)
-    changed = form.save(request, lambda: services.update_monitor(caller, monitor_id, form.given(), now=request.now))
+
+    def change() -> Monitor:
+        return services.update_monitor(caller, monitor_id, form.given(), now=request.now, if_match=form.if_match)
+
+    changed = form.save(request, change)
     if changed is None:
         return _show(request, form)
     body = form.body()

@@ -112,6 +112,7 @@ class HeaderRow(Row):
         choices=[("", "Header"), *zip(HEADER_TYPES, ("Bearer token", "API key", "Custom"), strict=True)],
     )
     prefix = "header"
+    secret_fields = ("value",)
     setting = "request_headers"
     typed = ("name", "value")
 

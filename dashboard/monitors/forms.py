@@ -129,6 +129,7 @@ class MonitorForm(ObjectForm):
         interval.suggestions = [one for one in interval.suggestions if parse_duration(one) >= floor_ms]  # type: ignore[attr-defined]
         schedules.prepare(self.fields, suggests_own_zone=data is None and stored is None and config["schedule"] is None)
         headers = () if stored is None else config["request_headers"]
+        data = data and self.data  # with the stored values that the user chose
         self.rules = RuleRow.rows(data, config, blank=blank_rule(config))
         self.headers = HeaderRow.rows(data, config, blank={}, stored=headers)
         self.rows: Mapping[str, Sequence[Row]] = {"content_rules": self.rules, "request_headers": self.headers}
@@ -141,6 +142,14 @@ class MonitorForm(ObjectForm):
         """Return the selected type, or the default one."""
         value = self["type"].value()
         return types.get(value if value in types.names() else types.DEFAULT)
+
+    def compared(self) -> Iterator[BoundField]:
+        """Return the fields of the selected type, and those of its rows."""
+        names = {"type", "timing", "project_id", *self.kind.asked} - self.rows.keys()
+        yield from (field for field in self.visible_fields() if field.name in names)
+        for row in self._asked_rows():
+            if any(row[name].data or row[name].initial for name in row.typed):
+                yield from row
 
     def is_valid(self) -> bool:
         valid = super().is_valid()

@@ -101,11 +101,14 @@ class Api:
         *,
         content_type: str = "application/json",
         key: str | None = None,
+        if_match: str | None = None,
     ) -> Answer:
         data = body if isinstance(body, str | bytes) else "" if body is None else json.dumps(body)
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if key is not None:
             headers["Idempotency-Key"] = key
+        if if_match is not None:
+            headers["If-Match"] = if_match
         answer = Answer(self._client.generic(method.upper(), path, data, content_type=content_type, headers=headers))
         validator = _validator_of(method.lower(), path, answer.status)
         if validator is not None:

@@ -118,6 +118,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("POST",   "/v1/connectors/{provider}/import"):        (409, 404, 404, 404, 403, 403),
     ("GET",    "/v1/projects"):                            (200, 200, 200, 200, 403, 403),
     ("POST",   "/v1/projects"):                            (201, 201, 201, 201, 403, 403),
+    ("GET",    "/v1/projects/{project_id}"):               (200, 200, 200, 404, 403, 403),
     ("PATCH",  "/v1/projects/{project_id}"):               (200, 200, 403, 404, 403, 403),
     ("DELETE", "/v1/projects/{project_id}"):               (200, 403, 403, 404, 403, 403),
     ("GET",    "/v1/account/audit-log"):                   (200, 200, 200, 200, 403, 403),
