@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
+from html import escape
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.boundfield import BoundField
+from django.http import QueryDict
+from django.utils.safestring import mark_safe
 
 from core.api.idempotency import HEADER, Created
 from core.etags import IfMatch, etag
@@ -58,15 +61,39 @@ class ProjectField(forms.ChoiceField):
         return super().clean(value) or None
 
 
+_SHOWN = 80
+"""Characters of a label in a list of checkboxes."""
+
+
 class _Picker(forms.CheckboxSelectMultiple):
     """Checkboxes in a scrolling list with a search field (lists.js)."""
 
     template_name = "dashboard/widgets/picker.html"
 
-    def optgroups(self, name: str, value: list[Any], attrs: dict[str, Any] | None = None) -> list[Any]:
-        """Return value, label and whether it is chosen, of each choice: Django's dicts take 8 MiB for a thousand."""
-        chosen = set(value)
-        return [(key, label, key in chosen) for key, label in self.choices]
+    def optgroups(self, name: str, value: list[Any], attrs: dict[str, Any] | None = None) -> Any:
+        """Return the items of the list as HTML: a template takes 100 ms for a thousand, and format_html 40."""
+        chosen, name = set(value), escape(name)
+        items = (
+            f'<li><label class="choice"><input type="checkbox" name="{name}" value="{escape(key)}"'
+            f"{' checked' if key in chosen else ''}>"
+            f" <span>{escape(label if len(label) <= _SHOWN else f'{label[: _SHOWN - 1]}…')}</span></label></li>"
+            for key, label in self.choices
+        )
+        return mark_safe("".join(items))  # noqa: S308 - escaped
+
+
+class LongSelect(forms.Select):
+    """A select with hundreds of choices, without groups."""
+
+    template_name = "dashboard/widgets/long_select.html"
+
+    def optgroups(self, name: str, value: list[Any], attrs: dict[str, Any] | None = None) -> Any:
+        """Return the options as HTML: Django renders three templates for each."""
+        options = (
+            f'<option value="{escape(key)}"{" selected" if key in value else ""}>{escape(label)}</option>'
+            for key, label in self.choices
+        )
+        return mark_safe("".join(options))  # noqa: S308 - escaped
 
 
 class MonitorsField(forms.MultipleChoiceField):

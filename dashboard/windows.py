@@ -20,7 +20,7 @@ from django.shortcuts import redirect
 from django.utils.text import get_text_list
 
 from core.forms import conditional
-from dashboard.forms import ProjectField, ScopeForm, time_zones
+from dashboard.forms import LongSelect, ProjectField, ScopeForm, time_zones
 from dashboard.pages import PageRequest, action, button, done, errors_as_messages, page, render_page
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
@@ -113,7 +113,8 @@ class WindowForm(ScopeForm):
     starts_at = _LocalTimeField(label="Starts")
     ends_at = _LocalTimeField(label="Ends")
     time_zone = forms.ChoiceField(
-        help_text="Of these times. A recurring window keeps its local time in summer and winter."
+        widget=LongSelect,
+        help_text="Of these times. A recurring window keeps its local time in summer and winter.",
     )
     repeats = forms.ChoiceField(label="Repeats", choices=list(REPEATS.items()), widget=forms.RadioSelect, initial=ONCE)
     days = conditional(

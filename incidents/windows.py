@@ -15,6 +15,7 @@ from django.contrib.postgres.aggregates import ArrayAgg
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
+from core.db import compiled_once
 from core.errors import ValidationFailed, WindowLimit
 from core.etags import IfMatch
 from incidents import recurrence
@@ -159,7 +160,7 @@ def covered(monitor_ids: Collection[int], now: datetime) -> set[int]:
     Only the current occurrence of each window counts, and the one before it for a `now` that is older than another
     process's, so call `roll_forward(now)` first.
     """
-    return set(Monitor.objects.filter(covering(now), pk__in=monitor_ids).values_list("pk", flat=True))
+    return {pk for (pk,) in _covered(monitor_ids, now)}
 
 
 def covering(now: datetime) -> Exists | Q:
@@ -177,6 +178,11 @@ def covering(now: datetime) -> Exists | Q:
         | Exists(chosen.filter(project=OuterRef("project")))
         | Exists(chosen.filter(has_access, project=None))
     )
+
+
+_covered = compiled_once(
+    lambda keys, now: Monitor.objects.filter(covering(now), pk__in=keys).order_by().values_list("pk")
+)
 
 
 @dataclass(frozen=True, slots=True)

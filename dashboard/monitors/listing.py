@@ -10,11 +10,26 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.postgres.aggregates import StringAgg
-from django.db.models import Case, CharField, Count, Exists, F, OrderBy, Q, QuerySet, TextField, Value, When
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    Exists,
+    F,
+    Func,
+    IntegerField,
+    OrderBy,
+    Q,
+    QuerySet,
+    TextField,
+    Value,
+    When,
+)
 from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
 
 from checks.spec import Verdict
 from core.api.converters import is_public_id
+from core.db import compiled_once
 from incidents import windows
 from monitors import types
 from monitors.models import Monitor
@@ -99,7 +114,7 @@ class Tally:
 
 def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
     """Return the matching monitors, sorted, each with its `standing`. Sorting by uptime happens elsewhere."""
-    monitors = _narrowed(caller, listing, now=now)
+    monitors = _narrowed(caller, listing).annotate(standing=_standing(now))
     if listing.state in MARKS:
         monitors = monitors.filter(_marks(now)[listing.state])
     elif listing.state:
@@ -110,25 +125,18 @@ def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Mon
 def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     """Count all states in one query and each mark in another: conditions of marks would slow down the row digests.
 
+    The SQL of these queries is compiled once: compiling it takes more CPU than the rest of a page.
+
     `order` changes with the monitors in the list and their positions, except in a list by latency or uptime, and
     `content` with everything that a row shows.
     """
-    monitors = _narrowed(caller, listing, now=now)
-    groups = list(
-        monitors.annotate(is_stale=stale(now))
-        .order_by("standing")
-        .values("standing")
-        .annotate(number=Count("pk"), order=_digest(*_PLACED), content=_digest(*_SHOWN))
-    )
-    marked = {
-        mark: list(monitors.filter(matches).order_by("pk").values_list("pk", flat=True))
-        for mark, matches in _marks(now).items()
-    }
-    counts = dict.fromkeys(STANDINGS, 0) | {group["standing"]: group["number"] for group in groups}
+    ids = list(_narrowed(caller, listing).order_by("pk").values_list("pk", flat=True))
+    groups, marked = _groups(ids, now), {mark: read(ids, now) for mark, read in _marked.items()}
+    counts = dict.fromkeys(STANDINGS, 0) | {standing: number for standing, number, _, _ in groups}
     return Tally(
         counts | {mark: len(ids) for mark, ids in marked.items()},
         total=sum(counts.values()),
-        order=version_of(marked, [(group["standing"], group["order"]) for group in groups]),
+        order=version_of(marked, [(standing, order) for standing, _, order, _ in groups]),
         content=version_of(marked, groups),
     )
 
@@ -165,8 +173,8 @@ def _standing(now: datetime) -> Case:
     )
 
 
-def _narrowed(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Any]:
-    monitors = list_monitors(caller).annotate(standing=_standing(now))
+def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
+    monitors = list_monitors(caller)
     if listing.type:
         monitors = monitors.filter(type=listing.type)
     if listing.project == NO_PROJECT:
@@ -186,7 +194,7 @@ def _order(listing: Listing) -> Sequence[str | OrderBy | Lower]:
     by_project: list[OrderBy] = []
     if listing.grouped:
         by_project = [Lower("project__name").asc(nulls_last=True), F("project_id").asc()]
-    ranks = Case(*(When(standing=name, then=Value(rank)) for rank, name in enumerate(STANDINGS)))
+    ranks = Func(Value(list(STANDINGS)), F("standing"), function="array_position", output_field=IntegerField())
     first = {"state": [ranks.asc()], "latency": [F("state__last_latency_ms").desc(nulls_last=True)]}
     return [*by_project, *first.get(listing.sort, []), Lower("name").asc(), F("pk").asc()]
 
@@ -201,6 +209,25 @@ def _digest(*names: str) -> MD5:
     for name in names:
         texts += [Coalesce(Cast(F(name), text), Value("", text), output_field=text), Value("|", text)]
     return MD5(StringAgg(Concat(*texts, output_field=text), delimiter=",", order_by="pk"))
+
+
+def _group(keys: Func, now: datetime) -> QuerySet[Any, Any]:
+    monitors = Monitor.objects.filter(pk__in=keys).annotate(standing=_standing(now), is_stale=stale(now))
+    groups = monitors.order_by("standing").values_list("standing")
+    return groups.annotate(number=Count("pk"), order=_digest(*_PLACED), content=_digest(*_SHOWN))
+
+
+_groups = compiled_once(_group)
+_marked = {
+    mark: compiled_once(
+        lambda keys, now, mark=mark: (
+            Monitor.objects.filter(_marks(now)[mark], pk__in=keys)  # type: ignore[misc]
+            .order_by("pk")
+            .values_list("pk")
+        )
+    )
+    for mark in MARKS
+}
 
 
 def _one_of(known: Mapping[str, object], given: str | None) -> str:
