@@ -33,10 +33,10 @@ class Serving:
     environment: dict[str, str]
     web_pid: int
 
-    def python(self, *arguments: str) -> str:
-        """Run Python with this environment and return its standard output."""
+    def python(self, *arguments: str, root: Path = ROOT) -> str:
+        """Run Python with this environment, and the code in `root`, and return its standard output."""
         return subprocess.run(
-            [sys.executable, *arguments], cwd=ROOT, env=self.environment, check=True, stdout=subprocess.PIPE, text=True
+            [sys.executable, *arguments], cwd=root, env=self.environment, check=True, stdout=subprocess.PIPE, text=True
         ).stdout
 
     def server_pid(self, name: str) -> int:

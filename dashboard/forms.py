@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.boundfield import BoundField
-from django.http import QueryDict
 from django.utils.safestring import mark_safe
 
 from core.api.idempotency import HEADER, Created

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from django.db.models import QuerySet
+from django.utils.safestring import SafeString, mark_safe
 
 from checks.results.hours import HOUR, start_of_hour
 from checks.results.series import Hours, hours_of
@@ -25,6 +26,7 @@ HOURS = 24
 CELL, GAP, HEIGHT = 3, 1, 20
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
 _MARGIN = 2
+MAX_ADDRESS = 200
 
 
 class Cell(StrEnum):
@@ -37,14 +39,6 @@ class Cell(StrEnum):
 
 
 _WORDS = {Cell.DOWN: "with an outage", Cell.SLOW: "with slow checks", Cell.UP: "up", Cell.NONE: "without observation"}
-
-
-class Bar(NamedTuple):
-    """A bar. `paths` are pairs (class, d). `width` is that of the view box; the height is HEIGHT."""
-
-    paths: Sequence[tuple[str, str]]
-    width: int
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -71,6 +65,11 @@ class Row:
         return STANDINGS[self.standing]
 
     @property
+    def address(self) -> str:
+        """Return the beginning of the address, longer than a row is wide, or the type of a monitor without one."""
+        return self.monitor.url[:MAX_ADDRESS] or self.monitor.type
+
+    @property
     def has_notes(self) -> bool:
         return self.muted or self.maintenance or self.stale or self.standing == "down" or self.failing_since is not None
 
@@ -85,11 +84,11 @@ class Row:
         return f"{counted} of {self.monitor.fail_threshold}" if counted and not self.muted else ""
 
     @cached_property
-    def bar(self) -> Bar:
+    def bar(self) -> SafeString:
         return bar(self.cells)
 
     @cached_property
-    def spark(self) -> str:
+    def spark(self) -> SafeString:
         return spark(self.latency)
 
     @cached_property
@@ -195,27 +194,29 @@ def _cell(part: Tally, *, slow: bool) -> Cell:
     return Cell.SLOW if slow else Cell.UP
 
 
-def bar(cells: Sequence[Cell]) -> Bar:
-    """Return the cells, one for an hour. Screen readers read the sentence: `Last 24 hours: 1 with an outage, 23 up.`"""
-    paths = {
-        kind: "".join(
-            f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z" for index, cell in enumerate(cells) if cell is kind
-        )
-        for kind in Cell
-    }
-    counts = ", ".join(f"{cells.count(kind)} {words}" for kind, words in _WORDS.items() if paths[kind])
-    return Bar(
-        [(f"fill-{kind}", d) for kind, d in paths.items() if d],
-        len(cells) * (CELL + GAP) - GAP,
-        f"Last {len(cells)} hours: {counts}.",
+def bar(cells: Sequence[Cell]) -> SafeString:
+    """Return the cells, one for an hour, as SVG, with a sentence: `Last 24 hours: 1 with an outage, 23 up.`
+
+    Not in the template of the row, which Django would render part by part for each.
+    """
+    width, paths, counts = len(cells) * (CELL + GAP) - GAP, [], []
+    for kind, words in _WORDS.items():
+        places = [index for index, cell in enumerate(cells) if cell is kind]
+        if places:
+            drawn = "".join(f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z" for index in places)
+            paths.append(f'<path class="fill-{kind}" d="{drawn}"/>')
+            counts.append(f"{len(places)} {words}")
+    return mark_safe(  # noqa: S308 - numbers and constants
+        f'<svg role="img" aria-label="Last {len(cells)} hours: {", ".join(counts)}." viewBox="0 0 {width} {HEIGHT}" '
+        f'preserveAspectRatio="none">{"".join(paths)}</svg>'
     )
 
 
-def spark(values: Sequence[float | None]) -> str:
-    """Return a line through the values, interrupted at None. Empty for fewer than two values."""
+def spark(values: Sequence[float | None]) -> SafeString:
+    """Return a line through the values as SVG, interrupted at None. An empty element for fewer than two values."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
-        return ""
+        return mark_safe("<span></span>")
     low, high = min(known), max(known)
     # The scale covers at least a quarter of the highest value, so that small variations look small.
     spread = max(high - low, high / 4, 1)
@@ -230,4 +231,7 @@ def spark(values: Sequence[float | None]) -> str:
         y = SPARK_HEIGHT / 2 - (value - middle) / spread * inner
         path.append(f"{'L' if drawing else 'M'}{index * step:.0f} {y:.1f}")
         drawing = True
-    return "".join(path)
+    return mark_safe(  # noqa: S308 - numbers
+        f'<svg aria-hidden="true" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" preserveAspectRatio="none">'
+        f'<path class="spark" d="{"".join(path)}"/></svg>'
+    )
