@@ -9,7 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.db.models import Count, Prefetch
 from django.db.models.functions import Left
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.text import slugify
 
@@ -140,6 +140,7 @@ class StatusPageForm(ObjectForm):
             self.add_error("slug", "Enter an address: the name has no letters from a to z.")
             return
         self.cleaned_data["slug"] = slug
+        assert isinstance(self.data, QueryDict)
         self.data = self.data.copy()
         self.data["slug"] = slug  # shown if another field has an error, or another page this address
 
