@@ -9,8 +9,9 @@ from django import forms
 from django.contrib import messages
 from django.db.models import Count, Prefetch
 from django.db.models.functions import Left
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
+from django.utils.text import slugify
 
 from core.db import get_or_not_found
 from core.waiting import limit_waiting
@@ -50,7 +51,9 @@ class StatusPageForm(ObjectForm):
     secret_fields = ("password",)
     name = forms.CharField(max_length=200, help_text="The heading of the page.")
     slug = forms.CharField(
-        max_length=64, label="Address", help_text="The last part of the URL: /status/… (a-z, 0-9 and -)."
+        max_length=64,
+        label="Address",
+        help_text="The last part of the URL: /status/… (a-z, 0-9 and -). It works with a custom domain too.",
     )
     description = forms.CharField(max_length=MAX_TEXT, required=False, widget=forms.Textarea(attrs={"rows": 3}))
     published = forms.BooleanField(
@@ -73,7 +76,7 @@ class StatusPageForm(ObjectForm):
         required=False,
         label="Custom domain",
         help_text="For example status.example.com, if your operator serves it. "
-        "A TXT record then proves that it is yours: the page shows it after you saved.",
+        "After saving, the page shows the DNS records to create and the configuration of the proxy.",
     )
     password = forms.CharField(
         min_length=8,
@@ -108,6 +111,8 @@ class StatusPageForm(ObjectForm):
             max_length=200, required=False, label="Heading", help_text="Empty: no heading."
         )
         if stored is None:
+            self.fields["slug"].required = False
+            self.fields["slug"].help_text += " Empty: derived from the name."
             self.fields["project_id"] = ProjectField(
                 project_choices(caller),
                 help_text="Members of the project can change the page. It shows the project's monitors.",
@@ -126,6 +131,19 @@ class StatusPageForm(ObjectForm):
         self.edited = found[:MONITORS]
         for position, heading, item in self.edited:
             self.fields |= _row_fields(item, heading=heading, position=position)
+
+    def clean(self) -> None:
+        super().clean()
+        if self.cleaned_data.get("slug") or not self.cleaned_data.get("name") or "slug" in self.errors:
+            return
+        slug = slugify(self.cleaned_data["name"]).replace("_", "-")[:64].strip("-")
+        if not slug:
+            self.add_error("slug", "Enter an address: the name has no letters from a to z.")
+            return
+        self.cleaned_data["slug"] = slug
+        assert isinstance(self.data, QueryDict)
+        self.data = self.data.copy()
+        self.data["slug"] = slug  # shown if another field has an error, or another page this address
 
     def rows(self) -> list[tuple[Monitor, list[tuple[str, forms.BoundField]]]]:
         """Return the monitors with the titles and fields of the table's columns."""
@@ -259,8 +277,12 @@ delete_note = button(services.delete_note, "Note deleted.", "status_page", to_fi
 def verify_domain(request: PageRequest, page_id: str) -> HttpResponse:
     count_request(request, "create-and-test")
     with errors_as_messages(request), limit_waiting(request.caller.account):
-        domains.verify(request.caller, page_id)
-        messages.success(request, "Domain verified.")
+        verified = domains.verify(request.caller, page_id)
+        problem = domains.unreachable(verified) if verified.published else "The page is not published."
+        if problem is None:
+            messages.success(request, f"Domain verified. {verified.url} shows this page.")
+        else:
+            messages.warning(request, f"Domain verified. {verified.url} does not show this page yet: {problem}")
     return redirect("status_page", page_id)
 
 
@@ -320,6 +342,7 @@ def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None
         monitors=monitors.count(),
         most_named=MONITORS,
         first=[(name, [item[2] for item in items]) for (_, name), items in groupby(first, key=lambda item: item[:2])],
+        address_record=domains.address_record(found),
         note_form=shown(NoteForm()),
         logo_form=shown(LogoForm()),
     )

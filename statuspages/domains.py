@@ -10,16 +10,21 @@ from __future__ import annotations
 import logging
 import time
 from datetime import datetime, timedelta
+from html import escape
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
 import audit.services
 from audit.actions import Action
 from checks.probes.dns.spec import DnsSpec
+from checks.probes.http.spec import HttpSpec
 from checks.spec import ContentRule, RuleType, Verdict
 from core.clock import utc_now
 from core.db import lock_in_turn
+from core.egress import literal_address
 from core.errors import DomainUnverified, NotFound, NoWorker
 from monitors.probing.interactive import check_draft
 from projects.access import Caller
@@ -51,6 +56,27 @@ def verify(caller: Caller, public_id: str) -> StatusPage:
     if page.domain_verified_at is None and (problem := _verify(page, caller)):
         raise DomainUnverified(problem)
     return get_page(caller, public_id)
+
+
+def address_record(page: StatusPage) -> tuple[str, str]:
+    """Return type and value of the record that points a page's domain to the host of BASE_URL."""
+    host = urlsplit(settings.BASE_URL).hostname or ""
+    address = literal_address(host)
+    if address is None:
+        return "CNAME", f"{host}."
+    return ("A" if address.version == 4 else "AAAA"), str(address)
+
+
+def unreachable(page: StatusPage) -> str | None:
+    """Request a published page on its verified domain. Return why it is not shown there, or None.
+
+    Raises NoWorker.
+    """
+    rules = () if page.is_protected else (ContentRule(RuleType.TEXT_CONTAINS, escape(page.name)),)
+    expected = 403 if page.is_protected else 200
+    spec = HttpSpec(url=page.url, method="GET", expect_status=expected, rules=rules, timeout_ms=TIMEOUT_MS)
+    result = check_draft(spec, owner_id=page.owner_id)
+    return (result["detail"] or "") if result["status"] == Verdict.DOWN else None
 
 
 def verify_due(now: datetime) -> None:

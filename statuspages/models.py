@@ -83,7 +83,12 @@ class StatusPage(models.Model):
 
     @property
     def url(self) -> str:
-        return f"{origin(self.served_domain)}/" if self.served_domain else f"{origin(None)}/status/{self.slug}"
+        return f"{origin(self.served_domain)}/" if self.served_domain else self.built_in_url
+
+    @property
+    def built_in_url(self) -> str:
+        """The URL below that of the deployment, which works with a custom domain too."""
+        return f"{origin(None)}/status/{self.slug}"
 
     @property
     def domain_record(self) -> DomainRecord | None:

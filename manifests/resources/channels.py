@@ -78,7 +78,7 @@ class Channels(Resource):
         settings = kind.settings
         try:
             own = {setting.name: given[setting.name] for setting in settings if setting.name in given}
-            given = given | kind.separated(own)
+            given = {**given, **kind.separated(own)}
         except ValueError as error:
             raise EntryError((*entry.path, settings[0].name), str(error)) from None
         for setting in settings:

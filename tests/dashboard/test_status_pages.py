@@ -59,6 +59,22 @@ def test_a_page_is_made_with_monitors_under_a_heading(web: Client, user: User) -
     assert "Shop" in text_of(web.get("/status-pages"))
 
 
+@pytest.mark.parametrize(
+    ("name", "slug"), [("Shop & Café status", "shop-cafe-status"), ("_Éa_b-", "ea-b"), ("x" * 200, "x" * 64)]
+)
+def test_the_address_is_derived_from_the_name(web: Client, name: str, slug: str) -> None:
+    add(web, name=name, slug="")
+    assert StatusPage.objects.get().slug == slug
+    again = text_of(add(web, name=name, slug=""))
+    assert "Is taken by another status page." in again
+    assert f'value="{slug}"' in again
+
+
+def test_a_name_without_latin_letters_needs_an_address(web: Client) -> None:
+    assert "Enter an address" in text_of(add(web, name="Статус", slug=""))
+    assert not StatusPage.objects.exists()
+
+
 def test_sent_twice_it_makes_one(web: Client) -> None:
     fields = {"form_key": key_in(web.get("/status-pages/new")), "name": "A", "slug": "a-b", "theme": "auto"}
     answers = [web.post("/status-pages/new", fields) for _ in range(2)]

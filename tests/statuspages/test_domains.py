@@ -10,6 +10,7 @@ import pytest
 from celery.contrib.testing.worker import start_worker
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.test import Client
 from pytest_django.fixtures import Settings
 
 from audit.models import Entry
@@ -102,6 +103,28 @@ def test_a_page_is_on_its_domain_once_the_record_is_found(zone: Zone, claims: li
     assert verify(claim).status == 200
     entry = Entry.objects.get(action="domain.verified")
     assert (entry.target_id, entry.details) == (claim[1]["id"], {"domain": DOMAIN})
+
+
+def test_the_dashboard_shows_the_records_and_what_was_found(zone: Zone, claims: list[Claim]) -> None:
+    claim, _ = claims
+    page = StatusPage.objects.get(public_id=claim[1]["id"])
+    web = Client()
+    web.force_login(page.owner)
+    address = f"/status-pages/{page.public_id}"
+    text = web.get(address).content.decode()
+    record = claim[1]["domain_record"]
+    for shown in (f"{RECORD}. TXT &quot;{record['value']}&quot;", f"{DOMAIN}. CNAME", f"server_name {DOMAIN};"):
+        assert shown.replace("&quot;", '"') in text
+    assert page.built_in_url in text
+
+    def press() -> str:
+        return str(web.post(f"{address}/verify-domain", follow=True).content.decode())
+
+    assert "was not found" in press()
+    zone.publish(claim)
+    assert f"Domain verified. http://{DOMAIN}/ does not show this page yet: " in press()
+    assert look(f"/status/{page.slug}").status_code == 200, "the built-in URL keeps working"
+    assert "Check again" in web.get(address).content.decode()
 
 
 def test_the_first_that_proves_it_has_it_until_only_the_record_of_another_is_left(
