@@ -219,7 +219,7 @@ class ObjectForm(PageForm):
             self.differences = [found for field in self.compared() if (found := _difference(field))]
             self.data["form_etag"] = current
             if self.differences:
-                self.add_error(None, "The settings were changed after you opened this form. Nothing was saved yet.")
+                self.add_error(None, "The settings were changed after you opened this form.")
         return None
 
     @property
