@@ -67,13 +67,15 @@ def compiled_once(
 
     @cache
     def compiled() -> tuple[str, tuple[Any, ...]]:
-        keys = Func(Value(_KEYS), template="(SELECT unnest(%(expressions)s::bigint[]))", output_field=BigIntegerField())
+        keys: Func[Any] = Func(
+            Value(_KEYS), template="(SELECT unnest(%(expressions)s::bigint[]))", output_field=BigIntegerField()
+        )
         statement, values = build(keys, _NOW).query.sql_with_params()
         return statement, tuple(values)
 
     def fetch(keys: Collection[int], now: datetime) -> list[tuple[Any, ...]]:
         statement, values = compiled()
-        given = {_NOW: now, _KEYS: array(keys)}
+        given: dict[Any, Any] = {_NOW: now, _KEYS: array(keys)}
         with connection.cursor() as cursor:
             cursor.execute(statement, [given.get(value, value) for value in values])
             rows: list[tuple[Any, ...]] = cursor.fetchall()

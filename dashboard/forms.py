@@ -71,12 +71,13 @@ class _Picker(forms.CheckboxSelectMultiple):
 
     def optgroups(self, name: str, value: list[Any], attrs: dict[str, Any] | None = None) -> Any:
         """Return the items of the list as HTML: a template takes 100 ms for a thousand, and format_html 40."""
+        choices: Any = self.choices
         chosen, name = set(value), escape(name)
         items = (
             f'<li><label class="choice"><input type="checkbox" name="{name}" value="{escape(key)}"'
             f"{' checked' if key in chosen else ''}>"
             f" <span>{escape(label if len(label) <= _SHOWN else f'{label[: _SHOWN - 1]}…')}</span></label></li>"
-            for key, label in self.choices
+            for key, label in choices
         )
         return mark_safe("".join(items))  # noqa: S308 - escaped
 
@@ -88,9 +89,10 @@ class LongSelect(forms.Select):
 
     def optgroups(self, name: str, value: list[Any], attrs: dict[str, Any] | None = None) -> Any:
         """Return the options as HTML: Django renders three templates for each."""
+        choices: Any = self.choices
         options = (
             f'<option value="{escape(key)}"{" selected" if key in value else ""}>{escape(label)}</option>'
-            for key, label in self.choices
+            for key, label in choices
         )
         return mark_safe("".join(options))  # noqa: S308 - escaped
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
@@ -113,8 +113,8 @@ class Tally:
 
 
 def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
-    """Return the matching monitors, sorted. Sorting by uptime happens elsewhere."""
-    monitors = _narrowed(caller, listing).alias(standing=_standing(now))
+    """Return the matching monitors, sorted, each with its `standing`. Sorting by uptime happens elsewhere."""
+    monitors: QuerySet[Any] = _narrowed(caller, listing).annotate(standing=_standing(now))
     if listing.state in MARKS:
         monitors = monitors.filter(_marks(now)[listing.state])
     elif listing.state:
@@ -218,16 +218,15 @@ def _group(keys: Func, now: datetime) -> QuerySet[Any, Any]:
 
 
 _groups = compiled_once(_group)
-_marked = {
-    mark: compiled_once(
-        lambda keys, now, mark=mark: (
-            Monitor.objects.filter(_marks(now)[mark], pk__in=keys)  # type: ignore[misc]
-            .order_by("pk")
-            .values_list("pk")
-        )
+
+
+def _marked_with(mark: str) -> Callable[[Collection[int], datetime], list[tuple[Any, ...]]]:
+    return compiled_once(
+        lambda keys, now: Monitor.objects.filter(_marks(now)[mark], pk__in=keys).order_by("pk").values_list("pk")
     )
-    for mark in MARKS
-}
+
+
+_marked = {mark: _marked_with(mark) for mark in MARKS}
 
 
 def _one_of(known: Mapping[str, object], given: str | None) -> str:
