@@ -19,7 +19,7 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
         int,
         Setting(
             label="Grace",
-            description="Seconds that a ping may be late; without max_duration_sec also how long a started run may take.",
+            description="How late a ping may be; without max_duration_sec also how long a started run may take.",
             help="How late a ping may be. Without a longest run, also how long a started run may take.",
             position=30,
             section="when",
@@ -46,8 +46,7 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
     max_duration_sec: Annotated[
         int | None,
         Setting(
-            description="How long a started run may take, in place of grace_sec, before the heartbeat is down; null or 0: "
-            "grace_sec counts.",
+            description="How long a started run may take, in place of grace_sec; null or 0: grace_sec counts.",
             label="Longest run",
             help="A started run that takes longer is a failure. Left empty: the grace counts.",
             placeholder="the grace",
