@@ -149,8 +149,8 @@ class Monitor(models.Model):
     @property
     def run_patience(self) -> timedelta:
         """How long a run of a heartbeat's job may take."""
-        limits = (self.options["grace_sec"], self.options["max_duration_sec"])
-        return timedelta(seconds=min(limit for limit in limits if limit is not None))
+        longest = self.options["max_duration_sec"]
+        return timedelta(seconds=self.options["grace_sec"] if longest is None else longest)
 
     @property
     def run_deadline(self) -> datetime | None:

@@ -26,7 +26,7 @@ from django.db.models import (
     When,
 )
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Greatest, Least, Length
+from django.db.models.functions import Cast, Coalesce, Greatest, Least, Length
 from django.db.models.lookups import Exact, IsNull, LessThan
 
 from checks.spec import Verdict
@@ -158,7 +158,7 @@ def failing(now: datetime) -> Q:
     by_interval = ExpressionWrapper(F("state__last_ping_at") + F("interval_sec") * second, output_field=DateTimeField())
     stored = ScheduleSlots.objects.filter(pk=OuterRef("pk")).values_list(_first_time_after("state__last_ping_at"))
     ping_due_at = Case(When(has_interval, then=by_interval), default=Subquery(stored)) + grace_sec * second
-    run_sec = Least(grace_sec, Cast(KT("config__max_duration_sec"), IntegerField()))
+    run_sec = Coalesce(Cast(KT("config__max_duration_sec"), IntegerField()), grace_sec)
     run_due_at = F("state__run_started_at") + run_sec * second
     deadline = Least(*(ExpressionWrapper(each, output_field=DateTimeField()) for each in (ping_due_at, run_due_at)))
     # LEAST and GREATEST ignore nulls, so without a deadline `armed_at` alone would match.

@@ -123,7 +123,8 @@ class MonitorForm(ObjectForm):
             self.fields[name].help_text = _help_text(setting, self.types)
             self.fields[name].suggestions = setting.suggestions  # type: ignore[attr-defined]
             if stored is None and _has_defaults_by_type(setting):
-                self.fields[name].choices.insert(0, ("", "By the type"))  # type: ignore[attr-defined]
+                # Assigned, because the widget has a list of its own.
+                self.fields[name].choices = [("", "By the type"), *self.fields[name].choices]  # type: ignore[attr-defined]
         self.fields["url"].widget.attrs |= {"placeholder": self.kind.example, "spellcheck": "false"}
         interval, floor_ms = self.fields["interval_sec"], self.plan.min_interval_sec * MS_OF["s"]
         interval.suggestions = [one for one in interval.suggestions if parse_duration(one) >= floor_ms]  # type: ignore[attr-defined]

@@ -153,9 +153,9 @@ class PingViewSet(ServiceViewSet):
     def signal(self, monitor_id: str, signal: str, rid: str | None) -> HttpResponse:
         """Signal the start, the failure, a log entry or the exit status of a job.
 
-        `start` expects the end of the run within `grace_sec`. `fail` and an exit status from 1 to 255 bring the
-        heartbeat down at once, exit status 0 is a ping. `log` changes nothing. The first 10,000 bytes of the body are
-        kept, and of all bodies of a heartbeat 1,000,000 bytes an hour.
+        `start` expects the end of the run within `max_duration_sec`, or `grace_sec` where that is null.
+        `fail` and an exit status from 1 to 255 bring the heartbeat down at once, exit status 0 is a ping. `log` changes
+        nothing. The first 10,000 bytes of the body are kept, and of all bodies of a heartbeat 1,000,000 bytes an hour.
         """
         return self._receive()
 

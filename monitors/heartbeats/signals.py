@@ -362,7 +362,7 @@ def _missed(monitor: Monitor, at: datetime) -> CheckOutcome:
     text = f"No ping came within {_patience(monitor)}."
     ping, run = monitor.ping_deadline, monitor.run_deadline
     if run is not None and (ping is None or run < ping):
-        if longest is not None and longest < grace_sec:
+        if longest is not None:
             return _failure(at, f"the run did not end, at most {longest} s was expected")
         text = f"The run did not end within {grace_sec} s of its start."
     return CheckOutcome(Verdict.DOWN, at, reason_code=ReasonCode.HEARTBEAT_MISSED, detail=text)

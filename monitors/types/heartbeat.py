@@ -19,7 +19,8 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
         int,
         Setting(
             label="Grace",
-            help="How late a ping may be.",
+            description="How late a ping may be; without max_duration_sec also how long a started run may take.",
+            help="How late a ping may be. Without a longest run, also how long a started run may take.",
             position=30,
             section="when",
             minimum=0,
@@ -45,10 +46,10 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
     max_duration_sec: Annotated[
         int | None,
         Setting(
-            description="A run that is longer brings the heartbeat down, if its start is signalled; null or 0: any.",
+            description="How long a started run may take, in place of grace_sec; null or 0: grace_sec counts.",
             label="Longest run",
-            help="A run that takes longer is a failure. Left empty: any.",
-            placeholder="any",
+            help="A started run that takes longer is a failure. Left empty: the grace counts.",
+            placeholder="the grace",
             position=36,
             minimum=0,
             maximum=MAX_DURATION_SEC,

@@ -318,6 +318,25 @@ STORIES: dict[str, Story] = {
         durations=[None, None, 40, None, 29],
         settings={"max_duration_sec": 30},
     ),
+    "a run may take longer than the grace": Story(
+        steps=[(0, "/start"), (61, "look"), (120, "look"), (120.5, "look")],
+        changes=[(120, "down", FAILED)],
+        durations=[None],
+        detail="the run did not end, at most 120 s was expected",
+        settings={"max_duration_sec": 120},
+    ),
+    "a run that ends after the grace": Story(
+        steps=[(0, "/start"), (61, "look"), (119, "")],
+        changes=[(119, "up", None)],
+        durations=[None, 119],
+        settings={"max_duration_sec": 120},
+    ),
+    "a longest run does not extend the deadline of the ping": Story(
+        steps=[(0, ""), (200, "/start"), (360, "look"), (360.5, "look")],
+        changes=[(0, "up", None), (360, "down", MISSED)],
+        durations=[None, None],
+        settings={"max_duration_sec": 900},
+    ),
     "limits that are off": Story(
         steps=[(0, "/start"), (0.5, ""), (1, "/start"), (60, "")],
         changes=[(0.5, "up", None)],

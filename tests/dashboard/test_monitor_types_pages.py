@@ -13,8 +13,9 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from checks.probes.ping.rights import may_ping
+from checks.spec import RuleType
 from dashboard.monitors.forms import MonitorForm
-from monitors import types
+from monitors import configuration, types
 from monitors.models import Monitor
 from monitors.probing.prober import drain
 from projects.access import Caller
@@ -71,6 +72,29 @@ def test_each_type_is_made(web: Client, user: User, given: dict[str, str], name:
     assert errors_in(edited.content.decode()) == []
     monitor.refresh_from_db()
     assert (monitor.name, monitor.config_version) == ("Renamed", 1), "nothing else has changed"
+
+
+@pytest.mark.parametrize("kind", types.names())
+def test_a_monitor_of_each_type_is_made_from_the_defaults_of_the_form(web: Client, user: User, kind: str) -> None:
+    """Each field is sent as the page shows it, and only what the type requires is typed."""
+    shown = MonitorForm(caller=Caller(user), config=configuration.build({"interval_sec": 300}))
+    data = {"form_key": "a-key"}
+    for field in (*shown, *(field for rows in shown.rows.values() for row in rows for field in row)):
+        widget, value = field.field.widget, field.value()
+        if getattr(widget, "input_type", "") == "select":
+            offered = [str(key) for key, _ in widget.choices]
+            value = value if str(value) in offered else offered[0]  # as browsers choose
+        if value not in (None, False):
+            data[field.html_name] = str(value)
+    data["type"] = kind
+    if "url" in types.get(kind).asked:
+        data["url"] = types.get(kind).example
+    if types.get(kind).required_rules:
+        is_json = types.get(kind).first_rule is RuleType.JSON_FIELD
+        data |= {"rule-0-kind": "json_exists", "rule-0-path": "a"} if is_json else {"rule-0-value": "ok"}
+    answer = web.post("/monitors/new", data)
+    assert errors_in(answer.content.decode()) == []
+    assert created(user).type == kind
 
 
 @pytest.mark.parametrize(
