@@ -64,6 +64,15 @@ class CheckSpec:
     slow_ms: int = 1_500
 
 
+def certificate_facts(*, verifies: bool, ca_certificate: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the fact of a check over TLS that did not verify the certificate as usual, none if it did."""
+    if not verifies:
+        return (("certificate check", "off: any certificate is accepted"),)
+    if ca_certificate is not None:
+        return (("certificate check", "by the monitor's CA certificate and the system's authorities"),)
+    return ()
+
+
 class CheckOutcome(msgspec.Struct):
     """The outcome of one check, which ended at `checked_at`. Its probe fills it in while it runs.
 

@@ -62,9 +62,15 @@ def _http(builder: MonitorBuilder) -> None:
     if most is not None and most > 0 and most != 10:
         builder.note("maxredirects", "at most 10 redirects are followed")
     builder.expect_listed("accepted_statuscodes", "200-299")
-    builder.note_ignored({"ignoreTls": "certificates are always verified"})
-    builder.copy_flag("expiryNotification", "check_ssl")
-    if (way := builder.text("authMethod")) not in ("", "basic"):
+    if builder.source.get("ignoreTls"):
+        builder.body["tls_verify"] = False
+    else:
+        builder.copy_flag("expiryNotification", "check_ssl")
+    way = builder.text("authMethod")
+    if way == "mtls" and not (builder.text("tlsCert") or builder.text("tlsKey")):
+        if authority := builder.text("tlsCa"):
+            builder.body["ca_certificate"] = authority
+    elif way not in ("", "basic"):
         builder.reject("authMethod", f"{way} is not supported")
     user, password = builder.text("basic_auth_user"), builder.text("basic_auth_pass")
     if user or password:

@@ -20,7 +20,8 @@ _WARN = """
       FROM monitors_monitorstate AS state
       JOIN monitors_monitor AS monitor ON monitor.id = state.monitor_id
      CROSS JOIN LATERAL (
-            VALUES ('certificate', state.cert_expires_at, monitor.check_ssl),
+            VALUES ('certificate', state.cert_expires_at,
+                    monitor.check_ssl OR monitor.config ->> 'tls_verify' = 'false'),
                    ('domain', state.domain_expires_at, monitor.check_domain)
            ) AS expiry (subject, at, is_watched)
      CROSS JOIN LATERAL (

@@ -11,8 +11,8 @@ import msgspec
 
 from checks.probes.http.spec import HttpSpec
 from core.errors import ValidationFailed
-from monitors.types.base import MonitorType
-from monitors.types.content import ContentSettings
+from monitors.types.base import MonitorType, Permits
+from monitors.types.encryption import CA_FILE, TlsSettings, check_tls
 from monitors.types.schedule import UTC, Expression, TimeZone
 from monitors.types.settings import MonitorConfig, Setting
 
@@ -61,7 +61,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True, rename={"dropped":
         return f"Header({self.name!r})"
 
 
-class HttpSettings(ContentSettings, frozen=True, kw_only=True):
+class HttpSettings(TlsSettings, frozen=True, kw_only=True):
     method: Annotated[
         str,
         Setting(
@@ -173,6 +173,10 @@ class HttpType(MonitorType):
     def family(self) -> str:
         return "http" if self.polls else self.name
 
+    def check_target(self, config: MonitorConfig, permits_host: Permits) -> None:
+        super().check_target(config, permits_host)
+        check_tls(config)
+
     def destination(self, config: MonitorConfig) -> tuple[object, ...]:
         """Return the origin and the Host header, by which a shared front end such as a CDN routes the request."""
         hosts = (header.value for header in _own(config).request_headers if header.name.lower() == "host")
@@ -194,6 +198,8 @@ class HttpType(MonitorType):
             expect_status=own.expect_status,
             follow_redirects=own.follow_redirects,
             check_ssl=config.check_ssl,
+            tls_verify=own.tls_verify,
+            ca_certificate=own.ca_certificate,
             rules=own.probe_rules(),
         )
 
@@ -203,8 +209,11 @@ class HttpType(MonitorType):
         lines.append("--head" if own.method == "HEAD" else f"--request {own.method}")
         if own.follow_redirects:
             lines.append("--location")
-        if not config.check_ssl and config.url.lower().startswith("https:"):
-            lines.append("--insecure")
+        if config.url.lower().startswith("https:") or own.follow_redirects:
+            if not own.tls_verify:
+                lines.append("--insecure")
+            elif own.ca_certificate is not None:
+                lines.append(f"--cacert {CA_FILE}")
         lines += [f"--header {shlex.quote(f'{header.name}: VALUE')}" for header in own.request_headers]
         if own.request_body is not None:
             lines.append(f"--data-raw {shlex.quote(own.request_body)}")

@@ -3,8 +3,9 @@ from __future__ import annotations
 import shlex
 
 from checks.probes.tcp.spec import TcpSpec, parse_tcp
-from monitors.types.base import MonitorType, Origin
-from monitors.types.content import TEXT_RULES, ContentSettings, content_of
+from monitors.types.base import MonitorType, Origin, Permits
+from monitors.types.content import TEXT_RULES
+from monitors.types.encryption import CA_FILE, TlsSettings, check_tls
 from monitors.types.settings import MonitorConfig
 
 
@@ -23,21 +24,28 @@ class Port(MonitorType):
         "request_body": "Sent once connected. Lines end with LF; where CRLF is needed, use hex (0d0a).",
         "check_ssl": "An expired or wrong certificate is reported as such, not as a failed connection. tls:// only.",
     }
-    settings = ContentSettings
+    settings = TlsSettings
     rule_types = TEXT_RULES
     rules_help = "Optional: what the server must send, or must not send."
 
     def parse(self, url: str) -> Origin:
         return parse_tcp(url)[0].origin
 
+    def check_target(self, config: MonitorConfig, permits_host: Permits) -> None:
+        super().check_target(config, permits_host)
+        check_tls(config)
+
     def spec(self, config: MonitorConfig, *, run_id: str) -> TcpSpec:
-        own, (server, starttls) = content_of(config), parse_tcp(config.url)
+        own, (server, starttls) = config.own, parse_tcp(config.url)
+        assert isinstance(own, TlsSettings)
         return TcpSpec(
             host=server.host,
             port=server.port,
             tls=server.scheme == "tls",
             starttls=starttls,
             check_ssl=config.check_ssl,
+            tls_verify=own.tls_verify,
+            ca_certificate=own.ca_certificate,
             timeout_ms=config.timeout_ms,
             slow_ms=config.slow_ms,
             body=own.body_bytes(),
@@ -54,5 +62,10 @@ class Port(MonitorType):
                 options.append(f"-servername {shlex.quote(server.host)}")
             if starttls:
                 options.append(f"-starttls {starttls}")
+            if config["tls_verify"]:
+                options.append(
+                    f"-verify_return_error -verify_{'ip' if server.is_literal else 'hostname'} {server.host}"
+                )
+                options += [f"-CAfile {CA_FILE}"] if config["ca_certificate"] is not None else []
             return " \\\n  ".join(options)
         return f"nc -v -w {max(1, config.timeout_ms // 1000)} {shlex.quote(server.host)} {server.port}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import pytest
+import trustme
 
 from checks.probes.engine import ProbeEngine
 from checks.probes.http.spec import HttpSpec
-from checks.spec import ReasonCode, Verdict
+from checks.probes.tcp.spec import TcpSpec
+from checks.spec import CheckSpec, ReasonCode, Verdict
 from tests.checks.conftest import LOOPBACK
 from tests.targets.certificates import EXPIRED_AT, GOOD_UNTIL, Certificates
 from tests.targets.server import Reset, TargetServer, answer, redirect
@@ -72,3 +75,54 @@ def test_a_reset_after_the_handshake(engine: ProbeEngine, targets: TargetServer,
     outcome = engine.check(HttpSpec(site.url(), check_ssl=True))
     assert outcome.reason_code is ReasonCode.CONNECTION_FAILURE
     assert outcome.cert_expires_at == GOOD_UNTIL
+
+
+def specs_of(site: Any, **given: Any) -> list[CheckSpec]:
+    return [HttpSpec(site.url(), **given), TcpSpec(host="127.0.0.1", port=site.port, tls=True, **given)]
+
+
+def test_a_ca_certificate_counts_for_its_own_checks_alone(engine: ProbeEngine, targets: TargetServer) -> None:
+    own, other = trustme.CA(organization_name="  Ünï  Ltd "), trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.issue_cert("127.0.0.1", not_after=GOOD_UNTIL).configure_cert(context)
+    site = targets.serve([answer()], tls=context)
+    trusted, wrong = (ca.cert_pem.bytes().decode() for ca in (own, other))
+    for _ in range(2):  # handles and contexts are used again
+        for spec in specs_of(site, ca_certificate=trusted):
+            assert engine.check(spec).verdict is Verdict.UP
+        for spec in specs_of(site):
+            assert "issuer is unknown" in (engine.check(spec).detail or "")
+        for spec in specs_of(site, ca_certificate=wrong):
+            outcome = engine.check(spec)
+            assert "issuer is unknown" in (outcome.detail or "")
+            assert outcome.evidence is not None
+            assert ("certificate check", "by the monitor's CA certificate and the system's authorities") in (
+                outcome.evidence.facts
+            )
+
+
+def test_a_ca_certificate_is_added_to_those_of_the_system(
+    engine: ProbeEngine, targets: TargetServer, certificates: Certificates
+) -> None:
+    site = targets.serve([answer()], tls=certificates.good())
+    for spec in specs_of(site, ca_certificate=trustme.CA().cert_pem.bytes().decode()):
+        assert engine.check(spec).verdict is Verdict.UP
+
+
+@pytest.mark.parametrize(("make", "words", "expires_at"), BAD)
+def test_without_verification_any_certificate_is_accepted(
+    make: Callable[[Certificates], ssl.SSLContext],
+    words: str,
+    expires_at: datetime,
+    engine: ProbeEngine,
+    targets: TargetServer,
+    certificates: Certificates,
+) -> None:
+    site = targets.serve([answer()], tls=make(certificates))
+    for spec in specs_of(site, tls_verify=False):
+        outcome = engine.check(spec)
+        assert (outcome.verdict, outcome.cert_expires_at) == (Verdict.UP, expires_at)
+    assert words in (engine.check(HttpSpec(site.url())).detail or "")
+    failed = engine.check(HttpSpec(site.url(), tls_verify=False, expect_status=404))
+    assert failed.evidence is not None
+    assert failed.evidence.facts == (("certificate check", "off: any certificate is accepted"),)

@@ -49,6 +49,7 @@ def typed(**given: Any) -> dict[str, Any]:
             "slow_ms": "1.5s",
             "fail_threshold": "3",
             "recover_threshold": "1",
+            "tls_verify": "on",
         }
         | {f"rule-{index}-kind": "contains" for index in range(4)}
         | given

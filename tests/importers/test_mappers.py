@@ -76,11 +76,12 @@ def test_uptime_kuma_1() -> None:
         "timeout_ms": 60_000,
         "fail_threshold": 1,
         "follow_redirects": False,
+        "tls_verify": False,
         "request_headers": [basic("me", "hunter2-basic"), header("Content-Type", "text/xml; charset=utf-8")],
         "request_body": "<login/>",
         "content_rules": [{"type": "text_contains", "value": "Welcome"}],
     }
-    assert set(notes_of(login)) == {"timeout", "accepted_statuscodes", "ignoreTls", "proxyId"}
+    assert set(notes_of(login)) == {"timeout", "accepted_statuscodes", "proxyId"}
     backup = found["Backup"]
     assert (given_of(backup), backup.enabled) == (
         {"name": "Backup", "type": "heartbeat", "interval_sec": 86_400, "grace_sec": 1800},

@@ -37,6 +37,8 @@ def test_defaults_of_the_specification() -> None:
         "expect_status": None,
         "follow_redirects": False,
         "check_ssl": False,
+        "tls_verify": True,
+        "ca_certificate": None,
         "check_domain": False,
         "content_rules": (),
         "request_headers": (),

@@ -18,7 +18,7 @@ from checks.probes.http.spec import HttpSpec
 from checks.probes.http.transfer import HEAD_CAP, Response, Transfer
 from checks.probes.http.verdict import explain, find_failure
 from checks.probes.loop import Loop, Probe
-from checks.spec import ReasonCode
+from checks.spec import ReasonCode, certificate_facts
 from checks.verdict import Failure, timed_out
 
 MAX_REDIRECTS = 10
@@ -177,6 +177,9 @@ class HttpProbe(Probe[HttpSpec]):
             address=transfer.peer(),
             tls_version=transfer.tls_version,
             tls_issuer=shown_line((transfer.certificate(b"Issuer") or "").encode(), mask),
+            facts=certificate_facts(verifies=self.spec.tls_verify, ca_certificate=self.spec.ca_certificate)
+            if transfer.tls
+            else (),
             status_line=shown_line(response.status_line, mask),
             headers=shown_headers(response.lines, mask),
             body=shown_body(

@@ -18,6 +18,8 @@ class HttpSpec(CheckSpec):
     expect_status: int | None = None
     follow_redirects: bool = False
     check_ssl: bool = False
+    tls_verify: bool = True
+    ca_certificate: str | None = None  # PEM, trusted in addition to the system's
     rules: tuple[ContentRule, ...] = ()
     only_2xx: bool = False  # a scheduler's trigger: only 2xx is success
 

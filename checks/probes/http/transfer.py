@@ -17,6 +17,7 @@ from checks.probes.http.request import Request
 from checks.probes.http.spec import HttpSpec
 from checks.probes.loop import CIPHERS, Network
 from checks.probes.target import join_host_port
+from checks.probes.trust import trusted_folder
 from checks.spec import ReasonCode
 from checks.verdict import Failure
 from core.version import product_version
@@ -92,6 +93,7 @@ class Transfer:
     def __init__(self, network: Network) -> None:
         self.easy = pycurl.Curl()
         self._permits = network.permits
+        self._ca_file = network.ca_file
         self._extra: dict[int, object] = {}  # options of the last request that a plain one does not set
         self._follow = False
         self.tls = False  # whether the request uses TLS
@@ -156,6 +158,13 @@ class Transfer:
         setopt(pycurl.URL, request.target.url)
         setopt(pycurl.TIMEOUT_MS, timeout_ms)
         setopt(pycurl.VERBOSE, int(self.tls))  # the only way to learn the TLS version
+        setopt(pycurl.SSL_VERIFYPEER, int(spec.tls_verify))
+        setopt(pycurl.SSL_VERIFYHOST, 2 if spec.tls_verify else 0)
+        if spec.tls_verify and spec.ca_certificate is not None:
+            # It takes the place of the file, and the folder has the file's certificates. `forget` takes both back.
+            self._extra[pycurl.CAINFO_BLOB] = spec.ca_certificate.encode()
+            if self._ca_file is not None:
+                self._extra[pycurl.CAPATH] = trusted_folder(self._ca_file)
         if method == "HEAD":
             setopt(pycurl.NOBODY, 1)
         else:

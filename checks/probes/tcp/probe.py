@@ -15,7 +15,7 @@ from checks.probes.tcp.connecting import ConnectingProbe
 from checks.probes.tcp.spec import TcpSpec
 from checks.probes.tcp.starttls import INJECTED, Dialogue, NoTlsError, StrangeServerError
 from checks.probes.tcp.tls import TlsSession, trusting
-from checks.spec import ReasonCode, RuleType
+from checks.spec import ReasonCode, RuleType, certificate_facts
 from checks.verdict import Failure, contains_bytes, find_broken_text_rule, own_fault, timed_out
 
 READ_CAP = 64 * 1024
@@ -91,6 +91,8 @@ class TcpProbe(ConnectingProbe):
             facts.append(("received", f"{len(self._received):,} bytes"))
         if head and spec.as_hex and not mask.hides(head.decode("utf-8", "replace")):
             facts.append(("received in hex", shown_hex(head)))
+        if tls is not None:
+            facts += certificate_facts(verifies=spec.tls_verify, ca_certificate=spec.ca_certificate)
         certificate = tls.certificate() if tls is not None else None
         return Evidence(
             address=self.peer(),
@@ -189,7 +191,7 @@ class TcpProbe(ConnectingProbe):
     def _begin_tls(self) -> None:
         self.waits_for = _HANDSHAKE
         try:
-            context = trusting(self.loop.network.ca_file)
+            context = trusting(self.loop.network.ca_file, self.spec.ca_certificate, verifies=self.spec.tls_verify)
         except OSError:
             self.fail(own_fault("its file of trusted authorities cannot be read"))
             return

@@ -26,6 +26,8 @@ class TcpSpec(CheckSpec):
     tls: bool = False
     starttls: str | None = None
     check_ssl: bool = False
+    tls_verify: bool = True
+    ca_certificate: str | None = None  # PEM, trusted in addition to the system's
     body: bytes | None = None
     rules: tuple[ContentRule, ...] = ()
     as_hex: bool = False

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from checks.probes.loop import CIPHERS
+from checks.probes.trust import trusted_folder
 
 _PIECE = 16 * 1024  # the largest TLS record
 # Of one connection, handshake included. What is read of the content is limited elsewhere, but records may be empty.
@@ -35,15 +36,23 @@ def read_certificate(der: bytes) -> Certificate | None:
         return None
 
 
-@lru_cache
-def trusting(ca_file: str | None) -> ssl.SSLContext:
-    """Return a context that verifies chain and host name, like http checks do. Raises OSError for an unusable file."""
+@lru_cache(maxsize=64)
+def trusting(ca_file: str | None, ca_certificate: str | None = None, *, verifies: bool = True) -> ssl.SSLContext:
+    """Return a context that verifies chain and host name, like http checks do. Raises OSError for an unusable file.
+
+    The key of the cache is the whole certificate, so that checks share a context only if they trust the same.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.options |= ssl.OP_NO_RENEGOTIATION  # costs us a handshake, and the server a few bytes
-    if ca_file is None:
+    if not verifies:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif ca_certificate is not None:
+        context.load_verify_locations(capath=ca_file and trusted_folder(ca_file), cadata=ca_certificate)
+    elif ca_file is None:
         context.load_default_certs()
     else:
         context.load_verify_locations(ca_file)
