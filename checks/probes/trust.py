@@ -9,36 +9,54 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+import threading
 import warnings
-from functools import lru_cache
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.utils import CryptographyDeprecationWarning
 
-_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process ends
+_folders: dict[str, tuple[tempfile.TemporaryDirectory[str], int]] = {}  # by file, with the number of certificates
+_lock = threading.Lock()
 
 
-@lru_cache
 def trusted_folder(ca_file: str) -> str:
-    """Return a folder with the certificates of a PEM file, named as OpenSSL looks them up. Raises OSError."""
-    folder = tempfile.TemporaryDirectory(prefix="pulsekeeper-trust-")
-    _FOLDERS.append(folder)
+    """Return a folder with the certificates of a PEM file, named as OpenSSL looks them up. Raises OSError.
+
+    It is made again if something removed old temporary files: without them, targets would seem to be down.
+    """
+    with _lock:
+        folder, number = _folders.get(ca_file, (None, 0))
+        if folder is not None:
+            with suppress(FileNotFoundError):
+                if sum(1 for _ in Path(folder.name).iterdir()) == number:
+                    return folder.name
+            folder.cleanup()
+        folder = tempfile.TemporaryDirectory(prefix="pulsekeeper-trust-")  # removed when the process ends
+        _folders[ca_file] = folder, _fill(Path(folder.name), ca_file)
+        return folder.name
+
+
+def _fill(folder: Path, ca_file: str) -> int:
+    """Write the certificates, and return their number."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # old authorities have odd serial numbers
         try:
             certificates = x509.load_pem_x509_certificates(Path(ca_file).read_bytes())
         except ValueError as error:
             raise OSError(f"{ca_file} cannot be read: {error}") from error
+        numbers: Counter[str] = Counter()
         for certificate in certificates:
             try:
                 name = f"{_name_hash(certificate.subject):08x}"
             except ValueError:  # a name outside the rules; its certificate is not trusted here
                 continue
-            number = sum(1 for _ in Path(folder.name).glob(f"{name}.*"))
-            Path(folder.name, f"{name}.{number}").write_bytes(certificate.public_bytes(Encoding.PEM))
-    return folder.name
+            (folder / f"{name}.{numbers[name]}").write_bytes(certificate.public_bytes(Encoding.PEM))
+            numbers[name] += 1
+    return numbers.total()
 
 
 def _name_hash(name: x509.Name) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import trustme
 from checks.probes.engine import ProbeEngine
 from checks.probes.http.spec import HttpSpec
 from checks.probes.tcp.spec import TcpSpec
+from checks.probes.trust import trusted_folder
 from checks.spec import CheckSpec, ReasonCode, Verdict
 from tests.checks.conftest import LOOPBACK
 from tests.targets.certificates import EXPIRED_AT, GOOD_UNTIL, Certificates
@@ -106,6 +108,9 @@ def test_a_ca_certificate_is_added_to_those_of_the_system(
 ) -> None:
     site = targets.serve([answer()], tls=certificates.good())
     for spec in specs_of(site, ca_certificate=trustme.CA().cert_pem.bytes().decode()):
+        assert engine.check(spec).verdict is Verdict.UP
+        for file in Path(trusted_folder(certificates.ca_file)).iterdir():  # as cleanups of old temporary files do
+            file.unlink()
         assert engine.check(spec).verdict is Verdict.UP
 
 

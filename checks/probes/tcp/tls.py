@@ -36,12 +36,15 @@ def read_certificate(der: bytes) -> Certificate | None:
         return None
 
 
-@lru_cache(maxsize=64)
 def trusting(ca_file: str | None, ca_certificate: str | None = None, *, verifies: bool = True) -> ssl.SSLContext:
-    """Return a context that verifies chain and host name, like http checks do. Raises OSError for an unusable file.
+    """Return a context that verifies chain and host name, like http checks do. Raises OSError for an unusable file."""
+    folder = trusted_folder(ca_file) if verifies and ca_certificate is not None and ca_file is not None else None
+    return _context(ca_file, folder, ca_certificate, verifies=verifies)
 
-    The key of the cache is the whole certificate, so that checks share a context only if they trust the same.
-    """
+
+@lru_cache(maxsize=64)
+def _context(ca_file: str | None, folder: str | None, ca_certificate: str | None, *, verifies: bool) -> ssl.SSLContext:
+    # The key of the cache is the whole certificate, so that checks share a context only if they trust the same.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
@@ -51,7 +54,7 @@ def trusting(ca_file: str | None, ca_certificate: str | None = None, *, verifies
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif ca_certificate is not None:
-        context.load_verify_locations(capath=ca_file and trusted_folder(ca_file), cadata=ca_certificate)
+        context.load_verify_locations(capath=folder, cadata=ca_certificate)
     elif ca_file is None:
         context.load_default_certs()
     else:
