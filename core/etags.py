@@ -14,7 +14,7 @@ from core.errors import ChangedMeanwhile, ValidationFailed
 IF_MATCH = "If-Match"
 IfMatch = Collection[str] | None
 """The tags that a change accepts. None: any."""
-_ELEMENT = re.compile(r'[ \t]*(?:(W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*)?(?:,|\Z)')
+_TOKEN = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")|,|[ \t]+')
 
 
 class Tagged(Protocol):
@@ -45,10 +45,14 @@ def parse_if_match(header: str | None) -> IfMatch:
     """Return the strong tags of the header: weak ones never match. Raises ValidationFailed if it is malformed."""
     if header is None or header.strip(" \t") == "*":
         return None
-    found, end = [], 0
-    while end < len(header) and (element := _ELEMENT.match(header, end)):
-        found.append(element)
-        end = element.end()
-    if end < len(header) or not any(element[2] for element in found):
+    found, end, is_separated = [], 0, True
+    for token in _TOKEN.finditer(header):
+        if token.start() != end or (token[2] and not is_separated):
+            break
+        end = token.end()
+        if token[2]:
+            found.append(token)
+        is_separated = token[0] == "," or (is_separated and not token[2])
+    if end < len(header) or not found:
         raise ValidationFailed("must be * or a list of ETags, each in double quotes.", field=IF_MATCH)
-    return {element[2] for element in found if element[2] and not element[1]}
+    return {token[2] for token in found if not token[1]}

@@ -23,6 +23,7 @@ from tests.site import Site
 FIELDS = [
     *("id", "name", "type", "url", "method", "interval_sec", "slow_ms", "timeout_ms", "expect_status"),
     *("follow_redirects", "check_ssl", "check_domain", "domain_expires_at", "cert_expires_at"),
+    *("tls_verify", "ca_certificate"),
     *("content_rules", "request_headers", "request_body", "fail_threshold", "recover_threshold"),
     *("request_body_encoding", "packets", "min_replies", "records"),
     *("schedule", "timezone", "missed"),

@@ -79,6 +79,9 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "min_duration_sec": ((int,), True),
     "max_duration_sec": ((int,), True),
     "max_pings_per_hour": ((int,), True),
+    # Decision 85.
+    "tls_verify": ((bool,), False),
+    "ca_certificate": ((str,), True),
 }
 TOKEN = ["created_at", "expires_at", "id", "last_used_at", "name", "project_id"]
 INPUT = [
@@ -86,6 +89,7 @@ INPUT = [
     *("follow_redirects", "check_ssl", "check_domain", "content_rules", "request_headers", "request_body"),
     *("request_body_encoding", "packets", "min_replies", "records"),
     *("schedule", "timezone", "missed", "min_duration_sec", "max_duration_sec", "max_pings_per_hour"),
+    *("tls_verify", "ca_certificate"),
     *("fail_threshold", "recover_threshold", "project_id"),
 ]
 JSON_RULE = {"type": "json_field", "path": "a"}
