@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -202,8 +202,8 @@ def _check_rule(schedule: Schedule) -> None:
             f"is none of the times of rrule, the first of which is {first:%Y-%m-%d %H:%M} in {schedule.time_zone}.",
             field="starts_at",
         )
-    starts = schedule._local_starts(schedule.starts_at)
-    if "COUNT" in parts and any(schedule._instant(local) > last for local in starts):
+    starts = takewhile(lambda local: schedule._instant(local) <= last, schedule._local_starts(schedule.starts_at))
+    if "COUNT" in parts and sum(1 for _ in starts) < int(parts["COUNT"]):
         raise _invalid(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT, or none.")
     recurs = False
     for before, after in pairwise(schedule.occurrences()):
