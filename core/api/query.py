@@ -29,7 +29,7 @@ MAX_LIMIT = 1000
 MAX_NUMBER = 2**63 - 1
 HISTORY_LIMIT = 100
 """The default length of a page of something that grows without bounds."""
-HEAVY_BYTES = 320 * 1024
+HEAVY_BYTES = 256 * 1024
 """How much of the rows of a list with a `weight` is in memory at the same time; more is streamed."""
 LONG_LISTS = 2
 """How many streamed lists of an account are made at the same time."""
