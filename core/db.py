@@ -61,8 +61,8 @@ def compiled_once(
 ) -> Callable[[Collection[int], datetime], list[tuple[Any, ...]]]:
     """Return a function of primary keys and a time that returns the rows of the query that `build` makes of both.
 
-    Django compiles the query once in a process, and not for each page: for long conditions that takes more CPU than
-    their result. `build` passes the keys to `pk__in`, and gets nothing of the caller, so the SQL is the same for all.
+    Django compiles the query once in a process, and not for each page: long conditions take long to compile. `build`
+    passes the keys to `pk__in`, and gets nothing of the caller, so the SQL is the same for all.
     """
 
     @cache

@@ -1,7 +1,7 @@
 """The authorities that TLS connections trust: the system's, and in addition those of one monitor.
 
-A file of authorities takes 10 ms and more to parse. A folder in OpenSSL's format is read one certificate at a time, as
-they are needed, so that a check with authorities of its own shares nothing with others.
+A folder in OpenSSL's format is read one certificate at a time, as they are needed, where a file is parsed whole. So a
+check with authorities of its own costs little, and shares nothing with others.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Mon
 def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     """Count all states in one query and each mark in another: conditions of marks would slow down the row digests.
 
-    The SQL of these queries is compiled once: compiling it takes more CPU than the rest of a page.
+    The SQL of these queries is compiled once.
 
     `order` changes with the monitors in the list and their positions, except in a list by latency or uptime, and
     `content` with everything that a row shows.

@@ -1,4 +1,4 @@
-"""ETag and If-Match: nobody overwrites or deletes settings that they have not read."""
+"""ETag and If-Match: a client does not overwrite or delete settings that it has not read."""
 
 from __future__ import annotations
 

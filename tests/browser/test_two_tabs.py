@@ -1,4 +1,4 @@
-"""A form that was opened before somebody else changed the settings."""
+"""A form that was opened before another tab changed the settings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.browser.browsing import Browse
 
 
 def test_both_values_are_shown_and_chosen(browse: Browse, app: Application) -> None:
-    somebody = app.person()
-    with somebody.client() as client:
+    person = app.person()
+    with person.client() as client:
         monitor = client.post("/monitors", {"type": "heartbeat", "name": "Backup", "interval_sec": 300})
     path = f"/monitors/{monitor['id']}/edit"
     narrow = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}
-    first, second = browse(somebody), browse(somebody, **narrow)
+    first, second = browse(person), browse(person, **narrow)
     for page in (first, second):
         page.goto(path)
     first.locator("#id_name").fill("Nightly backup")
@@ -31,6 +31,6 @@ def test_both_values_are_shown_and_chosen(browse: Browse, app: Application) -> N
     row.get_by_role("checkbox", name="Use the stored value of Name").check()
     second.get_by_role("button", name="Save").click()
     expect(second.get_by_text("Nightly backup is saved.")).to_be_visible()
-    with somebody.client() as client:
+    with person.client() as client:
         stored = client.get(f"/monitors/{monitor['id']}")
     assert (stored["name"], stored["interval_sec"]) == ("Nightly backup", 600)
