@@ -232,7 +232,9 @@ def as_scheduled_checks(cases: Sequence[Case], inputs: Mapping[str, dict[str, An
     def are_recorded() -> bool:
         # On a busy machine the stage's name server, a thread of this process, may be silent for too long.
         prevented = MonitorState.objects.filter(fault__contains=SILENT)
-        if prevented.update(claimed_at=None, next_due_at=utc_now(), fault=None, fault_since=None):
+        prevented.update(claimed_at=None, next_due_at=utc_now(), fault=None, fault_since=None)
+        # Also one that was postponed, because no second of its address was free.
+        if MonitorState.objects.filter(last_checked_at=None, claimed_at=None, next_due_at__lte=utc_now()).exists():
             dispatch_due()
         return CheckResult.objects.count() == len(cases)
 
