@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from contextvars import copy_context
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,6 +52,14 @@ _PLAIN = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 _DIAGNOSTIC = frozenset({"/readyz", "/metrics"})
 """Paths that report outages themselves."""
 _HEALTHY = [("Content-Type", "text/plain"), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
+_ENVIRON = {
+    "SCRIPT_NAME": "",
+    "wsgi.version": (1, 0),
+    "wsgi.errors": sys.stderr,
+    "wsgi.multithread": True,
+    "wsgi.multiprocess": True,
+    "wsgi.run_once": False,
+}
 _CLOSE = (("Connection", "close"),)
 """Sent with answers to requests whose body was not read."""
 
@@ -267,8 +276,8 @@ def environ_of(scope: Scope, name: str) -> WSGIEnvironment:
     client, _, _ = name.rpartition(":")
     server, _, port = scope.server.rpartition(":")
     environ: WSGIEnvironment = {
+        **_ENVIRON,
         "REQUEST_METHOD": scope.method,
-        "SCRIPT_NAME": "",
         # Granian decodes it as UTF-8, PEP 3333 requires Latin-1.
         "PATH_INFO": scope.path.encode(errors="replace").decode("latin-1"),
         "QUERY_STRING": scope.query_string,
@@ -276,21 +285,13 @@ def environ_of(scope: Scope, name: str) -> WSGIEnvironment:
         "SERVER_NAME": server,
         "SERVER_PORT": port,
         "SERVER_PROTOCOL": f"HTTP/{version}",
-        "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.scheme,
-        "wsgi.input": BytesIO(),
-        "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": True,
-        "wsgi.run_once": False,
     }
     repeated: dict[str, list[str]] = {}
     for name, value in headers:
-        if "_" in name:
+        key = _key(name)
+        if key is None:
             continue
-        key = name.upper().replace("-", "_")
-        if key not in _PLAIN:
-            key = f"HTTP_{key}"
         if key in environ:
             repeated.setdefault(key, [environ[key]]).append(value)
         else:
@@ -299,6 +300,15 @@ def environ_of(scope: Scope, name: str) -> WSGIEnvironment:
         if key not in _PLAIN:
             environ[key] = ("; " if key == "HTTP_COOKIE" else ",").join(values)
     return environ
+
+
+@lru_cache(maxsize=1_024)
+def _key(header: str) -> str | None:
+    """Return the key of a header in the environ, or None if it is dropped."""
+    if "_" in header:
+        return None
+    key = header.upper().replace("-", "_")
+    return key if key in _PLAIN else f"HTTP_{key}"
 
 
 def _is_short(headers: Headers) -> bool:

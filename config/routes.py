@@ -6,7 +6,6 @@ A route is the pattern of a URL, never a path: every value of a label is kept fo
 from __future__ import annotations
 
 import re
-from collections import Counter as Count
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
@@ -67,20 +66,14 @@ class Answers:
     """Answers that are not in the metrics yet. Used only from the event loop, with little work for each ping."""
 
     def __init__(self) -> None:
-        self._statuses: Count[tuple[str, str, int]] = Count()
-        self._seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        self._seconds: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
 
     def add(self, route: str, method: str, status: int, seconds: float) -> None:
-        if method not in _METHODS:
-            method = OTHER
-        self._statuses[route, method, status] += 1
-        self._seconds[route, method].append(seconds)
+        self._seconds[route, method if method in _METHODS else OTHER, status].append(seconds)
 
     def report(self) -> None:
         """Count them. The gateway calls this once a second, and when it ends."""
-        for (route, method, status), number in self._statuses.items():
-            REQUESTS.add(number, route, method, str(status))
-        for labels, seconds in self._seconds.items():
-            SECONDS.observe(seconds, *labels)
-        self._statuses.clear()
+        for (route, method, status), seconds in self._seconds.items():
+            REQUESTS.add(len(seconds), route, method, str(status))
+            SECONDS.observe(seconds, route, method)
         self._seconds.clear()

@@ -91,7 +91,14 @@ class Client(NamedTuple):
 
 def client_of(meta: Mapping[str, Any]) -> Client:
     """Return the client of a request. `meta` is that of a request, or a WSGI environ."""
-    return _client(address_of(meta))
+    if meta.get("HTTP_X_FORWARDED_FOR"):
+        return _client(address_of(meta))
+    return _client_at(meta.get("REMOTE_ADDR", ""))
+
+
+@lru_cache(maxsize=4_096)
+def _client_at(peer: str) -> Client:
+    return _client(_parse(peer))
 
 
 @lru_cache(maxsize=4_096)

@@ -30,7 +30,10 @@ class FairQueue(Generic[Item]):
 
         Among equals that is the one whose turn is last. Return the removed item, and whether its client had others.
         """
-        self._waiting.setdefault(client, deque()).append(item)
+        queue = self._waiting.get(client)
+        if queue is None:
+            queue = self._waiting[client] = deque()
+        queue.append(item)
         self._length += 1
         if self._length <= self._most:
             return None
@@ -42,7 +45,7 @@ class FairQueue(Generic[Item]):
 
     def pop(self, client: str | None = None) -> Item:
         """Remove the next item of a client, or of the client whose turn it is. Then each other client has a turn."""
-        client = next(iter(self)) if client is None else client
+        client = next(iter(self._waiting)) if client is None else client
         queue = self._waiting.pop(client)
         item = queue.popleft()
         if queue:
