@@ -272,8 +272,12 @@ def _failure(at: datetime, text: str) -> CheckOutcome:
 
 
 def _reschedule(monitor: Monitor, kind: Ping.Kind, at: datetime) -> None:
-    """Set `next_due_at` after a signal. Nothing is due while a heartbeat is down and did not begin to recover."""
+    """Set `next_due_at` after a signal, and close the claim.
+
+    Nothing is due while a heartbeat is down and did not begin to recover.
+    """
     state = monitor.state
+    state.claimed_at = None
     if kind is Ping.Kind.SUCCESS:
         state.armed_at = None
     elif kind is Ping.Kind.START and state.armed_at is not None:
@@ -345,7 +349,8 @@ def _judge(batch: StateBatch, monitor: Monitor, evidence: gaps.Evidence | None, 
             state.slot_at, state.armed_at, state.next_due_at = due_at, gap.held_until, gap.held_until
             return _Judgement.HELD_BACK
         if evidence.is_awaited(due_at):
-            state.next_due_at = now + SECOND
+            # It stays claimed, because a gap moves the deadline that slot_at keeps.
+            state.claimed_at, state.slot_at, state.next_due_at = now, due_at, now + SECOND
             return _Judgement.AWAITED
         _take(batch, monitor, _missed(monitor, due_at))
         state.next_due_at = None  # down: only a ping can change that

@@ -69,7 +69,7 @@ _CLAIM = """
     ), held AS MATERIALIZED (
         SELECT monitor_id, due.turn, due.next_due_at AS due_at,
                coalesce(claimed_at IS NOT NULL AND started_slot = slot_at, false) AS lost,
-               claimed_at IS NOT NULL AS again
+               coalesce(claimed_at <= %(margin_began)s, false) AS again
           FROM monitors_monitorstate AS state
           JOIN due USING (monitor_id)
          WHERE state.next_due_at <= %(now)s
@@ -114,6 +114,7 @@ def claim_due(now: datetime, *, limit: int, only: list[str] | None = None) -> li
     """
     values: dict[str, Any] = {
         "now": now,
+        "margin_began": now - LEASE_MARGIN,
         "margin_end": now + LEASE_MARGIN,
         "lost": LOST,
         "limit": limit,
@@ -140,25 +141,27 @@ def claim_now(monitor_ids: Collection[int], *, now: datetime) -> dict[int, int]:
             return dict(cursor.fetchall())
 
 
-def start_runs(claims: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+def start_runs(claims: Collection[tuple[int, int]], *, now: datetime) -> set[tuple[int, int]]:
     """Mark the slots of schedulers as fired before they are. Return the (monitor, claim) that are still to be fired.
 
-    Committed when this returns, so no slot is fired twice, however often its message is delivered. A slot without a
-    result is recorded as lost when its lease expires.
+    Committed when this returns, so no slot is fired twice, however often its message is delivered. Their leases begin
+    again: a slot without a result is recorded as lost when its lease expires.
     """
     with connection.cursor() as cursor:
         cursor.execute(
             """
             UPDATE monitors_monitorstate AS state
-               SET started_slot = state.slot_at
+               SET started_slot = state.slot_at,
+                   next_due_at = %s + monitor.timeout_ms * interval '1 millisecond'
               FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
+              JOIN monitors_monitor AS monitor ON monitor.id = wanted.monitor_id
              WHERE state.monitor_id = wanted.monitor_id
                AND state.claim = wanted.claim
                AND state.claimed_at IS NOT NULL
                AND (state.started_slot IS NULL OR state.started_slot < state.slot_at)
             RETURNING state.monitor_id, state.claim
             """,
-            [[monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]],
+            [now + LEASE_MARGIN, [monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]],
         )
         return set(cursor.fetchall())
 

@@ -117,6 +117,20 @@ def test_it_does_not_wait_for_long() -> None:
     assert down(monitor) == {monitor.pk: DEADLINE}
 
 
+@pytest.mark.parametrize("ends", [130.8, 135.0])
+def test_a_deadline_that_waits_for_a_ping_of_our_own_moves_from_where_it_was(ends: float) -> None:
+    monitor = heartbeat()
+    ask(100)
+    for second in range(DEADLINE + 1, 131):
+        assert beat(second)
+    ask(130.5, FAILED)
+    ask(ends)
+    assert spans() == [(100, ends)]
+    assert state_of(monitor).next_due_at == at(DEADLINE + ends - 100)
+    beat(ends + 1)
+    assert not down(monitor)
+
+
 @pytest.mark.parametrize(
     "given", [{}, {"schedule": "1 12 * * *", "interval_sec": 86_400}], ids=["interval", "schedule"]
 )
