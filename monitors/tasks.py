@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
@@ -54,6 +55,8 @@ TEST_WRITES_EVERY_SEC = 10.0
 _written: tuple[datetime, float] | None = None  # the last test of writes that succeeded, as `_tick_began`
 _write_failed = False
 STOP_SEC = 2.5  # for running checks to end when the worker stops
+START_SEC = LEASE_MARGIN.total_seconds() / 2
+"""How long a trigger may wait for other checks of its worker. Then its slot moves."""
 
 
 @shared_task(name="monitors.tasks.dispatch_due")
@@ -265,10 +268,13 @@ def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
 
 
 def _startable(jobs: list[CheckJob]) -> list[CheckJob]:
-    """Return the jobs without the triggers whose slot was already fired."""
+    """Return the jobs without the triggers whose slot was already fired. The others have START_SEC to be sent."""
     runs = {job.key for job in jobs if job.kind.fires}
-    started = scheduling.start_runs(runs) if runs else set()
-    return [job for job in jobs if not job.kind.fires or job.key in started]
+    if not runs:
+        return jobs
+    started, start_by = scheduling.start_runs(runs, now=utc_now()), time.monotonic() + START_SEC
+    fired = {job.key: replace(job, start_by=start_by) for job in jobs if job.key in started}
+    return [fired.get(job.key, job) for job in jobs if not job.kind.fires or job.key in started]
 
 
 def _look_up(registration: DomainRegistration) -> None:

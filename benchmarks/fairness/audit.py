@@ -84,10 +84,13 @@ def compare(quiet: Quiet, switches: Sequence[Switch], alerts: Sequence[Alert], *
     """Compare the changes after the key `after` with the switches since then, at most one for each monitor."""
     found = Changes()
     by_monitor: dict[int, list[tuple[float, bool]]] = {}
+    reasons: dict[tuple[int, float], str | None] = {}
     rows = StatusChange.objects.filter(pk__gt=after, monitor__in=quiet.ids, kind=StatusChange.Kind.STATUS)
-    for monitor_id, at, before, status in rows.order_by("pk").values_list("monitor_id", "at", "before", "after"):
+    columns = ("monitor_id", "at", "before", "after", "reason_code")
+    for monitor_id, at, before, status, reason in rows.order_by("pk").values_list(*columns):
         if before is not None and (before == "down") != (status == "down"):
             by_monitor.setdefault(monitor_id, []).append((at.timestamp(), status != "down"))
+            reasons[monitor_id, at.timestamp()] = reason
     expected = {number: (at, up) for at, number, up in switches}
     for each in quiet.monitors:
         stored = by_monitor.get(each.monitor_id, [])
@@ -95,7 +98,8 @@ def compare(quiet: Quiet, switches: Sequence[Switch], alerts: Sequence[Alert], *
         true = next((one for one in stored if switch and one[1] is switch[1] and one[0] >= switch[0] - BLUR_SEC), None)
         for one in stored:
             if one != true:
-                found.false.append(f"{each} went {'up' if one[1] else 'down'} at {one[0]:.1f}, its target not")
+                direction, reason = "up" if one[1] else "down", reasons[each.monitor_id, one[0]]
+                found.false.append(f"{each} went {direction} at {one[0]:.1f} ({reason}), its target not")
         if switch is not None and true is None:
             found.missed.append(f"{each}: its target went {'up' if switch[1] else 'down'} at {switch[0]:.1f}")
         elif true is not None:

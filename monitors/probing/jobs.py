@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,7 +45,8 @@ _LOAD = f"""
 class CheckJob:
     """A check to make: the spec, the numbers under which its result is recorded, and the account it counts for.
 
-    It was due at `slot_at`. `is_down` is the status of the monitor before.
+    It was due at `slot_at`. `is_down` is the status of the monitor before. After `start_by` of the monotonic clock a
+    trigger must not be sent any more: before its result is stored, its lease could expire.
     """
 
     monitor_id: int
@@ -55,6 +57,7 @@ class CheckJob:
     spec: CheckSpec
     slot_at: datetime | None = None
     is_down: bool = False
+    start_by: float = math.inf
 
     @property
     def key(self) -> tuple[int, int]:

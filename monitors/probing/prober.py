@@ -32,7 +32,7 @@ from checks.probes.ping.rights import may_ping
 from checks.probes.rate_limit import RateLimiter
 from checks.probes.resolver import Resolver
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode
-from checks.verdict import failed, own_fault
+from checks.verdict import Failure, failed, own_fault
 from core.clock import utc_now
 from core.db import release_connection
 from core.egress import literal_address
@@ -65,6 +65,7 @@ _LEAST_POSTPONED_SEC = 2.0
 _BROKEN = 70  # EX_SOFTWARE
 _NETWORK_RETRY_SEC = 8.0
 _NO_SLOT = own_fault("too many checks of its account are waiting for targets that do not answer")
+_TOO_LATE = own_fault("too many checks of other accounts came before it")
 _NO_NETWORK = own_fault("its own network is down")
 
 Then = Callable[[CheckOutcome | None], object]
@@ -210,14 +211,17 @@ class Prober:
                 self._room.notify_all()
 
     def _admit(self, check: _Running) -> CheckOutcome | None:
-        """Give the check a slot, or return its outcome if its account holds the most. Runs in the loop's thread."""
+        """Give the check a slot, or return its outcome if its account holds the most, or a trigger waited for too long.
+
+        Runs in the loop's thread.
+        """
+        if check.job is not None and time.monotonic() > check.job.start_by:
+            return self._refuse(check, _TOO_LATE)
         own = self._slots.get(check.owner_id, {})
         if self._taken >= MAX_IN_FLIGHT:
             most = max(self._slots.values(), key=len)
             if len(most) <= len(own) + 1:
-                refusal = failed(_NO_SLOT, now=utc_now())
-                refusal.postponed = check.comes_back_sec
-                return refusal
+                return self._refuse(check, _NO_SLOT)
             # The youngest: the others have waited longer, and are nearer to their results.
             youngest = next(reversed(most))
             # A trigger may have been sent. It must not be repeated, so its lease expires.
@@ -228,6 +232,11 @@ class Prober:
         check.admitted = True
         self._leave(1)
         return None
+
+    def _refuse(self, check: _Running, why: Failure) -> CheckOutcome:
+        refusal = failed(why, now=utc_now())
+        refusal.postponed = check.comes_back_sec
+        return refusal
 
     def _release(self, check: _Running) -> None:
         own = self._slots[check.owner_id]

@@ -178,7 +178,7 @@ def test_leaving_lets_what_is_quick_end(prober: Prober, targets: TargetServer) -
 def test_a_fired_trigger_is_not_given_back(prober: Prober, targets: TargetServer) -> None:
     hanging = targets.serve([Hang()])
     (job,) = assign(hanging.url(), type="scheduler", method="POST", timeout_ms=60_000)
-    assert start_runs([(job.monitor_id, job.claim)])
+    assert start_runs([job.key], now=utc_now())
     prober.submit([job])
     wait_until(lambda: hanging.connections)
     prober.drain(grace_sec=0)
@@ -272,7 +272,7 @@ def test_a_trigger_that_had_to_go_is_not_repeated(
     monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 2)
     hanging, good = targets.serve([Hang()]), targets.serve([answer()])
     jobs = assign(*[hanging.url(f"/{n}") for n in range(2)], type="scheduler", method="POST", timeout_ms=60_000)
-    start_runs([job.key for job in jobs])
+    start_runs([job.key for job in jobs], now=utc_now())
     prober.submit(jobs)
     wait_until(lambda: hanging.connections == 2)
     prober.submit(assign(good.url()))
@@ -395,7 +395,7 @@ def test_a_trigger_that_may_have_been_sent_is_not_repeated_after_a_cut(
     hanging = targets.serve([Hang()])
     server.close()
     (job,) = assign(hanging.url(), type="scheduler", method="POST", timeout_ms=1_000)
-    assert start_runs([job.key])
+    assert start_runs([job.key], now=utc_now())
     prober.submit([job])
     wait_until(lambda: prober.in_flight == 0)
     assert results() == 0

@@ -10,6 +10,7 @@ import pytest
 from checks.probes.http.spec import HttpSpec
 from checks.results.models import CheckResult
 from checks.spec import Verdict
+from monitors import tasks
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
 from monitors.probing.jobs import load_jobs
 from monitors.recording import record
@@ -19,6 +20,7 @@ from monitors.tasks import dispatch_due, leave, probe_batch
 from projects.access import Caller
 from tests.factories import MonitorFactory
 from tests.helpers import NOON, check_record, minutes, run_concurrently, state_of
+from tests.processes.waiting import until
 from tests.site import Site
 
 pytestmark = pytest.mark.django_db
@@ -49,8 +51,8 @@ def claimed(monitor: Monitor, now: datetime) -> Claim:
 
 def test_a_claim_starts_once(every_minute: dict[str, Any]) -> None:
     claim = claimed(scheduler(**every_minute), NOON + minutes(1))
-    assert start_runs([claim.key]) == {claim.key}
-    assert start_runs([claim.key]) == set(), "a message that is delivered twice fires nothing"
+    assert start_runs([claim.key], now=NOON + minutes(1)) == {claim.key}
+    assert start_runs([claim.key], now=NOON + minutes(1)) == set(), "a message that is delivered twice fires nothing"
 
 
 def test_a_slot_that_was_claimed_and_not_fired_is_fired_late_but_once(every_minute: dict[str, Any]) -> None:
@@ -58,28 +60,28 @@ def test_a_slot_that_was_claimed_and_not_fired_is_fired_late_but_once(every_minu
     first = claimed(monitor, NOON + minutes(1))
     second = claimed(monitor, NOON + minutes(1) + LEASE)
     assert not second.lost
-    assert start_runs([first.key]) == set(), "the old message comes too late"
-    assert start_runs([second.key]) == {second.key}
+    assert start_runs([first.key], now=NOON + minutes(1)) == set(), "the old message comes too late"
+    assert start_runs([second.key], now=NOON + minutes(1)) == {second.key}
 
 
 def test_a_slot_whose_fate_is_unknown_is_lost_and_never_fired_again(every_minute: dict[str, Any]) -> None:
     monitor = scheduler(**every_minute)
     first = claimed(monitor, NOON + minutes(1))
-    start_runs([first.key])
+    start_runs([first.key], now=NOON + minutes(1))
     again = claimed(monitor, NOON + minutes(1) + LEASE)
     assert again.lost
-    assert start_runs([again.key]) == set()
+    assert start_runs([again.key], now=NOON + minutes(1)) == set()
     # The process that found it lost dies, too: the next one still knows.
     third = claimed(monitor, NOON + minutes(1) + 2 * LEASE)
     assert third.lost
-    assert start_runs([third.key]) == set()
+    assert start_runs([third.key], now=NOON + minutes(1)) == set()
 
 
 def test_the_scheduler_records_what_was_lost_and_goes_on_with_the_next_slot(
     every_minute: dict[str, Any], site: Site
 ) -> None:
     monitor = scheduler(**every_minute, url=site.url("/ok"))
-    start_runs([claimed(monitor, NOON + minutes(1)).key])
+    start_runs([claimed(monitor, NOON + minutes(1)).key], now=NOON + minutes(1))
     dispatch_due()
     lost = CheckResult.objects.get(reason_code="worker_lost")
     assert (lost.monitor_id, lost.verdict) == (monitor.pk, "down")
@@ -90,10 +92,36 @@ def test_the_scheduler_records_what_was_lost_and_goes_on_with_the_next_slot(
     assert site.requests == 0
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_trigger_that_waited_too_long_for_other_checks_is_not_sent_and_not_lost(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = scheduler(url=site.url("/ok"))
+    monkeypatch.setattr(tasks, "START_SEC", -1.0)
+    probe_batch([claimed(monitor, NOON + minutes(1)).key])
+    until(lambda: state_of(monitor).claimed_at is None, 30, "it is postponed")
+    assert site.requests == 0
+    monkeypatch.undo()
+    due_at = state_of(monitor).next_due_at
+    assert due_at is not None
+    probe_batch([claimed(monitor, due_at).key])
+    until(lambda: state_of(monitor).claimed_at is None, 30, "it is recorded")
+    assert (site.requests, state_of(monitor).status) == (1, "up")
+    assert not CheckResult.objects.filter(verdict="down").exists()
+
+
+def test_the_lease_of_a_trigger_begins_when_it_is_fired(every_minute: dict[str, Any]) -> None:
+    claim = claimed(scheduler(**every_minute), NOON + minutes(1))
+    start_runs([claim.key], now=NOON + minutes(1.5))
+    assert claim_due(NOON + minutes(1) + LEASE, limit=10) == []
+    (again,) = claim_due(NOON + minutes(1.5) + LEASE, limit=10)
+    assert again.lost
+
+
 def test_an_edit_keeps_the_slot_and_closes_the_claim(every_minute: dict[str, Any]) -> None:
     monitor = scheduler(**every_minute)
     claim = claimed(monitor, NOON + minutes(1))
-    start_runs([claim.key])
+    start_runs([claim.key], now=NOON + minutes(1))
     update_monitor(Caller(monitor.owner), monitor.public_id, {"url": "http://127.0.0.1:10/"}, now=NOON + minutes(1))
     found = check_record(monitor, claim=claim.number, verdict=Verdict.DOWN, at=NOON + minutes(1))
     record([found], now=NOON + minutes(1))
@@ -188,7 +216,7 @@ def test_a_change_of_schedule_counts_from_then_on() -> None:
 def test_an_edit_during_a_run_counts_after_it() -> None:
     monitor = scheduler(schedule="* * * * *")
     claim = claimed(monitor, NOON + minutes(1))
-    start_runs([claim.key])
+    start_runs([claim.key], now=NOON + minutes(1))
     update_monitor(Caller(monitor.owner), monitor.public_id, {"schedule": "*/20 * * * *"}, now=NOON + minutes(1))
     record([check_record(monitor, claim=claim.number, verdict=Verdict.UP, at=NOON + minutes(1))], now=NOON + minutes(1))
     assert state_of(monitor).next_due_at == NOON + minutes(20)
