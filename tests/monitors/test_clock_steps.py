@@ -64,11 +64,11 @@ def test_a_trigger_fires_again_after_it_was_set_back(by: timedelta) -> None:
     monitor = MonitorFactory(type="scheduler", interval_sec=60)
     wrong = NOON + by + minutes(1)
     (claim,) = claim_due(wrong, limit=10)
-    assert start_runs([claim.key]) == {claim.key}
+    assert start_runs([claim.key], now=wrong) == {claim.key}
     record([check_record(monitor, claim=claim.number, verdict=Verdict.UP, at=wrong)], now=wrong)
     step(wrong, NOON + minutes(1))
     (claim,) = claim_due(NOON + minutes(3), limit=10)
-    assert start_runs([claim.key]) == {claim.key}
+    assert start_runs([claim.key], now=NOON + minutes(3)) == {claim.key}
 
 
 @pytest.mark.parametrize("by", STEPS)
@@ -108,7 +108,7 @@ def test_no_heartbeat_is_missed_because_it_was_set_forward(by: timedelta) -> Non
 def test_a_running_trigger_is_not_lost_because_it_was_set_forward(by: timedelta) -> None:
     monitor = MonitorFactory(type="scheduler", interval_sec=60)
     (claim,) = claim_due(NOON + minutes(1), limit=10)
-    start_runs([claim.key])
+    start_runs([claim.key], now=NOON + minutes(1))
     step(NOON + minutes(1), NOON + minutes(1) + SECOND + by)
     assert claim_due(NOON + minutes(1) + 2 * SECOND + by, limit=10) == []
     assert Monitor.objects.get(pk=monitor.pk).enabled

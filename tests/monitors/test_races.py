@@ -159,7 +159,7 @@ def test_a_result_of_a_scheduler_and_a_change_of_its_schedule(user: User) -> Non
     for _ in range(ROUNDS):
         monitor = MonitorFactory(owner=user, type="scheduler", schedule="* * * * *")
         number = claimed(monitor, at=NOON + MINUTE)
-        assert start_runs([(monitor.pk, number)])
+        assert start_runs([(monitor.pk, number)], now=NOON + MINUTE)
         found = check_record(monitor, claim=number, verdict=UP, at=NOON + MINUTE)
         run_concurrently(
             partial(record, [found], now=NOON + MINUTE),
