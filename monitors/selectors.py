@@ -116,6 +116,13 @@ def uptime_sums(
     return {monitor.pk: of(monitor) for monitor in monitors}
 
 
+def first_check_since(monitor: Monitor, start: datetime) -> datetime | None:
+    """Return when the observed time of a monitor began, or None before its first check, or if that was before `start`."""
+    checked = monitor.changes.filter(after__isnull=False).order_by("at").values_list("at", flat=True)
+    first = checked.first()
+    return None if first is None or first < start else first
+
+
 def gaps_since(start: datetime) -> list[Span]:
     """Return the periods since `start` in which Pulsekeeper itself was stopped."""
     gaps = SchedulerGap.objects.filter(ended_at__gt=start)

@@ -35,7 +35,7 @@ from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
-from monitors.selectors import dns_changes_of, failing_since, get_monitor
+from monitors.selectors import dns_changes_of, failing_since, first_check_since, get_monitor
 from monitors.stale import stale_since
 from monitors.types.content import Rule
 from monitors.types.http import Header
@@ -213,6 +213,7 @@ def _command(monitor: Monitor) -> str:
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     row = rows_of([monitor], now=now)[0]
     history = daily_uptimes([monitor], days=DAYS, now=now)[monitor.pk]
+    by_status = daily_uptimes([monitor], days=DAYS, now=now, by_status=True)[monitor.pk]
     incidents = (
         list_incidents(caller, monitor_id=monitor.public_id)
         .defer("monitor__config")
@@ -225,7 +226,8 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "state": monitor.state,
         "row": row,
         "seen": _seen(monitor, now=now),
-        "uptimes": [("24 hours", row.uptime), *((f"{days} days", history.percent(days)) for days in (7, 30, DAYS))],
+        "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
+        "observed_since": first_check_since(monitor, now - timedelta(days=DAYS)),
         "days": _days(history),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],

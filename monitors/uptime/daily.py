@@ -1,8 +1,9 @@
 """Uptime by day, stored as a row per monitor and day for pages that show many monitors over many days.
 
-The rows equal `tally` of `monitors.uptime.intervals` for the same days: outages begin with their first failed check,
-and maintenance is excluded. They are written after midnight UTC. Each run rewrites the last days, since a change may
-be recorded with a past time. Later days are computed when they are read, so pages are current.
+A row has both definitions of uptime. Status pages and the API's days: outages begin with their first failed check, and
+maintenance is excluded. Uptime by status, as `uptime_24h`: time in status down, and maintenance counts. Rows are written
+after midnight UTC. Each run rewrites the last days, since a change may be recorded with a past time. Later days are
+computed when they are read, so pages are current.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import zip_longest
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -37,27 +39,40 @@ _MS = timedelta(milliseconds=1)
 
 # The share lock prevents the deletion of a monitor between the read and the insert that references it.
 _WRITE = """
-    INSERT INTO monitors_dailyuptime (monitor_id, day, observed_ms, down_ms, outages)
+    INSERT INTO monitors_dailyuptime AS stored
+           (monitor_id, day, observed_ms, down_ms, outages, status_observed_ms, status_down_ms)
     SELECT given.*
-      FROM unnest(%s::bigint[], %s::date[], %s::int[], %s::int[], %s::int[])
-           AS given (monitor_id, day, observed_ms, down_ms, outages)
+      FROM unnest(%s::bigint[], %s::date[], %s::int[], %s::int[], %s::int[], %s::int[], %s::int[])
+           AS given (monitor_id, day, observed_ms, down_ms, outages, status_observed_ms, status_down_ms)
       JOIN monitors_monitor AS monitor ON monitor.id = given.monitor_id
      ORDER BY given.day, given.monitor_id
        FOR KEY SHARE OF monitor
     ON CONFLICT (monitor_id, day) DO UPDATE
-       SET (observed_ms, down_ms, outages) = ROW (excluded.observed_ms, excluded.down_ms, excluded.outages)
-     WHERE (monitors_dailyuptime.observed_ms, monitors_dailyuptime.down_ms, monitors_dailyuptime.outages)
-           IS DISTINCT FROM (excluded.observed_ms, excluded.down_ms, excluded.outages)
+       SET (observed_ms, down_ms, outages, status_observed_ms, status_down_ms) = ROW (
+               excluded.observed_ms, excluded.down_ms, excluded.outages,
+               coalesce(excluded.status_observed_ms, stored.status_observed_ms),
+               coalesce(excluded.status_down_ms, stored.status_down_ms))
+     WHERE (stored.observed_ms, stored.down_ms, stored.outages) IS DISTINCT FROM
+           (excluded.observed_ms, excluded.down_ms, excluded.outages)
+        OR (stored.status_observed_ms, stored.status_down_ms) IS DISTINCT FROM
+           (coalesce(excluded.status_observed_ms, stored.status_observed_ms),
+            coalesce(excluded.status_down_ms, stored.status_down_ms))
 """
 _READ = """
     SELECT monitor_id,
            array_agg(day - %(start)s ORDER BY day),
-           array_agg(observed_ms ORDER BY day),
-           array_agg(down_ms ORDER BY day)
+           array_agg({observed} ORDER BY day),
+           array_agg({down} ORDER BY day)
       FROM monitors_dailyuptime
      WHERE monitor_id = ANY (%(ids)s) AND day >= %(start)s AND day < %(end)s
      GROUP BY monitor_id
 """
+_BY_OUTAGE = {"observed": "observed_ms", "down": "down_ms"}
+# Days that an older version wrote lack the uptime by status.
+_BY_STATUS = {
+    "observed": "coalesce(status_observed_ms, observed_ms)",
+    "down": "coalesce(status_down_ms, down_ms)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +104,25 @@ class History:
         return percent(sum(self.observed_ms[last]), sum(self.down_ms[last]))
 
 
-def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> dict[int, History]:
+def daily_uptimes(
+    monitors: Sequence[Monitor], *, days: int, now: datetime, by_status: bool = False
+) -> dict[int, History]:
     """Return the history of each monitor by its key. The states of the monitors must be loaded.
 
+    `by_status`: by the definition of `uptime_24h`, so that its uptime and that of 24 hours agree.
     It takes five queries for any number of monitors and days, and three more for each day before the stored ones end
     on which an outage began that was confirmed later.
     """
     today = _day_of(now)
     start = today - timedelta(days=days - 1)
     until = max(min(_written_until() or start, today), start)
-    latest = _tallies(monitors, until, today + DAY, earliest=start, now=now)
+    if by_status:
+        latest = _tallies_by_status(monitors, until, today + DAY, now=now)
+    else:
+        latest = _tallies(monitors, until, today + DAY, earliest=start, now=now)
     with connection.cursor() as cursor:
-        cursor.execute(_READ, {"ids": [monitor.pk for monitor in monitors], "start": start, "end": until})
+        query = _READ.format(**_BY_STATUS if by_status else _BY_OUTAGE)
+        cursor.execute(query, {"ids": [monitor.pk for monitor in monitors], "start": start, "end": until})
         known = {monitor_id: columns for monitor_id, *columns in cursor.fetchall()}
     stored = (until - start).days
     found: dict[int, History] = {}
@@ -159,6 +181,12 @@ def _tallies(
             longer[max(_day_of(began), earliest)].append(monitor)
     for first, some in longer.items():
         found |= read(some, first)
+    return {pk: total.tallies for pk, total in found.items()}
+
+
+def _tallies_by_status(monitors: Sequence[Monitor], start: date, end: date, *, now: datetime) -> dict[int, list[Tally]]:
+    """Return the tallies of the days from `start` until before `end`, by monitor, as `uptime_24h` counts."""
+    found = uptime_sums(monitors, _spans(start, end, now), now=now)
     return {pk: total.tallies for pk, total in found.items()}
 
 
@@ -244,10 +272,16 @@ def _write(monitors: Sequence[Monitor], start: date, end: date, *, now: datetime
     """Write the days from `start` until before `end`, and earlier ones that an outage changed."""
     earliest = min(start, end - timedelta(days=BACKFILL))
     tallies = _tallies(monitors, start, end, earliest=earliest, now=now)
+    by_status = _tallies_by_status(monitors, start, end, now=now)
     rows = [
-        (monitor.pk, day, one.observed // _MS, one.down // _MS, one.incidents)
+        (
+            *(monitor.pk, day, one.observed // _MS, one.down // _MS, one.incidents),
+            *(status and status.observed // _MS, status and status.down // _MS),
+        )
         for monitor in monitors
-        for back, one in enumerate(reversed(tallies[monitor.pk]), start=1)
+        for back, (one, status) in enumerate(
+            zip_longest(reversed(tallies[monitor.pk]), reversed(by_status[monitor.pk])), start=1
+        )
         if _start((day := end - timedelta(days=back)) + DAY) > monitor.created_at
     ]
     if rows:
