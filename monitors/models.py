@@ -531,7 +531,8 @@ class DailyUptime(models.Model):
 class MaintenanceSpan(models.Model):
     """A maintenance period of one monitor, excluded from the daily uptime of status pages and the API.
 
-    `ended_at` may be in the future. `incidents.windows` writes the rows. Editing or deleting a window later does not change them.
+    `ended_at` may be in the future. `incidents.windows` writes the rows. Editing or deleting a window later does not
+    change them.
     """
 
     # No database constraint: during an upgrade, old code deletes monitors and does not know this table.

@@ -117,7 +117,7 @@ def uptime_sums(
 
 
 def first_check_since(monitor: Monitor, start: datetime) -> datetime | None:
-    """Return when the observed time of a monitor began, or None before its first check, or if that was before `start`."""
+    """Return the time of a monitor's first check, or None if there was none, or if it was before `start`."""
     checked = monitor.changes.filter(after__isnull=False).order_by("at").values_list("at", flat=True)
     first = checked.first()
     return None if first is None or first < start else first

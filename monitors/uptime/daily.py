@@ -1,9 +1,9 @@
 """Uptime by day, stored as a row per monitor and day for pages that show many monitors over many days.
 
 A row has both definitions of uptime. Status pages and the API's days: outages begin with their first failed check, and
-maintenance is excluded. Uptime by status, as `uptime_24h`: time in status down, and maintenance counts. Rows are written
-after midnight UTC. Each run rewrites the last days, since a change may be recorded with a past time. Later days are
-computed when they are read, so pages are current.
+maintenance is excluded. Uptime by status, as `uptime_24h`: time in status down, and maintenance counts. Rows are
+written after midnight UTC. Each run rewrites the last days, since a change may be recorded with a past time. Later days
+are computed when they are read, so pages are current.
 """
 
 from __future__ import annotations
