@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse, JsonResponse
@@ -21,7 +22,9 @@ from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms
 from core.errors import ApiError, NotFound
+from dashboard.deletion import Deletable, deletion
 from dashboard.durations import MS_OF, format_duration
+from dashboard.forms import Value
 from dashboard.incidents import IncidentView, reason_in_words
 from dashboard.monitors import chart, schedules, signals
 from dashboard.monitors.actions import MUTES
@@ -36,6 +39,7 @@ from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
 from monitors.selectors import dns_changes_of, failing_since, first_check_since, get_monitor
+from monitors.services import delete_monitor
 from monitors.stale import stale_since
 from monitors.types.content import Rule
 from monitors.types.http import Header
@@ -104,6 +108,7 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     context = _moving(caller, monitor, now=now) | {
         "mutes": MUTES,
         "facts": facts_of(monitor),
+        "deletable": _deletable(monitor),
         "command": command,
         "tool": command.partition(" ")[0],
         "ranges": {name: span.title for name, span in chart.RANGES.items()},
@@ -308,6 +313,27 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         channels = list(visible.order_by("name", "pk"))
     by_mail = any(KINDS[channel.kind].problem() for channel in channels)
     return {"channels": channels, "other_channels": len(routes) - len(channels), "by_mail": by_mail}
+
+
+def _deletable(monitor: Monitor) -> Deletable:
+    config, project = monitor.public_config, monitor.project
+    texts = {
+        "Name": config.name,
+        "Address": config.url,
+        "Project": project.name if project else "",
+        "State": "Active" if monitor.enabled else "Paused",
+    }
+    values = [Value(label, label, text, text) for label, text in texts.items()]
+    facts = [Value(fact.label, fact.label, fact.text, msgspec.to_builtins(fact.value)) for fact in facts_of(monitor)]
+    return Deletable(monitor, config.name, values + facts)
+
+
+delete = deletion(
+    delete_monitor,
+    lambda request, monitor_id: _deletable(get_monitor(request.caller, monitor_id)),
+    "Deleted 1 monitor.",
+    "monitors",
+)
 
 
 def facts_of(monitor: Monitor) -> list[Fact]:
