@@ -279,11 +279,10 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
 
 def _deletable(found: StatusPage) -> Deletable:
     """Return the page, which must have its groups and monitors, with its settings."""
-    form = StatusPageForm
-    labels = {name: str(form.base_fields[name].label or name.capitalize()) for name in (*_PLAIN, *_NULLABLE)}
-    values = [
-        Value(name, label, _in_words(getattr(found, name)), getattr(found, name)) for name, label in labels.items()
-    ]
+    values = []
+    for name in (*_PLAIN, *_NULLABLE):
+        stored, label = getattr(found, name), StatusPageForm.base_fields[name].label
+        values.append(Value(name, str(label or name.capitalize()), _in_words(stored), stored))
     groups = [
         [group.name, [[item.monitor.public_id, item.name] for item in group.monitors.all()]]
         for group in found.groups.all()
