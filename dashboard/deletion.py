@@ -36,7 +36,7 @@ class Deletable(NamedTuple):
         tags = read_tags(opened)
         removed = tags.keys() - {value.key for value in self.values}
         found = [(value.label, value.text) for value in self.values if tags.get(value.key) != value.tag]
-        return found + [(str(key), "") for key in sorted(removed)]
+        return found + [(key, "") for key in sorted(removed)]
 
 
 def deletion(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
@@ -186,16 +185,12 @@ def _tag(content: Any) -> str:
 
 def write_tags(values: Iterable[Value]) -> str:
     """Return the tags of values, for a hidden field: they tell later which of the values changed."""
-    return json.dumps({value.key: value.tag for value in values}, separators=(",", ":"))
+    return "\n".join(f"{value.tag} {value.key}" for value in values)
 
 
 def read_tags(text: str) -> Mapping[str, str]:
-    """Return what `write_tags` wrote, or nothing if a client sent something else."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    """Return the tags by key. A text of another form has none that fits."""
+    return {key: tag for tag, _, key in (line.partition(" ") for line in text.splitlines())}
 
 
 class Difference(NamedTuple):

@@ -115,9 +115,8 @@ def _delete_outdated(tab: Tab) -> None:
     tab.locator("form[action$='/delete']").last.evaluate(
         """form => {
             form.elements.form_etag.value = '"outdated"';
-            const tags = JSON.parse(form.elements.form_opened.value);
-            for (const key of Object.keys(tags).slice(0, 3)) tags[key] = "outdated";
-            form.elements.form_opened.value = JSON.stringify(tags);
+            const tags = form.elements.form_opened.value.split("\\n");
+            form.elements.form_opened.value = tags.map((line, n) => n < 3 ? `x${line}` : line).join("\\n");
             form.submit();
         }"""
     )

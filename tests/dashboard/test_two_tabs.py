@@ -216,7 +216,7 @@ def test_a_rule_that_the_other_tab_added_is_chosen_already(web: Client, user: Us
     assert [rule.value for rule in monitor.full_config["content_rules"]] == ["first", "theirs"]
 
 
-@pytest.mark.parametrize("tags", ["", "nonsense", "[]", '{"name": [1]}', "[" * 50_000])
+@pytest.mark.parametrize("tags", ["", "nonsense", "\n \n", "0123456789ab name"])
 def test_without_the_tags_nothing_is_chosen(web: Client, user: User, tags: str) -> None:
     path = _objects(web, user)["window"][0]
     mine = opened(web, path)
