@@ -100,6 +100,9 @@ class Monitor(models.Model):
         """Return the configuration without secrets."""
         return self._config(())
 
+    first_check_at: datetime | None
+    """When its observed time began, if `selectors.get_monitor_with_first_check` loaded it."""
+
     @property
     def tagged_settings(self) -> Any:
         return [to_builtins(self.full_config), self.enabled, self.project and self.project.public_id]

@@ -38,7 +38,7 @@ from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
-from monitors.selectors import dns_changes_of, failing_since, first_check_since, get_monitor
+from monitors.selectors import dns_changes_of, failing_since, get_monitor, get_monitor_with_first_check
 from monitors.services import delete_monitor
 from monitors.stale import stale_since
 from monitors.types.content import Rule
@@ -103,7 +103,7 @@ class Awaited(NamedTuple):
 @read_only
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
-    monitor = get_monitor(caller, monitor_id)
+    monitor = get_monitor_with_first_check(caller, monitor_id)
     command = _command(monitor)
     context = _moving(caller, monitor, now=now) | {
         "mutes": MUTES,
@@ -129,7 +129,7 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected.
     """
     caller, now = request.caller, request.now
-    monitor = get_monitor(caller, monitor_id)
+    monitor = get_monitor_with_first_check(caller, monitor_id)
     awaited = Awaited.read(request.GET.get("checking", ""))
     is_over = awaited is not None and awaited.is_over(monitor, now=now)
     if _seen(monitor, now=now) == request.GET.get("seen") and not is_over:
@@ -217,8 +217,10 @@ def _command(monitor: Monitor) -> str:
 
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     row = rows_of([monitor], now=now)[0]
-    history = daily_uptimes([monitor], days=DAYS, now=now)[monitor.pk]
-    by_status = daily_uptimes([monitor], days=DAYS, now=now, by_status=True)[monitor.pk]
+    history = daily_uptimes([monitor], days=DAYS, now=now, with_status=True)[monitor.pk]
+    by_status = history.by_status
+    assert by_status is not None
+    first = monitor.first_check_at
     incidents = (
         list_incidents(caller, monitor_id=monitor.public_id)
         .defer("monitor__config")
@@ -232,7 +234,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "row": row,
         "seen": _seen(monitor, now=now),
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
-        "observed_since": first_check_since(monitor, now - timedelta(days=DAYS)),
+        "observed_since": first if first and first > now - timedelta(days=DAYS) else None,
         "days": _days(history),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],

@@ -117,7 +117,7 @@ def test_the_verification_of_certificates_comes_back() -> None:
     assert (found["NAS"]["tls_verify"], found["NAS"]["ca_certificate"]) == (False, None)
     assert (found["Mail"]["tls_verify"], found["Mail"]["ca_certificate"]) == (True, PEM)
     trusting = text.replace("tls_verify: false", "tls_verify: true")
-    assert [line.strip() for line in told(apply_text(other, trusting))][1:] == ["tls_verify: no → yes"]
+    assert [line.strip() for line in told(apply_text(other, trusting))][1:] == ["tls_verify: false → true"]
     assert (
         "monitors[0].tls_verify: cannot be false with check_ssl"
         in refusal(other, UNVERIFIED.replace("tls_verify: false", "tls_verify: false\n    check_ssl: true"))[0]

@@ -9,9 +9,10 @@ import pytest
 from checks.spec import Verdict
 from dashboard.monitors.rows import rows_of
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, MonitorState, StatusChange
-from monitors.selectors import first_check_since, uptime_sums, uptimes
+from monitors.selectors import get_monitor_with_first_check, uptime_sums, uptimes
 from monitors.uptime.daily import daily_uptime, daily_uptimes, write_days
 from monitors.uptime.intervals import Span
+from projects.access import Caller
 from statuspages.badges import draw
 from statuspages.models import Badge
 from tests.factories import MonitorFactory, SchedulerGapFactory
@@ -82,7 +83,7 @@ def test_uptime(
     assert stored(transitions, now, gaps) == expected
 
 
-def young(now: datetime) -> Monitor:
+def young(now: datetime, *, checked_until: datetime) -> Monitor:
     """Return a monitor of 28 minutes, the first 20 in maintenance, that was down from minute 25 (failing: 24) to 26."""
     start = now - minutes(28)
     monitor = MonitorFactory(created_at=start)
@@ -100,34 +101,33 @@ def young(now: datetime) -> Monitor:
             failing_since=None if began is None else start + minutes(began),
         )
     MaintenanceSpan.objects.create(monitor=monitor, started_at=start, ended_at=start + minutes(20))
+    keep_checked(checked_until)
     return Monitor.objects.select_related("state", "project").get(pk=monitor.pk)
 
 
 def test_all_periods_of_a_young_monitor_have_the_same_uptime() -> None:
     """Decision 35 for each: maintenance is observed time, and the status was down for one minute of 28."""
-    monitor = young(NOON)
-    keep_checked(NOON)
+    monitor = young(NOON, checked_until=NOON)
     Badge.objects.create(monitor=monitor, key="bdg_1", created_at=NOON)
     found = uptimes([monitor], now=NOON)[monitor.pk], rows_of([monitor], now=NOON)[0].uptime
-    history = daily_uptimes([monitor], days=90, now=NOON, by_status=True)[monitor.pk]
+    history = daily_uptimes([monitor], days=90, now=NOON, with_status=True)[monitor.pk].by_status
+    assert history is not None
     assert [*found, *(history.percent(days) for days in (7, 30, 90))] == [96.43] * 5
     for name in ("uptime-24h", "uptime-7d", "uptime-30d", "uptime-90d"):
         assert "96.43%" in draw("bdg_1", name, now=NOON).decode()
     assert daily_uptime(monitor, days=1, now=NOON)[0].uptime == 75.0, "2 minutes of 8: without maintenance"
-    assert first_check_since(monitor, NOON - timedelta(days=7)) == NOON - minutes(28)
-    assert first_check_since(monitor, NOON - minutes(27)) is None
+    found_again = get_monitor_with_first_check(Caller(monitor.owner), monitor.public_id)
+    assert found_again.first_check_at == NOON - minutes(28)
 
 
 def test_stored_days_keep_both_definitions() -> None:
-    monitor = young(NOON)
-    keep_checked(NOON + timedelta(days=1))
+    monitor = young(NOON, checked_until=NOON + timedelta(days=2))
     today = NOON + timedelta(hours=13)
 
     def percents(now: datetime) -> list[float | None]:
-        return [
-            daily_uptimes([monitor], days=7, now=now, by_status=by_status)[monitor.pk].percents()[-2]
-            for by_status in (False, True)
-        ]
+        history = daily_uptimes([monitor], days=7, now=now, with_status=True)[monitor.pk]
+        assert history.by_status is not None
+        return [history.percents()[-2], history.by_status.percents()[-2]]
 
     expected = percents(today)
     assert write_days(today) > 0
