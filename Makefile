@@ -13,7 +13,7 @@ help:
 	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD, ADMIN_PLAN)'
 	@echo 'make test   run all checks and tests'
 	@echo 'make test-long  the same with ten times as many generated examples, and ten minutes of make faults; before a release'
-	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name)'
+	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name, or readme)'
 	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED, HOSTILE)'
 	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian, then one fault after the other (as root)'
 	@echo 'make upgrade    time the locks of migrations, and on two hosts replace an older version by this one under load (FROM: a commit, SECONDS_TO_RUN)'

@@ -82,9 +82,13 @@ def _is_public(address: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EgressGuard:
-    """Permits public addresses, and the `allowed` networks. Hashable, so that callers can cache by guard."""
+    """Permits the `allowed` networks and, if `public`, public addresses.
+
+    Hashable, so that callers can cache by guard.
+    """
 
     allowed: tuple[Network, ...] = ()
+    public: bool = True
 
     def permits(self, address: Address) -> bool:
         if any(address in network for network in self.allowed):
@@ -92,7 +96,7 @@ class EgressGuard:
         # A dual-stack socket reaches 127.0.0.1 as ::ffff:127.0.0.1 too; tunnelled forms stay refused.
         if isinstance(address, IPv6Address) and (mapped := address.ipv4_mapped) is not None:
             return self.permits(mapped)
-        return _is_public(address)
+        return self.public and _is_public(address)
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:

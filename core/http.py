@@ -40,6 +40,10 @@ class ForbiddenTarget(requests.ConnectionError):
     """The egress guard refuses every address of the host."""
 
 
+class UnencryptedTarget(ForbiddenTarget):
+    """As ForbiddenTarget, by a guard without public addresses: they are not to be sent plain text."""
+
+
 class BodyTooLarge(requests.RequestException):
     """The body, decompressed, is longer than the session reads. None of it is returned."""
 
@@ -129,6 +133,7 @@ class _Door:
 
     def __init__(self, guard: EgressGuard) -> None:
         self._guard = guard
+        self.refusal = ForbiddenTarget if guard.public else UnencryptedTarget
         self._lock = threading.Lock()
         self._watched: list[socket.socket] = []
         self._deadline = _Deadline(0)
@@ -215,7 +220,7 @@ class _Hop(HTTPAdapter):
                 response = super().send(request, *args, **kwargs)
                 self._read(response)
             except _RefusedError as error:
-                raise ForbiddenTarget(str(error), request=request) from None
+                raise self._door.refusal(str(error), request=request) from None
             except requests.RequestException:
                 if not deadline.over:
                     raise

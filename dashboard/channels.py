@@ -23,6 +23,7 @@ from core.api.idempotency import Created
 from core.errors import ApiError
 from core.forms import conditional
 from core.waiting import limit_waiting
+from dashboard.deletion import Deletable, deletion
 from dashboard.forms import ProjectField, ScopeForm
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
 from dashboard.paging import Position, first_page
@@ -293,10 +294,19 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     )
     if saved is not None:
         return done(request, "Channel saved.", "alert_channel", channel_id)
-    return render_page(request, "channels/edit", form=form, shown=ChannelView(channel))
+    return render_page(request, "channels/edit", form=form, shown=ChannelView(channel), deletable=_deletable(form))
 
 
-delete = button(services.delete_channel, "Channel deleted.", "alert_channels", takes_etag=True)
+def _deletable(form: ChannelForm) -> Deletable:
+    return Deletable(form.stored, form.stored.name, form.values())
+
+
+def _read(request: PageRequest, channel_id: str) -> Deletable:
+    channel = selectors.get_channel(request.caller, channel_id)
+    return _deletable(ChannelForm(caller=request.caller, kind=KINDS[channel.kind], stored=channel))
+
+
+delete = deletion(services.delete_channel, _read, "Channel deleted.", "alert_channels")
 replay = button(
     services.replay, "The delivery is retried for another 24 hours.", "alert_channel", to_first_id=True, takes_now=True
 )

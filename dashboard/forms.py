@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -13,7 +13,7 @@ from django.forms.boundfield import BoundField
 from django.utils.safestring import mark_safe
 
 from core.api.idempotency import HEADER, Created
-from core.etags import IfMatch, etag
+from core.etags import IfMatch, digest, etag
 from core.forms import Renderer, ServiceForm, conditional
 from core.ids import random_text
 from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
@@ -166,24 +166,58 @@ def _new_key() -> str:
     return random_text(20)
 
 
+class Value(NamedTuple):
+    """A setting as a page shows it. `content`, a value for JSON, decides whether it changed."""
+
+    key: str
+    label: str
+    text: str
+    content: Any
+
+    @property
+    def tag(self) -> str:
+        return _tag(self.content)
+
+
+def _tag(content: Any) -> str:
+    return digest(content)[:12]
+
+
+def write_tags(values: Iterable[Value]) -> str:
+    """Return the tags of values, for a hidden field: they tell later which of the values changed."""
+    return "\n".join(f"{value.tag} {value.key}" for value in values)
+
+
+def read_tags(text: str) -> Mapping[str, str]:
+    """Return the tags by key. A text of another form has none that fits."""
+    return {key: tag for tag, _, key in (line.partition(" ") for line in text.splitlines())}
+
+
 class Difference(NamedTuple):
-    """A field whose value in an outdated form is not the stored one, with both as texts."""
+    """A field whose value in an outdated form is not the stored one, with both as texts.
+
+    `tag` is that of the value in the form. `is_theirs`: only somebody else changed it after the form was opened.
+    """
 
     field: BoundField
     yours: str
     stored: str
+    tag: str
+    is_theirs: bool
 
 
 class ObjectForm(PageForm):
     """A form that creates an object once, even if it is sent again, or that edits the object `stored`.
 
     Its template has to render the hidden fields. `form_key` works like the Idempotency-Key of the API. `form_etag` is
-    the tag of the settings that the form was opened with: if they have changed since, the form shows both values of
-    each field that differs, and takes the stored one where the user chooses it (`take_stored`).
+    the tag of the settings that the form was opened with, and `form_opened` has the tags of the values: if the settings
+    have changed since, the form shows both values of each field that differs, and takes the stored one where the user
+    chooses it (`take_stored`). It is chosen already where only somebody else changed the field.
     """
 
     form_key = forms.CharField(max_length=64, widget=forms.HiddenInput, initial=_new_key)
     form_etag = forms.CharField(max_length=64, widget=forms.HiddenInput, required=False)
+    form_opened = forms.CharField(widget=forms.HiddenInput, required=False)
     data: Any  # a copy of the input, which the form may change
     secret_fields: Collection[str] = ()
     """Fields whose stored value is never shown."""
@@ -195,33 +229,48 @@ class ObjectForm(PageForm):
         if stored is not None:
             del self.fields["form_key"]
             self.fields["form_etag"].initial = etag(stored)
+            self.fields["form_opened"].initial = lambda: write_tags(self.values())
         else:
-            del self.fields["form_etag"]
+            del self.fields["form_etag"], self.fields["form_opened"]
 
     @property
     def if_match(self) -> IfMatch:
         """The tag of the settings that this form was compared with. None if it was sent without a tag."""
         return {etag(self.stored)} if self.data.get("form_etag") else None
 
-    def compared(self) -> Iterator[BoundField]:
-        """Return the fields that may differ from the stored object."""
+    def compared(self, *, blank: bool = False) -> Iterator[BoundField]:
+        """Return the fields that may differ from the stored object. `blank`: also those of rows without input."""
         return iter(self.visible_fields())
 
+    def values(self) -> list[Value]:
+        """Return the stored values of the fields."""
+        return [
+            Value(field.html_name, str(field.label), _in_words(field, texts), texts)
+            for field in self.compared(blank=True)
+            for texts in [_texts(field, field.initial)]
+        ]
+
     def full_clean(self) -> None:
-        """Validate, with the stored values that the user chose. Refuse an outdated form if values differ."""
+        """Validate, with the stored values that the user chose. Refuse an outdated form if values differ.
+
+        A field that was edited after the choice keeps what was typed: its tag is not the one beside the choice.
+        """
         if not self.is_bound or self.stored is None:
             return super().full_clean()
         chosen = self.data.getlist("take_stored")
         for field in self.compared() if chosen else ():
-            if field.html_name in chosen:
+            shown = self.data.get(f"shown-{field.html_name}")
+            if field.html_name in chosen and shown in (None, _tag(_texts(field, field.data))):
                 self.data.setlist(field.html_name, _sent(field, field.initial))
         super().full_clean()
         sent, current = self.data.get("form_etag"), etag(self.stored)
         if sent and sent != current:
-            self.differences = [found for field in self.compared() if (found := _difference(field))]
+            opened = read_tags(self.data.get("form_opened", ""))
+            self.differences = [found for field in self.compared() if (found := _difference(field, opened))]
             self.data["form_etag"] = current
             if self.differences:
                 self.add_error(None, "The settings were changed after you opened this form.")
+        self.data["form_opened"] = write_tags(self.values())
         return None
 
     @property
@@ -265,22 +314,29 @@ def _sent(field: BoundField, value: Any) -> list[str]:
     return [text for one in (shown if isinstance(shown, list | tuple) else [shown]) if (text := str(one or ""))]
 
 
-def _difference(field: BoundField) -> Difference | None:
-    """Return the values of a field if they differ. Choices that the user cannot see are left out."""
+def _texts(field: BoundField, value: Any) -> list[str]:
+    """Return a value of a field as texts. Choices that the user cannot see are left out."""
     labels = {str(key): str(label) for key, label in getattr(field.field, "choices", ())}
+    sent = [text.replace("\r\n", "\n") for text in _sent(field, value)]
+    return sorted(labels[text] for text in sent if text in labels) if labels else sent
 
-    def texts(value: Any) -> list[str]:
-        sent = [text.replace("\r\n", "\n") for text in _sent(field, value)]
-        return sorted(labels[text] for text in sent if text in labels) if labels else sent
 
-    yours, stored = texts(field.data), texts(field.initial)
+def _in_words(field: BoundField, texts: list[str], *, hidden: str = "hidden") -> str:
+    if field.name in getattr(field.form, "secret_fields", ()):
+        return hidden
+    if isinstance(field.field, forms.BooleanField):
+        return "Yes" if texts else "No"
+    return ", ".join(texts)
+
+
+def _difference(field: BoundField, opened: Mapping[str, str]) -> Difference | None:
+    """Return the values of a field if they differ."""
+    yours, stored = _texts(field, field.data), _texts(field, field.initial)
     if yours == stored:
         return None
-    if field.name in getattr(field.form, "secret_fields", ()):
-        return Difference(field, "the value that you entered", "hidden")
-    if isinstance(field.field, forms.BooleanField):
-        return Difference(field, *("Yes" if one else "No" for one in (yours, stored)))
-    return Difference(field, ", ".join(yours), ", ".join(stored))
+    words = _in_words(field, yours, hidden="the value that you entered"), _in_words(field, stored)
+    tag = _tag(yours)
+    return Difference(field, *words, tag, is_theirs=opened.get(field.html_name) == tag)
 
 
 class ScopeForm(ObjectForm):

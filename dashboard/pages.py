@@ -97,23 +97,19 @@ def button(
     *,
     to_first_id: bool = False,
     takes_now: bool = False,
-    takes_etag: bool = False,
 ) -> Callable[..., Any]:
     """Return the view of a button: call a service with the ids of the path, and redirect with a message about success.
 
     With `to_first_id`, `to` is the page of the first id. A conflict is shown as a message, other errors as a page.
-    With `takes_etag`, nothing is done if the settings are no longer those of the page with the button (`form_etag`).
     """
 
     @action
     def press(request: PageRequest, /, **ids: str) -> HttpResponse:
-        options: dict[str, Any] = {"now": request.now} if takes_now else {}
-        if takes_etag and "form_etag" in request.POST:
-            options["if_match"] = {request.POST["form_etag"]}
+        options = {"now": request.now} if takes_now else {}
         try:
             service(request.caller, *ids.values(), **options)
         except ApiError as error:
-            if error.status not in (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED):
+            if error.status != HTTPStatus.CONFLICT:
                 raise
             messages.error(request, str(error))
         else:

@@ -12,9 +12,10 @@ from django.shortcuts import redirect
 from core import mail
 from core.api.fields import validated
 from core.errors import NotFound, ValidationFailed
+from dashboard.deletion import Deletable, deletion
 from dashboard.forms import ObjectForm, PageForm
 from dashboard.monitors.listing import counts_by_project
-from dashboard.pages import PageRequest, action, button, done, page, render_page
+from dashboard.pages import PageRequest, action, done, page, render_page
 from dashboard.tokens import token_rows
 from projects import access, members, services
 from projects.models import Membership, Project, Role
@@ -90,11 +91,15 @@ def _rename_form(project: Project, data: QueryDict | None = None) -> RenameForm:
     return RenameForm(data, stored=project, initial={"name": project.name}, auto_id=RENAME_ID)
 
 
-delete = button(
+def _deletable(project: Project) -> Deletable:
+    return Deletable(project, project.name, _rename_form(project).values())
+
+
+delete = deletion(
     services.delete_project,
+    lambda request, project_id: _deletable(access.get_project(request.caller, project_id)),
     "Project deleted. Its monitors stay with the owner; its tokens are revoked.",
     "projects",
-    takes_etag=True,
 )
 
 
@@ -157,6 +162,7 @@ def _show(request: PageRequest, project_id: str, *, invalid: PageForm | None = N
         members=[membership for membership in memberships if not membership.is_open],
         invitations=[(one, members.invitation_link(one)) for one in memberships if one.is_open],
         tokens=token_rows(caller, project=project, now=now),
+        deletable=_deletable(project),
         rename_form=invalid if isinstance(invalid, RenameForm) else rename_form,
         member_form=invalid if isinstance(invalid, AddMemberForm) else AddMemberForm(),
     )

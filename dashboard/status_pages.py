@@ -15,7 +15,16 @@ from django.utils.text import slugify
 
 from core.db import get_or_not_found
 from core.waiting import limit_waiting
-from dashboard.forms import MonitorsField, ObjectForm, PageForm, ProjectField, monitor_choices, project_choices
+from dashboard.deletion import Deletable, deletion
+from dashboard.forms import (
+    MonitorsField,
+    ObjectForm,
+    PageForm,
+    ProjectField,
+    Value,
+    monitor_choices,
+    project_choices,
+)
 from dashboard.pages import (
     PageRequest,
     action,
@@ -268,7 +277,30 @@ def edit(request: PageRequest, page_id: str) -> HttpResponse:
     return render_page(request, "status_pages/edit", form=form, page=found)
 
 
-delete = button(services.delete_page, "Status page deleted.", "status_pages")
+def _deletable(found: StatusPage) -> Deletable:
+    """Return the page, which must have its groups and monitors, with its settings."""
+    values = []
+    for name in (*_PLAIN, *_NULLABLE):
+        stored, label = getattr(found, name), StatusPageForm.base_fields[name].label
+        values.append(Value(name, str(label or name.capitalize()), _in_words(stored), stored))
+    groups = [
+        [group.name, [[item.monitor.public_id, item.name] for item in group.monitors.all()]]
+        for group in found.groups.all()
+    ]
+    names = ", ".join(name for _, items in groups for _, name in items)
+    return Deletable(found, found.name, [*values, Value("groups", "Monitors", names, groups)])
+
+
+def _in_words(value: Any) -> str:
+    return ("Yes" if value else "No") if isinstance(value, bool) else str(value or "")
+
+
+delete = deletion(
+    services.delete_page,
+    lambda request, page_id: _deletable(selectors.get_page(request.caller, page_id)),
+    "Status page deleted.",
+    "status_pages",
+)
 remove_logo = button(services.remove_logo, "Logo removed.", "status_page", to_first_id=True)
 delete_note = button(services.delete_note, "Note deleted.", "status_page", to_first_id=True)
 
@@ -336,6 +368,7 @@ def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None
         "status_pages/detail",
         status=422 if invalid else 200,
         page=found,
+        deletable=_deletable(selectors.get_page(request.caller, found.public_id)),
         subscribers=selectors.list_subscribers(found).count(),
         notes=notes,
         note_chars=NOTE_CHARS,

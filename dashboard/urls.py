@@ -16,6 +16,7 @@ urlpatterns = [
     path("monitors/<id:monitor_id>/edit", editing.edit, name="monitor_edit"),
     path("monitors/<id:monitor_id>", detail.show, name="monitor"),
     path("monitors/<id:monitor_id>/live", detail.live, name="monitor_live"),
+    path("monitors/<id:monitor_id>/delete", detail.delete, name="monitor_delete"),
     path("monitors/<id:monitor_id>/check", detail.check, name="monitor_check"),
     path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor_latency"),
     path("monitors/<id:monitor_id>/signals", signals.log, name="monitor_signals"),

@@ -20,8 +20,9 @@ from django.shortcuts import redirect
 from django.utils.text import get_text_list
 
 from core.forms import conditional
-from dashboard.forms import LongSelect, ProjectField, ScopeForm, time_zones
-from dashboard.pages import PageRequest, action, button, done, errors_as_messages, page, render_page
+from dashboard.deletion import Deletable, deletion
+from dashboard.forms import LongSelect, ProjectField, ScopeForm, Value, time_zones
+from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
 from incidents.serializers import MAX_RULE
@@ -251,6 +252,22 @@ class WindowView:
         count = len(window.chosen)
         return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
 
+    @property
+    def deletable(self) -> Deletable:
+        window, zone = self.window, ZoneInfo(self.window.time_zone)
+        chosen = sorted(monitor.public_id for monitor in window.chosen)
+        settings = {
+            "Name": (window.name, window.name),
+            **{
+                label: (f"{at.astimezone(zone):%-d %b %Y, %H:%M}", at.isoformat())
+                for label, at in (("Starts", window.starts_at), ("Ends", window.ends_at))
+            },
+            "Time zone": (window.time_zone, window.time_zone),
+            "Repeats": (self.recurs, window.rrule),
+            "Monitors": (self.covers, [window.scope, chosen]),
+        }
+        return Deletable(window, window.name, [Value(label, label, *value) for label, value in settings.items()])
+
 
 @dataclass(frozen=True, slots=True)
 class Occurrence(WindowView):
@@ -328,7 +345,8 @@ def edit(request: PageRequest, window_id: str) -> HttpResponse:
         return done(request, "Window saved.", "maintenance")
     following = windows.occurrence_of(window, now=now)
     upcoming = following and Occurrence(window, *following)
-    return render_page(request, "windows/form", form=form, window=window, next=upcoming)
+    deletable = WindowView(window).deletable
+    return render_page(request, "windows/form", form=form, window=window, next=upcoming, deletable=deletable)
 
 
 @action
@@ -340,4 +358,9 @@ def end(request: PageRequest, window_id: str) -> HttpResponse:
     return redirect("maintenance")
 
 
-delete = button(windows.delete_window, "Window deleted.", "maintenance", takes_etag=True)
+delete = deletion(
+    windows.delete_window,
+    lambda request, window_id: WindowView(selectors.get_window(request.caller, window_id)).deletable,
+    "Window deleted.",
+    "maintenance",
+)

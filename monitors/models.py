@@ -100,6 +100,9 @@ class Monitor(models.Model):
         """Return the configuration without secrets."""
         return self._config(())
 
+    first_check_at: datetime | None
+    """When its observed time began, if `selectors.get_monitor_with_first_check` loaded it."""
+
     @property
     def tagged_settings(self) -> Any:
         return [to_builtins(self.full_config), self.enabled, self.project and self.project.public_id]
@@ -507,7 +510,10 @@ class Canary(models.Model):
 
 
 class DailyUptime(models.Model):
-    """Observed time and downtime of a monitor on one UTC day (`monitors.uptime.daily`)."""
+    """Observed time and downtime of a monitor on one UTC day (`monitors.uptime.daily`).
+
+    `status_observed_ms` and `status_down_ms` are those of `uptime_24h`; null on days that an older version wrote.
+    """
 
     pk = models.CompositePrimaryKey("monitor_id", "day")
     monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -515,6 +521,8 @@ class DailyUptime(models.Model):
     observed_ms = models.IntegerField()
     down_ms = models.IntegerField()
     outages = models.IntegerField()
+    status_observed_ms = models.IntegerField(null=True)
+    status_down_ms = models.IntegerField(null=True)
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["day"], name="uptime_day")]
@@ -524,9 +532,10 @@ class DailyUptime(models.Model):
 
 
 class MaintenanceSpan(models.Model):
-    """A maintenance period of one monitor, excluded from daily uptime. `ended_at` may be in the future.
+    """A maintenance period of one monitor, excluded from the daily uptime of status pages and the API.
 
-    `incidents.windows` writes the rows. Editing or deleting a window later does not change them.
+    `ended_at` may be in the future. `incidents.windows` writes the rows. Editing or deleting a window later does not
+    change them.
     """
 
     # No database constraint: during an upgrade, old code deletes monitors and does not know this table.

@@ -41,6 +41,7 @@ from monitors.models import (
     SchedulerGap,
     SchedulerTick,
     ScheduleSlots,
+    StatusChange,
 )
 from monitors.stale import stale, stale_since
 from monitors.uptime.intervals import Span, Tally
@@ -69,6 +70,12 @@ def get_monitor(caller: Caller, public_id: str) -> Monitor:
     return get_or_not_found(list_monitors(caller), public_id=public_id)
 
 
+def get_monitor_with_first_check(caller: Caller, public_id: str) -> Monitor:
+    """Return a monitor with `first_check_at`, when its observed time began, or None before its first check."""
+    checked = StatusChange.objects.filter(monitor=OuterRef("pk"), after__isnull=False).order_by("at").values("at")
+    return get_or_not_found(list_monitors(caller).annotate(first_check_at=Subquery(checked[:1])), public_id=public_id)
+
+
 def dns_changes_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int] | None = None) -> list[DnsChange]:
     """Return the newest changes of the records that a dns monitor finds. `before` is the previous page's last one."""
     changes = DnsChange.objects.filter(monitor=monitor)
@@ -78,12 +85,14 @@ def dns_changes_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int]
     return list(changes.order_by("-at", "-pk")[:limit])
 
 
-def uptimes(monitors: Sequence[Monitor], *, now: datetime) -> dict[int, float | None]:
+def uptimes(
+    monitors: Sequence[Monitor], *, now: datetime, gaps: Sequence[Span] | None = None
+) -> dict[int, float | None]:
     """Return the uptime of the last 24 hours in percent, or None if nothing was observed, of each monitor by its key.
 
-    It takes two queries for any number of monitors.
+    It takes two queries for any number of monitors. `gaps` as in `uptime_sums`.
     """
-    found = uptime_sums(monitors, [Span(now - DAY, now)], now=now)
+    found = uptime_sums(monitors, [Span(now - DAY, now)], now=now, gaps=gaps)
     return {pk: total.tallies[0].percent for pk, total in found.items()}
 
 
@@ -94,12 +103,14 @@ def uptime_sums(
     now: datetime,
     left_out: Mapping[int, Sequence[Span]] | None = None,
     by_outage: bool = False,
+    gaps: Sequence[Span] | None = None,
 ) -> dict[int, Sums]:
     """Return the tallies of the windows by monitor, in two queries. `left_out` are periods to exclude by monitor.
 
-    The states must be loaded. Observed time ends where a monitor became stale.
+    The states must be loaded. Observed time ends where a monitor became stale. `gaps`, if the caller has them, are what
+    `gaps_since` returns for the first window or an earlier time.
     """
-    gaps = gaps_since(windows[0].start)
+    gaps = gaps_since(windows[0].start) if gaps is None else gaps
     silent = {monitor.pk: [*gaps, *(left_out or {}).get(monitor.pk, ())] for monitor in monitors}
     stale = ((monitor.pk, stale_since(monitor, now=now), monitor.state.status) for monitor in monitors)
     found = sums(silent, windows, [(pk, at, status) for pk, at, status in stale if at is not None], by_outage=by_outage)

@@ -55,7 +55,8 @@ def draw(key: str, name: str, *, now: datetime) -> bytes:
         latency = average_latency([monitor.pk], since=now - timedelta(hours=24)).get(monitor.pk)
         return _shield("latency", "no data" if latency is None else f"{latency:.0f} ms", "idle")
     if name in _DAYS:
-        percent = daily_uptimes([monitor], days=_DAYS[name], now=now)[monitor.pk].percent()
+        by_status = daily_uptimes([monitor], days=_DAYS[name], now=now, with_status=True)[monitor.pk].by_status
+        percent = by_status and by_status.percent()
     else:
         percent = uptimes([monitor], now=now)[monitor.pk]
     label = name.replace("-", " ")

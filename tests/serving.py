@@ -19,22 +19,23 @@ PATIENCE_SEC = 30
 
 
 @contextmanager
-def serving(application: Any) -> Iterator[int]:
+def serving(application: Any, *, address: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
     """The port at which `application` answers. Settings that a test changes hold here too."""
     # Granian sets SO_REUSEPORT too. This socket reserves the port, and takes no connections as it does not listen.
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reserved.bind(("127.0.0.1", 0))
-        with _serving(application, reserved.getsockname()[1]) as port:
+        reserved.bind((address, port))
+        with _serving(application, address, reserved.getsockname()[1]) as port:
             yield port
 
 
 @contextmanager
-def _serving(application: Any, port: int) -> Iterator[int]:
+def _serving(application: Any, address: str, port: int) -> Iterator[int]:
     loop = asyncio.new_event_loop()
     # As in the Procfile.
     server = Server(
         application,
+        address=address,
         port=port,
         interface=Interfaces.RSGI,
         http=HTTPModes.http1,
@@ -50,7 +51,7 @@ def _serving(application: Any, port: int) -> Iterator[int]:
 
     def answers() -> bool:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SEC).close()
+            socket.create_connection((address, port), timeout=PATIENCE_SEC).close()
         except ConnectionRefusedError:
             return False
         return True

@@ -157,7 +157,7 @@ def send(
 ) -> SendResult:
     """Send a message to an Apprise URL. With `scheme` the URL may also be one that the service itself shows.
 
-    `schemes` are those of the requests.
+    `schemes` are those of the requests. Plain http is sent only to private networks that the operator allows.
     """
     try:
         plugin = plugin_for(url, thread=message.thread, scheme=scheme)
@@ -166,7 +166,7 @@ def send(
     name = label or service_of(url)[0].name
     title = uncalling(message.subject)
     said, _, link = message.short.rpartition("\n")
-    guarded = session(total_sec=TOTAL_SEC, max_body=MAX_ANSWER, schemes=schemes)
+    guarded = session(total_sec=TOTAL_SEC, max_body=MAX_ANSWER, schemes=schemes, public="http" not in schemes)
     conversation = _Conversation(guarded)
     token = _conversation.set(conversation)
     try:

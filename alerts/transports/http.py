@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 
 import requests
 from urllib3.exceptions import NameResolutionError
 
-from core.http import BodyTooLarge, DeadlineExceeded, ForbiddenTarget, GuardedSession
+from core.http import BodyTooLarge, DeadlineExceeded, ForbiddenTarget, GuardedSession, UnencryptedTarget
 from core.outbound import guard, trust_store
 from core.text import quote
 from notifications.outbox import SendResult
@@ -20,9 +21,10 @@ _QUOTED_CHARS = 200
 _session = cache(GuardedSession)
 
 
-def session(*, total_sec: float, max_body: int, schemes: frozenset[str]) -> GuardedSession:
-    """Return a shared session behind the egress guard."""
-    return _session(guard(), ca_file=trust_store(), schemes=schemes, total_sec=total_sec, max_body=max_body)
+def session(*, total_sec: float, max_body: int, schemes: frozenset[str], public: bool = True) -> GuardedSession:
+    """Return a shared session behind the egress guard. `public`: also to public addresses."""
+    behind = replace(guard(), public=public)
+    return _session(behind, ca_file=trust_store(), schemes=schemes, total_sec=total_sec, max_body=max_body)
 
 
 def post(url: str, *, body: bytes, headers: Mapping[str, str], total_sec: float, max_answer: int) -> SendResult:
@@ -47,6 +49,8 @@ def post(url: str, *, body: bytes, headers: Mapping[str, str], total_sec: float,
 
 def failure(error: Exception, *, seconds: float) -> str:
     """Describe a failed request in a sentence. `seconds` is its time limit."""
+    if isinstance(error, UnencryptedTarget):
+        return "The receiver is not in a private network that the operator allows, so http is refused; use https."
     if isinstance(error, ForbiddenTarget):
         return "The receiver's address is private or reserved; Pulsekeeper does not connect to such."
     if isinstance(error, DeadlineExceeded | requests.Timeout):

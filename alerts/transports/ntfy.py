@@ -26,7 +26,10 @@ def _server(url: str) -> str:
 
 
 def _is_own(host: str) -> bool:
-    """Return whether a host may be in a private network that the operator allows. A name is resolved to send only."""
+    """Return whether a host may be in a private network that the operator allows.
+
+    A name is resolved to send only: the socket is not opened if its address is public.
+    """
     networks = guard().allowed
     address = literal_address(host)
     return bool(networks) if address is None else any(address in network for network in networks)

@@ -9,15 +9,17 @@ from checks.spec import ReasonCode
 from checks.verdict import Failure, own_fault
 
 # X509_V_ERR_… of OpenSSL's x509_vfy.h, as CURLINFO_SSL_VERIFYRESULT and `SSLCertVerificationError.verify_code` are.
+_TRUST = "set the monitor's CA certificate (ca_certificate)"
 _NO_ISSUER = (
-    "the certificate's issuer is unknown, or the server leaves out an intermediate certificate; install the full chain"
+    "the certificate's issuer is unknown, or the server leaves out an intermediate certificate; install the full "
+    f"chain, or for a private authority {_TRUST}"
 )
 _OTHER_HOST = 62
 _CERTIFICATE_FAULTS = {
     9: "the certificate is not valid yet; check its dates and the server's clock",
     10: "the certificate has expired; renew it",
-    18: "the certificate is self-signed, so nobody vouches for it; install one of a public authority",
-    19: "the certificate comes from a self-signed authority that is not trusted; install one of a public authority",
+    18: f"the certificate is self-signed; install one of a public authority, or {_TRUST}",
+    19: f"the certificate comes from an authority that is not trusted; install one of a public authority, or {_TRUST}",
     20: _NO_ISSUER,
     21: _NO_ISSUER,
     23: "the certificate was revoked; replace it",

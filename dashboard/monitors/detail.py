@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse, JsonResponse
@@ -21,7 +22,9 @@ from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms
 from core.errors import ApiError, NotFound
+from dashboard.deletion import Deletable, deletion
 from dashboard.durations import MS_OF, format_duration
+from dashboard.forms import Value
 from dashboard.incidents import IncidentView, reason_in_words
 from dashboard.monitors import chart, schedules, signals
 from dashboard.monitors.actions import MUTES
@@ -35,7 +38,8 @@ from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
-from monitors.selectors import dns_changes_of, failing_since, get_monitor
+from monitors.selectors import dns_changes_of, failing_since, get_monitor, get_monitor_with_first_check
+from monitors.services import delete_monitor
 from monitors.stale import stale_since
 from monitors.types.content import Rule
 from monitors.types.http import Header
@@ -99,11 +103,12 @@ class Awaited(NamedTuple):
 @read_only
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
-    monitor = get_monitor(caller, monitor_id)
+    monitor = get_monitor_with_first_check(caller, monitor_id)
     command = _command(monitor)
     context = _moving(caller, monitor, now=now) | {
         "mutes": MUTES,
         "facts": facts_of(monitor),
+        "deletable": _deletable(monitor),
         "command": command,
         "tool": command.partition(" ")[0],
         "ranges": {name: span.title for name, span in chart.RANGES.items()},
@@ -124,7 +129,7 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected.
     """
     caller, now = request.caller, request.now
-    monitor = get_monitor(caller, monitor_id)
+    monitor = get_monitor_with_first_check(caller, monitor_id)
     awaited = Awaited.read(request.GET.get("checking", ""))
     is_over = awaited is not None and awaited.is_over(monitor, now=now)
     if _seen(monitor, now=now) == request.GET.get("seen") and not is_over:
@@ -212,7 +217,10 @@ def _command(monitor: Monitor) -> str:
 
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     row = rows_of([monitor], now=now)[0]
-    history = daily_uptimes([monitor], days=DAYS, now=now)[monitor.pk]
+    history = daily_uptimes([monitor], days=DAYS, now=now, with_status=True)[monitor.pk]
+    by_status = history.by_status
+    assert by_status is not None
+    first = monitor.first_check_at
     incidents = (
         list_incidents(caller, monitor_id=monitor.public_id)
         .defer("monitor__config")
@@ -225,7 +233,8 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "state": monitor.state,
         "row": row,
         "seen": _seen(monitor, now=now),
-        "uptimes": [("24 hours", row.uptime), *((f"{days} days", history.percent(days)) for days in (7, 30, DAYS))],
+        "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
+        "observed_since": first if first and first > now - timedelta(days=DAYS) else None,
         "days": _days(history),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],
@@ -306,6 +315,27 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         channels = list(visible.order_by("name", "pk"))
     by_mail = any(KINDS[channel.kind].problem() for channel in channels)
     return {"channels": channels, "other_channels": len(routes) - len(channels), "by_mail": by_mail}
+
+
+def _deletable(monitor: Monitor) -> Deletable:
+    config, project = monitor.public_config, monitor.project
+    texts = {
+        "Name": config.name,
+        "Address": config.url,
+        "Project": project.name if project else "",
+        "State": "Active" if monitor.enabled else "Paused",
+    }
+    values = [Value(label, label, text, text) for label, text in texts.items()]
+    facts = [Value(fact.label, fact.label, fact.text, msgspec.to_builtins(fact.value)) for fact in facts_of(monitor)]
+    return Deletable(monitor, config.name, values + facts)
+
+
+delete = deletion(
+    delete_monitor,
+    lambda request, monitor_id: _deletable(get_monitor(request.caller, monitor_id)),
+    "Deleted 1 monitor.",
+    "monitors",
+)
 
 
 def facts_of(monitor: Monitor) -> list[Fact]:

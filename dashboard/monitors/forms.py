@@ -144,12 +144,12 @@ class MonitorForm(ObjectForm):
         value = self["type"].value()
         return types.get(value if value in types.names() else types.DEFAULT)
 
-    def compared(self) -> Iterator[BoundField]:
+    def compared(self, *, blank: bool = False) -> Iterator[BoundField]:
         """Return the fields of the selected type, and those of its rows."""
         names = {"type", "timing", "project_id", *self.kind.asked} - self.rows.keys()
         yield from (field for field in self.visible_fields() if field.name in names)
         for row in self._asked_rows():
-            if any(row[name].data or row[name].initial for name in row.typed):
+            if blank or any(row[name].data or row[name].initial for name in row.typed):
                 yield from row
 
     def is_valid(self) -> bool:

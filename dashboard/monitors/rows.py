@@ -17,7 +17,7 @@ from checks.results.series import Hours, hours_of
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
 from incidents import windows
 from monitors.models import Monitor
-from monitors.selectors import began_at, failing_since, status_of, uptime_sums, uptimes
+from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_of, uptime_sums, uptimes
 from monitors.stale import STALE_COLUMNS, load_schedules, stale_reason, stale_since
 from monitors.uptime.intervals import Span, Tally
 from projects.access import Caller
@@ -129,11 +129,13 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
 
 
 def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
-    """Return the rows. Takes seven queries for any number of monitors. Their states and projects must be loaded."""
+    """Return the rows. Takes six queries for any number of monitors. Their states and projects must be loaded."""
     clock = _hours(now)
     ids = [monitor.pk for monitor in monitors]
     hours = hours_of(ids, since=clock[0].start, now=now)
-    outages, uptime_of = uptime_sums(monitors, clock, now=now, by_outage=True), uptimes(monitors, now=now)
+    gaps = gaps_since(now - DAY)
+    outages = uptime_sums(monitors, clock, now=now, by_outage=True, gaps=gaps)
+    uptime_of = uptimes(monitors, now=now, gaps=gaps)
     covered = windows.covered(ids, now)
     nothing = Hours([None] * HOURS, [False] * HOURS)
     rows = []

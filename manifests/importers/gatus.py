@@ -97,6 +97,8 @@ def _common(builder: MonitorBuilder) -> None:
         if why is None:
             builder.reject(f"client.{name}", "is not supported")
         builder.note(f"client.{name}", why)
+    if client.get("insecure"):
+        builder.body["tls_verify"] = False
     builder.set_timeout("client.timeout", duration(client.get("timeout")))
     _alerts(builder)
 
@@ -230,7 +232,10 @@ def _response_time(builder: MonitorBuilder, condition: re.Match[str]) -> None:
 
 
 def _expiry(builder: MonitorBuilder, condition: re.Match[str]) -> None:
-    builder.body["check_ssl" if condition[1] == "CERTIFICATE" else "check_domain"] = True
+    if condition[1] == "DOMAIN":
+        builder.body["check_domain"] = True
+    else:  # without verification, the warnings do not need it
+        builder.body["check_ssl"] = builder.body.get("tls_verify", True)
     note = "warnings are sent 30, 14, 7, 3 and 1 days before expiry, and the monitor stays up"
     builder.note("conditions", f"{condition[0][:200]}: {note}")
 
@@ -309,7 +314,6 @@ _CLIENT = {
     "oauth2": None,  # not supported
     "identity-aware-proxy": None,
     "tls": None,
-    "insecure": "certificates are always verified",
     "dns-resolver": "the name servers of this deployment are used",
     "proxy-url": "proxies are not supported",
     "network": "IPv4 and IPv6 are both used",

@@ -129,8 +129,9 @@ def _http(builder: MonitorBuilder) -> None:
     builder.body["follow_redirects"] = bool(builder.source.get("followRedirections", True))
     builder.expect_listed("successHttpResponseCodes", "2xx", "3xx")
     if builder.source.get("checkSSLErrors") is False:
-        builder.note("checkSSLErrors", "certificates are always verified")
-    builder.copy_flag("sslExpirationReminder", "check_ssl")
+        builder.body["tls_verify"] = False  # warnings before the expiry stay
+    else:
+        builder.copy_flag("sslExpirationReminder", "check_ssl")
     way, user, password = builder.text("authType"), builder.text("httpUsername"), builder.text("httpPassword")
     if way == "HTTP_BASIC":
         builder.add_basic_auth("httpUsername", user, password)

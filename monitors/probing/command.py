@@ -9,6 +9,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from checks.probes.engine import ProbeEngine
@@ -22,6 +23,7 @@ from monitors.probing.results import as_check_result
 from monitors.types.base import MonitorType
 from monitors.types.content import ENCODINGS, MAX_RULE_PATH, MAX_RULE_VALUE, MAX_RULES
 from monitors.types.dns import MAX_RECORDS
+from monitors.types.encryption import MAX_CA_CERTIFICATE, MAX_CA_CERTIFICATES
 from monitors.types.http import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, METHODS
 
 EXIT_SLOW, EXIT_DOWN, EXIT_USAGE = 1, 2, 3
@@ -41,12 +43,15 @@ _OPTIONS = {
     "timeout_ms": "--timeout-ms",
     "slow_ms": "--slow-ms",
     "check_ssl": "--check-ssl",
+    "tls_verify": "--no-tls-verify",
+    "ca_certificate": "--ca-certificate",
 }
 """The settings of monitors that options set."""
 _EPILOG = """\
 examples:
   {prog} https://shop.example/health --json-field status=ok --slow-ms 500 --fail-on-slow
   {prog} 'tls://mail.example:25?starttls=smtp' --check-ssl
+  {prog} https://nas.example/ --ca-certificate ca.pem
   {prog} udp://echo.example:7 --body cafe --body-encoding hex --text-contains cafe
   {prog} icmp://router.example --packets 5 --min-replies 4
   {prog} 'dns:shop.example?type=MX' --record '10 mail.shop.example'
@@ -82,6 +87,14 @@ def _status(text: str) -> int:
     if text.isascii() and text.isdigit() and (int(text) in _STATUSES or int(text) == 0):
         return int(text)
     raise _usage(f"--expect-status must be {_STATUSES.start} to {_STATUSES.stop - 1}, or 0 for any 2xx or 3xx")
+
+
+def _pem(path: str) -> str:
+    try:
+        with Path(path).open(encoding="ascii", errors="replace") as file:
+            return file.read(MAX_CA_CERTIFICATE + 1)
+    except OSError as error:
+        raise _usage(f"--ca-certificate: {error.strerror}") from None
 
 
 def _usage(message: str) -> CommandFailed:
@@ -247,6 +260,10 @@ class Probe(Command):
         setting("timeout_ms", type=int, metavar="MS", help="for everything; default: 10000")
         setting("slow_ms", type=int, metavar="MS", help="from here on slow; default: 1500")
         setting("check_ssl", action="store_true", help="http, tcp and tls; report TLS failures as an SSL problem")
+        text = "http, tcp and tls; accept any certificate, which is unsafe"
+        setting("tls_verify", action="store_false", help=text)
+        text = f"http, tcp and tls; PEM, up to {MAX_CA_CERTIFICATES} certificates to trust besides the system's"
+        setting("ca_certificate", type=_pem, metavar="FILE", help=text)
         parser.add_argument("--fail-on-slow", action="store_true", help="exit with 1 when slow")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 

@@ -1,8 +1,9 @@
 """Uptime by day, stored as a row per monitor and day for pages that show many monitors over many days.
 
-The rows equal `tally` of `monitors.uptime.intervals` for the same days: outages begin with their first failed check,
-and maintenance is excluded. They are written after midnight UTC. Each run rewrites the last days, since a change may
-be recorded with a past time. Later days are computed when they are read, so pages are current.
+A row has both definitions of uptime. Status pages and the API's days: outages begin with their first failed check, and
+maintenance is excluded. Uptime by status, as `uptime_24h`: time in status down, and maintenance counts. Rows are
+written after midnight UTC. Each run rewrites the last days, since a change may be recorded with a past time. Later days
+are computed when they are read, so pages are current.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import zip_longest
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -19,7 +22,7 @@ from checks.results.series import daily_latency
 from core.bulk import array
 from core.db import try_advisory_lock
 from monitors.models import DailyUptime, MaintenanceSpan, Monitor, UptimeProgress
-from monitors.selectors import last_tick, left_out_since, uptime_sums
+from monitors.selectors import gaps_since, last_tick, left_out_since, uptime_sums
 from monitors.stale import STALE_COLUMNS, load_schedules
 from monitors.uptime.intervals import Span, Tally, percent
 from monitors.uptime.sums import Sums
@@ -37,23 +40,32 @@ _MS = timedelta(milliseconds=1)
 
 # The share lock prevents the deletion of a monitor between the read and the insert that references it.
 _WRITE = """
-    INSERT INTO monitors_dailyuptime (monitor_id, day, observed_ms, down_ms, outages)
+    INSERT INTO monitors_dailyuptime AS stored
+           (monitor_id, day, observed_ms, down_ms, outages, status_observed_ms, status_down_ms)
     SELECT given.*
-      FROM unnest(%s::bigint[], %s::date[], %s::int[], %s::int[], %s::int[])
-           AS given (monitor_id, day, observed_ms, down_ms, outages)
+      FROM unnest(%s::bigint[], %s::date[], %s::int[], %s::int[], %s::int[], %s::int[], %s::int[])
+           AS given (monitor_id, day, observed_ms, down_ms, outages, status_observed_ms, status_down_ms)
       JOIN monitors_monitor AS monitor ON monitor.id = given.monitor_id
      ORDER BY given.day, given.monitor_id
        FOR KEY SHARE OF monitor
     ON CONFLICT (monitor_id, day) DO UPDATE
-       SET (observed_ms, down_ms, outages) = ROW (excluded.observed_ms, excluded.down_ms, excluded.outages)
-     WHERE (monitors_dailyuptime.observed_ms, monitors_dailyuptime.down_ms, monitors_dailyuptime.outages)
-           IS DISTINCT FROM (excluded.observed_ms, excluded.down_ms, excluded.outages)
+       SET (observed_ms, down_ms, outages, status_observed_ms, status_down_ms) = ROW (
+               excluded.observed_ms, excluded.down_ms, excluded.outages,
+               coalesce(excluded.status_observed_ms, stored.status_observed_ms),
+               coalesce(excluded.status_down_ms, stored.status_down_ms))
+     WHERE (stored.observed_ms, stored.down_ms, stored.outages) IS DISTINCT FROM
+           (excluded.observed_ms, excluded.down_ms, excluded.outages)
+        OR (stored.status_observed_ms, stored.status_down_ms) IS DISTINCT FROM
+           (coalesce(excluded.status_observed_ms, stored.status_observed_ms),
+            coalesce(excluded.status_down_ms, stored.status_down_ms))
 """
 _READ = """
     SELECT monitor_id,
            array_agg(day - %(start)s ORDER BY day),
            array_agg(observed_ms ORDER BY day),
-           array_agg(down_ms ORDER BY day)
+           array_agg(down_ms ORDER BY day),
+           array_agg(coalesce(status_observed_ms, observed_ms) ORDER BY day),
+           array_agg(coalesce(status_down_ms, down_ms) ORDER BY day)
       FROM monitors_dailyuptime
      WHERE monitor_id = ANY (%(ids)s) AND day >= %(start)s AND day < %(end)s
      GROUP BY monitor_id
@@ -73,11 +85,15 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """UTC days from `start` to today: the observed milliseconds of each day, and how many of those were down."""
+    """UTC days from `start` to today: the observed milliseconds of each day, and how many of those were down.
+
+    Those of `by_status` are by the definition of `uptime_24h`, so that its uptime and that of 24 hours agree.
+    """
 
     start: date
     observed_ms: Sequence[int]
     down_ms: Sequence[int]
+    by_status: History | None = None
 
     def percents(self) -> list[float | None]:
         """Return the uptime of each day in percent with two decimals, or None if nothing was observed."""
@@ -89,29 +105,46 @@ class History:
         return percent(sum(self.observed_ms[last]), sum(self.down_ms[last]))
 
 
-def daily_uptimes(monitors: Sequence[Monitor], *, days: int, now: datetime) -> dict[int, History]:
-    """Return the history of each monitor by its key. The states of the monitors must be loaded.
+def daily_uptimes(
+    monitors: Sequence[Monitor], *, days: int, now: datetime, with_status: bool = False
+) -> dict[int, History]:
+    """Return the history of each monitor by its key, and that `by_status` on request. The states must be loaded.
 
-    It takes five queries for any number of monitors and days, and three more for each day before the stored ones end
-    on which an outage began that was confirmed later.
+    It takes five queries for any number of monitors and days, one more with those by status, and two more for each day
+    before the stored ones end on which an outage began that was confirmed later.
     """
     today = _day_of(now)
     start = today - timedelta(days=days - 1)
     until = max(min(_written_until() or start, today), start)
-    latest = _tallies(monitors, until, today + DAY, earliest=start, now=now)
+    gaps = gaps_since(_start(start))
+    latest = _tallies(monitors, until, today + DAY, earliest=start, now=now, gaps=gaps)
+    latest_by_status = _tallies_by_status(monitors, until, today + DAY, now=now, gaps=gaps) if with_status else {}
     with connection.cursor() as cursor:
         cursor.execute(_READ, {"ids": [monitor.pk for monitor in monitors], "start": start, "end": until})
         known = {monitor_id: columns for monitor_id, *columns in cursor.fetchall()}
     stored = (until - start).days
-    found: dict[int, History] = {}
-    for monitor in monitors:
-        offsets, observed, down = known.get(monitor.pk, ((), (), ()))
-        tallies = latest[monitor.pk]
+
+    def history(
+        offsets: Sequence[int], observed: Sequence[int], down: Sequence[int], tallies: Sequence[Tally], **more: Any
+    ) -> History:
         first = days - len(tallies)
-        found[monitor.pk] = History(
+        return History(
             start,
             [*_spread(offsets, observed, stored)[:first], *(one.observed // _MS for one in tallies)],
             [*_spread(offsets, down, stored)[:first], *(one.down // _MS for one in tallies)],
+            **more,
+        )
+
+    found: dict[int, History] = {}
+    for monitor in monitors:
+        offsets, observed, down, status_observed, status_down = known.get(monitor.pk, ((), (), (), (), ()))
+        by_status = latest_by_status.get(monitor.pk)
+        found[monitor.pk] = history(
+            offsets,
+            observed,
+            down,
+            latest[monitor.pk],
+            by_status=None if by_status is None else history(offsets, status_observed, status_down, by_status),
         )
     return found
 
@@ -124,7 +157,8 @@ def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
     today = _day_of(now)
     start = today - timedelta(days=days - 1)
     latencies = daily_latency(monitor.pk, since=_start(start))
-    tallies = _tallies([monitor], start, today + DAY, earliest=start, now=now)[monitor.pk]
+    gaps = gaps_since(_start(start))
+    tallies = _tallies([monitor], start, today + DAY, earliest=start, now=now, gaps=gaps)[monitor.pk]
     return [
         Day(
             date=day,
@@ -138,10 +172,10 @@ def daily_uptime(monitor: Monitor, *, days: int, now: datetime) -> list[Day]:
 
 
 def _tallies(
-    monitors: Sequence[Monitor], start: date, end: date, *, earliest: date, now: datetime
+    monitors: Sequence[Monitor], start: date, end: date, *, earliest: date, now: datetime, gaps: Sequence[Span]
 ) -> dict[int, list[Tally]]:
     """Return the tallies of the days until before `end`, by monitor: from `start`, or from an earlier day on which the
-    first outage since then began, but not before `earliest`.
+    first outage since then began, but not before `earliest`. `gaps` are those since `earliest`.
 
     Outages that began earlier were also confirmed earlier, and are in the stored rows.
     """
@@ -149,7 +183,7 @@ def _tallies(
     def read(some: Sequence[Monitor], first: date) -> dict[int, Sums]:
         windows = _spans(first, end, now)
         left_out = left_out_since(windows[0].start, [monitor.pk for monitor in some])
-        return uptime_sums(some, windows, now=now, left_out=left_out, by_outage=True)
+        return uptime_sums(some, windows, now=now, left_out=left_out, by_outage=True, gaps=gaps)
 
     found = read(monitors, start)
     longer: dict[date, list[Monitor]] = defaultdict(list)
@@ -159,6 +193,14 @@ def _tallies(
             longer[max(_day_of(began), earliest)].append(monitor)
     for first, some in longer.items():
         found |= read(some, first)
+    return {pk: total.tallies for pk, total in found.items()}
+
+
+def _tallies_by_status(
+    monitors: Sequence[Monitor], start: date, end: date, *, now: datetime, gaps: Sequence[Span]
+) -> dict[int, list[Tally]]:
+    """Return the tallies of the days from `start` until before `end`, by monitor, as `uptime_24h` counts."""
+    found = uptime_sums(monitors, _spans(start, end, now), now=now, gaps=gaps)
     return {pk: total.tallies for pk, total in found.items()}
 
 
@@ -243,11 +285,18 @@ def forget_old_days(now: datetime) -> int:
 def _write(monitors: Sequence[Monitor], start: date, end: date, *, now: datetime) -> None:
     """Write the days from `start` until before `end`, and earlier ones that an outage changed."""
     earliest = min(start, end - timedelta(days=BACKFILL))
-    tallies = _tallies(monitors, start, end, earliest=earliest, now=now)
+    gaps = gaps_since(_start(earliest))
+    tallies = _tallies(monitors, start, end, earliest=earliest, now=now, gaps=gaps)
+    by_status = _tallies_by_status(monitors, start, end, now=now, gaps=gaps)
     rows = [
-        (monitor.pk, day, one.observed // _MS, one.down // _MS, one.incidents)
+        (
+            *(monitor.pk, day, one.observed // _MS, one.down // _MS, one.incidents),
+            *(status and status.observed // _MS, status and status.down // _MS),
+        )
         for monitor in monitors
-        for back, one in enumerate(reversed(tallies[monitor.pk]), start=1)
+        for back, (one, status) in enumerate(
+            zip_longest(reversed(tallies[monitor.pk]), reversed(by_status[monitor.pk])), start=1
+        )
         if _start((day := end - timedelta(days=back)) + DAY) > monitor.created_at
     ]
     if rows:

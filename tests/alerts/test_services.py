@@ -349,6 +349,28 @@ def test_ntfy_takes_http_only_where_private_networks_are_allowed(
         assert api.post(PATH, {"kind": "ntfy", "topic": refused}).status == 422
 
 
+def test_ntfy_sends_no_plain_text_to_public_addresses(
+    api: Api, settings: Settings, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name may resolve publicly where private networks are allowed. The token would be readable on the way."""
+    site = targets.serve([answer(200, b"{}", OK_JSON)])
+    channel = stored(api, "ntfy", {"topic": f"http://ntfy.example.com:{site.port}/shop", "access_token": TK})
+    real, found = socket.getaddrinfo, {"address": "93.184.216.34"}
+
+    def resolve(name: str, port: Any, *args: Any, **kwargs: Any) -> Any:
+        if name != "ntfy.example.com":
+            return real(name, port, *args, **kwargs)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (found["address"], port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    refused = deliver(channel)
+    assert not refused.delivered
+    assert "so http is refused; use https." in refused.detail
+    found["address"] = "127.0.0.1"
+    assert deliver(channel).delivered
+    assert len(site.seen) == 1
+
+
 def test_a_change_keeps_what_is_not_given(api: Api) -> None:
     channel = stored(api, "ntfy", {"topic": "alerts", "access_token": TK})
     assert channel.config == {"topic": "alerts", "server": "https://ntfy.sh", "access_token": TK, "priority": "default"}

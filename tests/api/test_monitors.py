@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import pytest
+import trustme
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -19,6 +21,7 @@ from tests.api.client import Api
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, run_concurrently, state_of
 from tests.site import Site
+from tests.targets.server import TargetServer, answer
 
 FIELDS = [
     *("id", "name", "type", "url", "method", "interval_sec", "slow_ms", "timeout_ms", "expect_status"),
@@ -113,6 +116,18 @@ def test_a_draft_is_tested_and_nothing_is_saved(worker: None, site: Site) -> Non
     assert "503" in down.json["detail"]
     assert not Monitor.objects.exists()
     assert not CheckResult.objects.exists()
+
+
+def test_a_draft_trusts_an_authority_of_its_own(worker: None) -> None:
+    own, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.issue_cert("127.0.0.1").configure_cert(context)
+    api = Api.signed_in(UserFactory())
+    with TargetServer() as targets:
+        draft = {"url": targets.serve([answer()], tls=context).url(), "check_ssl": True}
+        refused = api.post("/v1/monitors/test", draft).json
+        assert (refused["status"], "CA certificate (ca_certificate)" in refused["detail"]) == ("down", True)
+        for given in ({"ca_certificate": own.cert_pem.bytes().decode()}, {"tls_verify": False, "check_ssl": False}):
+            assert api.post("/v1/monitors/test", draft | given).json["status"] == "up"
 
 
 def test_a_slow_target_is_waited_for_until_its_timeout(worker: None, site: Site) -> None:

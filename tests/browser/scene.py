@@ -126,15 +126,16 @@ class Scene:
     places: dict[str, str]
 
 
-def build() -> Scene:
+def build(*, calm: bool = False) -> Scene:
+    """`calm`: for pictures in README. One monitor is down, the others are as most are, and no text is hostile."""
     now = utc_now()
     owner = create_account(email="anna@larkandpine.example", password=PASSWORD, plan="pro")
     anna = Caller(owner)
     projects = {name: create_project(anna, name=name, now=now) for name in ("Web shop", "Internal tools")}
-    monitors = _with_a_past(owner, projects, now=now)
+    monitors = _with_a_past(owner, projects, now=now, calm=calm)
     # Together, or the application's own beat takes today's changes in before those of the past.
     with transaction.atomic():
-        _today(anna, monitors, now=now)
+        _today(anna, monitors, now=now, calm=calm)
         recent = StatusChange.objects.filter(monitor__owner=owner, at__gt=now - OUTAGES)
         recent.exclude(before=None).update(processed_at=None)
     incident = _incidents(anna, monitors, now=now)
@@ -154,14 +155,14 @@ def build() -> Scene:
             "udp": monitors["Telephone exchange"].public_id,
             "ping_down": monitors["Warehouse router"].public_id,
             "dns": monitors["Mail servers"].public_id,
-            "job": _job(anna, shop, now=now).public_id,
+            "job": _job(anna, shop, now=now, calm=calm).public_id,
             "heartbeat": _heartbeat(anna, shop, now=now).public_id,
             "ping": _ping(anna, shop, now=now).public_id,
             "incident": incident.public_id,
             "project": shop.public_id,
             "channel": _alerting(anna, monitors, now=now),
             "pager": _pager(anna, now=now),
-            "window": _maintenance(anna, shop, now=now),
+            "window": _maintenance(anna, shop, now=now, calm=calm),
             **_status_pages(anna, monitors, incident, now=now),
         },
     )
@@ -202,7 +203,7 @@ def _entries(owner: User, shop: Project, *, now: datetime) -> None:
         Entry.objects.create(at=at, action=action, actor_type=kind, **columns)
 
 
-def _with_a_past(owner: User, projects: dict[str, Project], *, now: datetime) -> dict[str, Monitor]:
+def _with_a_past(owner: User, projects: dict[str, Project], *, now: datetime, calm: bool) -> dict[str, Monitor]:
     """By name. Up, but for an outage of ten checks every three days."""
     seed_history(owner, monitors=len(MONITORS), days=DAYS, interval_sec=INTERVAL_SEC, now=now)
     found = list(Monitor.objects.filter(owner=owner).order_by("pk"))
@@ -222,16 +223,21 @@ def _with_a_past(owner: User, projects: dict[str, Project], *, now: datetime) ->
     secured = MonitorState.objects.filter(monitor__owner=owner, monitor__check_ssl=True)
     secured.update(cert_expires_at=now + timedelta(days=61))
     secured.filter(monitor__name="Checkout").update(cert_expires_at=now + timedelta(days=6))
-    secured.filter(monitor__name="Database").update(cert_expires_at=now - timedelta(days=3))
+    if calm:
+        Monitor.objects.filter(owner=owner, name__startswith="Stock API").update(name="Stock API")
+    else:
+        secured.filter(monitor__name="Database").update(cert_expires_at=now - timedelta(days=3))
     secured.filter(monitor__check_domain=True).update(domain_expires_at=now + timedelta(days=203))
     return {monitor.name: monitor for monitor in found}
 
 
-def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None:
+def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime, calm: bool) -> None:
     """What makes the overview's rows differ."""
     for minutes in (25, 20, 15):
         at = now - timedelta(minutes=minutes)
         for name, (reason, detail) in DOWN.items():
+            if calm and reason is not ReasonCode.HTTP_FAILURE:
+                continue
             evidence = HttpEvidence(
                 address="192.0.2.80:443",
                 status_line="HTTP/1.1 503 Service Unavailable",
@@ -250,7 +256,7 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
                     evidence=evidence if failed else None,
                 ),
             )
-        for name, (reason, detail, seen) in EVIDENCE.items():
+        for name, (reason, detail, seen) in {}.items() if calm else EVIDENCE.items():
             outcome = CheckOutcome(
                 verdict=Verdict.DOWN, checked_at=at, reason_code=reason, detail=detail, evidence=seen
             )
@@ -266,6 +272,8 @@ def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> None
             http_status=200,
         ),
     )
+    if calm:
+        return
     MonitorState.objects.filter(pk=monitors[STALE].pk).update(
         fault="Pulsekeeper could not run this check: no name server could be reached.",
         fault_since=now - timedelta(minutes=40),
@@ -349,7 +357,7 @@ def _heartbeat(anna: Caller, project: Project, *, now: datetime) -> Monitor:
     )
 
 
-def _job(anna: Caller, project: Project, *, now: datetime) -> Monitor:
+def _job(anna: Caller, project: Project, *, now: datetime, calm: bool) -> Monitor:
     """With 500 runs, of which some failed or did not end, and bodies that no page is made for."""
     settings = {"schedule": "*/15 * * * *", "timezone": "Europe/Berlin", "grace_sec": 480, "max_duration_sec": 540}
     begin = now - timedelta(minutes=15 * 500)
@@ -369,8 +377,9 @@ def _job(anna: Caller, project: Project, *, now: datetime) -> Monitor:
         common: dict[str, Any] = {"rid": rid, "user_agent": "curl/8.14.1", "remote_addr": "192.0.2.7"}
         signals.record(signal(monitor.public_id, "start", now=at, **common))
         lasted = timedelta(seconds=60 + number * 7919 % 241 + (number % 50 == 49) * 200)
-        failed = number % 31 == 30 or number == 497
-        body = odd.get(number, f"Imported {number * 37 % 100} orders")
+        failed = number % 31 == 30 or (number == 497 and not calm)
+        usual = f"Imported {number * 37 % 100} orders"
+        body = usual if calm else odd.get(number, usual)
         end = signal(monitor.public_id, "1" if failed else "", now=at + lasted, body=body, **common)
         signals.record(end)
     signals.record(signal(monitor.public_id, "start", now=now - timedelta(seconds=70), rid=UUID(int=500)))
@@ -403,7 +412,7 @@ def _pager(anna: Caller, *, now: datetime) -> str:
     return channel.public_id
 
 
-def _maintenance(anna: Caller, project: Project, *, now: datetime) -> str:
+def _maintenance(anna: Caller, project: Project, *, now: datetime, calm: bool) -> str:
     night = (now + timedelta(days=1)).replace(hour=2, minute=0, second=0, microsecond=0)
     place = {"project_id": project.public_id, "monitors": "all"}
     create_window(
@@ -421,9 +430,9 @@ def _maintenance(anna: Caller, project: Project, *, now: datetime) -> str:
         },
         now=now,
     )
-    _window(
-        anna, "Router firmware", now - timedelta(minutes=20), timedelta(hours=2), made=now - timedelta(days=1), **place
-    )
+    if not calm:
+        start = now - timedelta(minutes=20)
+        _window(anna, "Router firmware", start, timedelta(hours=2), made=now - timedelta(days=1), **place)
     _window(anna, "Move to the new rack", now - timedelta(days=6), timedelta(hours=5), made=now - timedelta(days=9))
     nightly = {"rrule": f"FREQ=DAILY;UNTIL={now + timedelta(days=9):%Y%m%d}", "time_zone": "America/New_York"}
     start = (now + timedelta(days=4)).replace(hour=3, minute=30, second=0, microsecond=0)

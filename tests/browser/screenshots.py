@@ -1,8 +1,8 @@
 """`make screenshots`: every page on a screen and on a telephone, in light and dark colours, in the folder screenshots/.
 
-    python -m tests.browser.screenshots [part of a name]
+    python -m tests.browser.screenshots [part of a name | readme]
 
-Look at them. A new page is a line in PAGES.
+Look at them. A new page is a line in PAGES. `readme` captures the pictures of README, in docs/screenshots/.
 """
 
 from __future__ import annotations
@@ -15,21 +15,35 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import django
 from django.core.management import call_command
 from django.test.utils import override_settings
+from PIL import Image
+from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
 
 from devserver.data_folder import load_or_create_secrets
 from devserver.session import embedded_servers
 from tests.browser.chromium import MISSING, chromium, find_chromium
 from tests.processes.tree import ROOT
+from tests.targets.certificates import Certificates
+from tests.targets.names import Name
+from tests.targets.server import Pause, TargetServer, answer
 
-FOLDER = ROOT / "screenshots"
+if TYPE_CHECKING:  # they import models
+    from tests.browser.application import Application
+    from tests.browser.scene import Scene
+
+FOLDER, README_FOLDER = ROOT / "screenshots", ROOT / "docs" / "screenshots"
+README = "readme"
 SIZES = {1280: 800, 390: 844}
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+SCALE = 2
+"""Pixels of a picture for one of the page, as on most screens."""
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+SHOP, SHOP_PORT = "shop.larkandpine.example", 8443
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,45 @@ def _open_check(tab: Tab) -> None:
 
 def _open_signal(tab: Tab) -> None:
     tab.locator("#signals summary", has_text="exit status 1").first.click()
+
+
+def _send_outdated(tab: Tab) -> None:
+    """As if another tab had changed the name and the last of the values after this one was opened."""
+    form = tab.locator("form:has([name=form_etag]):has([name=name])")
+    form.locator("[name=name]").fill("The name that was typed here, which is not the one that is stored")
+    form.evaluate(
+        """form => {
+            form.elements.form_etag.value = '"outdated"';
+            form.querySelectorAll("input[type=checkbox]:not([role])").forEach((box, n) => { if (n < 2) box.click(); });
+            form.requestSubmit(form.querySelector("[type=submit]:not([name])"));
+        }"""
+    )
+    tab.locator("table", has_text="Stored").wait_for()
+
+
+def _delete_outdated(tab: Tab) -> None:
+    tab.locator("form[action$='/delete']").last.evaluate(
+        """form => {
+            form.elements.form_etag.value = '"outdated"';
+            const tags = form.elements.form_opened.value.split("\\n");
+            form.elements.form_opened.value = tags.map((line, n) => n < 3 ? `x${line}` : line).join("\\n");
+            form.submit();
+        }"""
+    )
+    tab.get_by_text("Nothing was deleted.").wait_for()
+
+
+def _test_a_draft(tab: Tab) -> None:
+    """A worker checks a server of this process, whose name our own name server knows."""
+    tab.locator("#id_url").fill(f"https://{SHOP}:{SHOP_PORT}/health")
+    tab.locator("#id_name").fill("Shop")
+    tab.locator("#test").click()
+    tab.locator("#test-run .test-run").wait_for(timeout=60_000)
+    tab.locator("#id_name").blur()
+
+
+def _show_runs(tab: Tab) -> None:
+    tab.locator("#runs").evaluate("element => element.scrollIntoView()")
 
 
 PAGES = (
@@ -150,6 +203,16 @@ PAGES = (
     Page("status-pages-new", "/status-pages/new"),
     Page("status-pages-detail", "/status-pages/{status_page}"),
     Page("status-pages-edit", "/status-pages/{status_page}/edit"),
+    Page("outdated-monitor", "/monitors/{monitor}/edit", act=_send_outdated),
+    Page("outdated-channel", "/alert-channels/{channel}/edit", act=_send_outdated),
+    Page("outdated-window", "/maintenance/{window}", act=_send_outdated),
+    Page("outdated-status-page", "/status-pages/{status_page}/edit", act=_send_outdated),
+    Page("outdated-project", "/projects/{project}", act=_send_outdated),
+    Page("deleted-monitor", "/monitors/{monitor}", act=_delete_outdated),
+    Page("deleted-channel", "/alert-channels/{channel}/edit", act=_delete_outdated),
+    Page("deleted-window", "/maintenance/{window}", act=_delete_outdated),
+    Page("deleted-status-page", "/status-pages/{status_page}", act=_delete_outdated),
+    Page("deleted-project", "/projects/{project}", act=_delete_outdated),
     Page("status", "/status/{slug}", signed_in=False),
     Page(
         "status-days",
@@ -165,70 +228,141 @@ PAGES = (
 )
 
 
+PICTURES: tuple[tuple[Page, int, Scheme], ...] = (
+    (Page("monitors-light", "/monitors"), 1280, "light"),
+    (Page("monitors-dark", "/monitors"), 1280, "dark"),
+    (Page("monitors-phone", "/monitors"), 390, "light"),
+    (Page("monitor-down-light", "/monitors/{down}", act=_open_check), 1280, "light"),
+    (Page("monitor-new-dark", "/monitors/new?type=http", act=_test_a_draft), 1280, "dark"),
+    (Page("heartbeat-runs-light", "/monitors/{job}", act=_show_runs), 1280, "light"),
+    (Page("incident-light", "/incidents/{incident}"), 1280, "light"),
+    (Page("status-light", "/status/{slug}", signed_in=False), 1280, "light"),
+    (Page("status-phone", "/status/{slug}", signed_in=False), 390, "light"),
+)
+"""Those of README, in docs/screenshots, with their widths. One monitor is down in them."""
+
+
 def main() -> int:
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     pages = [page for page in PAGES if wanted in page.name]
     executable = find_chromium()
-    if not pages or executable is None:
+    if not (pages or wanted == README) or executable is None:
         names = ", ".join(page.name for page in PAGES)
         print(MISSING if pages else f"no page is named like {wanted!r}: {names}", file=sys.stderr)  # noqa: T201
         return 1
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-screenshots-") as name, ExitStack() as stack:
-        _photograph(stack, Path(name), executable, pages)
+        camera = _set_up(stack, Path(name), executable, calm=wanted == README)
+        if wanted == README:
+            _take_pictures(camera)
+        else:
+            _photograph(camera, pages)
     return 0
 
 
-def _photograph(stack: ExitStack, folder: Path, executable: str, pages: list[Page]) -> None:
+@dataclass(frozen=True)
+class Camera:
+    """A browser before the application, which shows the scene."""
+
+    browser: Browser
+    app: Application
+    scene: Scene
+
+    def tab(self, width: int, *, signed_in: bool) -> Tab:
+        from tests.browser.application import Person  # imports models
+
+        context = self.browser.new_context(
+            base_url=self.app.address,
+            viewport={"width": width, "height": SIZES[width]},
+            reduced_motion="reduce",
+            timezone_id="Europe/Berlin",
+            locale="en-GB",
+            device_scale_factor=SCALE,
+        )
+        if signed_in:
+            Person(self.app, self.scene.owner).sign_in(context)
+        return context.new_page()
+
+
+def _set_up(stack: ExitStack, folder: Path, executable: str, *, calm: bool) -> Camera:
     servers = stack.enter_context(embedded_servers(folder))
     os.environ.update(
         load_or_create_secrets(folder),
         DATABASE_URL=servers.database_url,
         REDIS_URL=servers.redis_url,
         DJANGO_SETTINGS_MODULE="config.settings",
+        STATUS_PAGE_DOMAINS=".larkandpine.example",
     )
     django.setup()
     call_command("migrate", verbosity=0)
     # They import models.
+    from projects.access import Caller
+    from statuspages.services import update_page
     from tests.browser import scene
-    from tests.browser.application import Person, application
+    from tests.browser.application import application
 
     # Only the web server: what is shown is what was made, and not what happens to it.
-    others = dict.fromkeys(("worker", "interactive", "dispatcher", "beat"), 0)
-    app = stack.enter_context(application(folder, servers, counts=others))
+    counts = dict.fromkeys(("worker", "interactive", "dispatcher", "beat"), 0)
+    if calm:
+        _serve_shop(stack, folder)
+        counts["interactive"] = 1  # makes the test run
+    app = stack.enter_context(application(folder, servers, counts=counts))
     with app.database(), override_settings(EMAIL_BACKEND="django.core.mail.backends.dummy.EmailBackend"):
-        shown = scene.build()
-    browser = stack.enter_context(chromium(executable))
+        shown = scene.build(calm=calm)
+        if not calm:
+            page_id, domain = shown.places["status_page"], {"custom_domain": "status.larkandpine.example"}
+            update_page(Caller(shown.owner), page_id, domain)
+    return Camera(stack.enter_context(chromium(executable)), app, shown)
+
+
+def _serve_shop(stack: ExitStack, folder: Path) -> None:
+    """Serve SHOP with a good certificate, and set the environment so that workers find and trust it."""
+    certificates, targets = Certificates(folder), stack.enter_context(TargetServer())
+    routes = [Pause(0.06), answer(200, b'{"status": "ok"}')]
+    targets.serve(routes, port=SHOP_PORT, tls=certificates.for_host(SHOP))
+    os.environ.update(
+        ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
+        DNS_SERVERS=targets.serve_names({SHOP: Name(("127.0.0.1",))}).address,
+        SSL_CERT_FILE=certificates.ca_file,
+    )
+
+
+def _photograph(camera: Camera, pages: list[Page]) -> None:
     FOLDER.mkdir(exist_ok=True)
-    for width, height in SIZES.items():
+    for width in SIZES:
         for signed_in in (True, False):
-            context = browser.new_context(
-                base_url=app.address,
-                viewport={"width": width, "height": height},
-                reduced_motion="reduce",
-                timezone_id="Europe/Berlin",
-                locale="en-GB",
-            )
-            if signed_in:
-                Person(app, shown.owner).sign_in(context)
-            tab = context.new_page()
+            tab = camera.tab(width, signed_in=signed_in)
             for page in pages:
-                if page.signed_in is signed_in:
-                    _take(tab, page, shown.places, width=width)
-            context.close()
+                if page.signed_in is not signed_in:
+                    continue
+                for scheme in SCHEMES:
+                    _open(tab, page, camera.scene.places, scheme)
+                    tab.screenshot(path=FOLDER / f"{page.name}-{width}-{scheme}.png", full_page=True)
+                print(f"{page.name} at {width}")  # noqa: T201
+            tab.context.close()
 
 
-def _take(tab: Tab, page: Page, places: dict[str, str], *, width: int) -> None:
+def _take_pictures(camera: Camera) -> None:
+    for page, width, scheme in PICTURES:
+        tab = camera.tab(width, signed_in=page.signed_in)
+        _open(tab, page, camera.scene.places, scheme)
+        path = README_FOLDER / f"{page.name}.png"
+        tab.screenshot(path=path)
+        tab.context.close()
+        with Image.open(path) as picture:  # a third of the bytes, and nobody sees the difference
+            small = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        small.save(path, optimize=True)
+        print(f"{path.name}: {path.stat().st_size // 1024} KiB")  # noqa: T201
+
+
+def _open(tab: Tab, page: Page, places: dict[str, str], scheme: Scheme) -> None:
     path = page.path.format(**places)
-    for scheme in SCHEMES:
-        tab.emulate_media(color_scheme=scheme)
-        answer = tab.goto(path, wait_until="networkidle")
-        assert answer is not None
-        if answer.status != page.status:
-            print(f"{path} answered {answer.status}", file=sys.stderr)  # noqa: T201
-        if page.act is not None:
-            page.act(tab)
-        tab.screenshot(path=FOLDER / f"{page.name}-{width}-{scheme}.png", full_page=True)
-    print(f"{page.name} at {width}")  # noqa: T201
+    tab.emulate_media(color_scheme=scheme)
+    response = tab.goto(path, wait_until="networkidle")
+    assert response is not None
+    if response.status != page.status:
+        print(f"{path} answered {response.status}", file=sys.stderr)  # noqa: T201
+    if page.act is not None:
+        page.act(tab)
 
 
 if __name__ == "__main__":

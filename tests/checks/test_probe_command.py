@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 
 from checks.probes.ping.rights import may_ping
 from monitors.management.commands.probe import Command
+from tests.targets.certificates import Certificates
 from tests.targets.datagrams import Datagrams
 from tests.targets.resolvers import saying
 from tests.targets.server import Hang, Pause, Seen, TargetServer, answer
@@ -109,6 +111,22 @@ def test_tcp_and_tls(targets: TargetServer) -> None:
     assert refused.stdout.startswith(f"DOWN {PORT}\n")
 
 
+@pytest.mark.parametrize("scheme", ["https", "tls"])
+def test_the_verification_of_certificates(
+    scheme: str, targets: TargetServer, certificates: Certificates, tmp_path: Path
+) -> None:
+    site = targets.serve([answer()], tls=certificates.good())
+    url = f"{scheme}://127.0.0.1:{site.port}"
+    refused = probe(url)
+    assert refused.returncode == 2
+    assert "CA certificate (ca_certificate)" in refused.stdout
+    assert probe(url, "--ca-certificate", certificates.ca_file, "--check-ssl").returncode == 0
+    assert probe(url, "--no-tls-verify").returncode == 0
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(str(other))
+    assert probe(url, "--ca-certificate", str(other)).returncode == 2
+
+
 def test_udp(targets: TargetServer) -> None:
     service = targets.serve_datagrams(Datagrams([[b"\xca\xfe!"]]))
     url = f"udp://127.0.0.1:{service.port}"
@@ -188,6 +206,11 @@ def test_ping() -> None:
         (("icmp://127.0.0.1", "--packets", "three"), "--packets"),
         (("icmp://127.0.0.1", "--packets", "2", "--min-replies", "3"), "--min-replies: must be at most packets"),
         (("icmp://127.0.0.1", "--body", "x"), "--body does not apply to icmp: addresses"),
+        (("udp://127.0.0.1:9", "--no-tls-verify"), "--no-tls-verify does not apply to udp: addresses"),
+        ((NOWHERE, "--no-tls-verify", "--check-ssl"), "--no-tls-verify: cannot be false with check_ssl"),
+        ((NOWHERE, "--ca-certificate", "/nowhere.pem"), "--ca-certificate: No such file or directory"),
+        ((NOWHERE, "--ca-certificate", __file__), "--ca-certificate: must be"),
+        ((NOWHERE, "--ca-certificate", "/dev/zero"), "--ca-certificate: must "),
         (("dns:x.example?type=ANY",), "the URL: must ask for one of these types"),
         (("dns://10.0.0.1/x.example",), "10.0.0.1 is a private or reserved address"),
         (("dns:x.example", "--record", "nonsense"), "--record: "),

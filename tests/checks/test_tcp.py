@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trustme
 
 from checks.evidence import Evidence
 from checks.probes.engine import ProbeEngine
@@ -86,6 +87,19 @@ def test_timings(engine: ProbeEngine, targets: TargetServer, certificates: Certi
     assert (outcome.verdict, outcome.cert_expires_at) == (Verdict.UP, GOOD_UNTIL)
     assert outcome.connect_ms is not None
     assert outcome.connect_ms <= (outcome.ttfb_ms or 0) <= (outcome.latency_ms or 0)
+
+
+def test_starttls_with_an_own_authority(engine: ProbeEngine, targets: TargetServer) -> None:
+    own, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.issue_cert("127.0.0.1", not_after=GOOD_UNTIL).configure_cert(context)
+    site = targets.serve(Unasked([*POP3, StartTls(), Hang()]), tls=context)
+    spec = TcpSpec(host="127.0.0.1", port=site.port, tls=True, starttls="pop3", check_ssl=True)
+    refused = engine.check(spec)
+    assert "issuer is unknown" in (refused.detail or "")
+    assert "CA certificate (ca_certificate)" in (refused.detail or "")
+    for given in ({"ca_certificate": own.cert_pem.bytes().decode()}, {"tls_verify": False, "check_ssl": False}):
+        outcome = engine.check(replace(spec, **given))
+        assert (outcome.verdict, outcome.cert_expires_at) == (Verdict.UP, GOOD_UNTIL)
 
 
 def test_evidence_of_an_answer(engine: ProbeEngine, targets: TargetServer) -> None:

@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+import trustme
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
 from django.test import Client
@@ -432,6 +433,23 @@ def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User
     assert errors_in(web.post(path, given).content.decode())[0].startswith("Value: Type the value")
     assert web.post(path, given | {"header-0-value": "again"}).status_code == 302
     assert Monitor.objects.get(name="Shop (copy)").full_config["request_headers"][0].value == "again"
+
+
+@pytest.mark.parametrize("target", [{"url": "https://nas.example/"}, {"type": "port", "url": "tls://nas.example:993"}])
+def test_a_copy_keeps_the_verification_of_certificates(target: dict[str, str], web: Client, user: User) -> None:
+    pem = trustme.CA().cert_pem.bytes().decode()
+    monitor = MonitorFactory(owner=user, name="NAS", tls_verify=False, ca_certificate=pem, **target)
+    path = f"/monitors/new?from={monitor.public_id}"
+    page = web.get(path).content.decode()
+    found = re.search(r'<textarea name="ca_certificate"[^>]*>\s*(.*?)</textarea>', page, re.DOTALL)
+    assert found is not None
+    assert unescape(found[1]).strip() == pem.strip()
+    assert not re.search(r'name="tls_verify"[^>]* checked', page)
+    given = typed(name="NAS (copy)", ca_certificate=pem.replace("\n", "\r\n"), **target)
+    del given["tls_verify"]
+    assert web.post(path, given).status_code == 302
+    config = Monitor.objects.get(name="NAS (copy)").full_config
+    assert (config["tls_verify"], config["ca_certificate"]) == (False, pem)
 
 
 # The test run

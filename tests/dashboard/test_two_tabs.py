@@ -15,7 +15,7 @@ from alerts.models import AlertChannel
 from core.clock import to_ms, utc_now
 from projects.models import Project
 from tests.api.client import Api
-from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.statuspages.making import make_page
 
 pytestmark = pytest.mark.django_db
@@ -184,13 +184,108 @@ def test_the_rows_of_a_monitor_are_compared(web: Client, user: User) -> None:
     assert (both["rule-0-value"], both["slow_ms"]) == (["theirs"], ["3s"])
 
 
-@pytest.mark.parametrize("kind", ["channel", "window"])
-def test_an_outdated_page_deletes_nothing(web: Client, user: User, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["monitor", "channel", "window", "page"])
+def test_what_only_the_other_tab_changed_is_chosen_already(web: Client, user: User, kind: str) -> None:
+    path, _, field, value = _objects(web, user)[kind]
+    mine = opened(web, path)
+    web.post(path, opened(web, path) | {"name": "Theirs"})
+    page = web.post(path, mine | {field: value}).content.decode()
+    again = _Form(page, holds="name").data
+    assert again["take_stored"] == ["name"]
+    assert web.post(path, again).status_code == 302
+    both = opened(web, path)
+    assert (both["name"], both[field]) == (["Theirs"], [value]), "both changes stay"
+
+    mine = opened(web, path)
+    web.post(path, opened(web, path) | {"name": "Fourth"})
+    again = _Form(web.post(path, mine).content.decode(), holds="name").data
+    assert again["take_stored"] == ["name"]
+    assert web.post(path, again | {"name": "Fifth"}).status_code == 302
+    assert opened(web, path)["name"] == ["Fifth"], "what is typed after the choice counts"
+
+
+def test_a_rule_that_the_other_tab_added_is_chosen_already(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, type="keyword", content_rules=[{"type": "text_contains", "value": "first"}])
+    path = f"/monitors/{monitor.public_id}/edit"
+    mine = opened(web, path)
+    web.post(path, opened(web, path) | {"rule-1-kind": "absent", "rule-1-value": "theirs"})
+    again = _Form(web.post(path, mine | {"slow_ms": "3s"}).content.decode(), holds="name").data
+    assert sorted(again["take_stored"]) == ["rule-1-kind", "rule-1-value"]
+    assert web.post(path, again).status_code == 302
+    monitor.refresh_from_db()
+    assert [rule.value for rule in monitor.full_config["content_rules"]] == ["first", "theirs"]
+
+
+@pytest.mark.parametrize("tags", ["", "nonsense", "\n \n", "0123456789ab name"])
+def test_without_the_tags_nothing_is_chosen(web: Client, user: User, tags: str) -> None:
+    path = _objects(web, user)["window"][0]
+    mine = opened(web, path)
+    web.post(path, opened(web, path) | {"name": "Theirs"})
+    page = web.post(path, mine | {"form_opened": tags}).content.decode()
+    assert "take_stored" not in _Form(page, holds="name").data
+    assert differences(page) == [("Name", "First", "Theirs")]
+
+
+def _buttons(web: Client, user: User, kind: str) -> tuple[str, str, str]:
+    """Return the page of the form, the one with the button that deletes, and the address of that button."""
+    if kind == "project":
+        path = f"/projects/{ProjectFactory(owner=user, name='First').public_id}"
+        return path, path, f"{path}/delete"
     path = _objects(web, user)[kind][0]
-    form = opened(web, path)
-    web.post(path, form | {"name": "Theirs"})
-    address = path.removesuffix("/edit") + "/delete"
-    refused = web.post(address, {"form_etag": form["form_etag"]}, follow=True)
-    assert "It was changed since you read it." in refused.content.decode()
-    web.post(address, {"form_etag": opened(web, path)["form_etag"]})
+    address = path.removesuffix("/edit")
+    return path, address if kind in ("monitor", "page") else path, f"{address}/delete"
+
+
+def _button(page: str, address: str) -> dict[str, list[str]]:
+    """Return what the form sends that deletes."""
+    found = re.search(rf'<form[^>]*action="{address}".*?</form>', page, re.DOTALL)
+    assert found is not None
+    return _Form(found[0], holds="form_opened").data
+
+
+@pytest.mark.parametrize("kind", ["monitor", "channel", "window", "page", "project"])
+def test_an_outdated_page_deletes_nothing_and_asks_again(web: Client, user: User, kind: str) -> None:
+    path, shown, address = _buttons(web, user, kind)
+    button = _button(web.get(shown).content.decode(), address)
+    renamed = f"{path}/rename" if kind == "project" else path
+    assert web.post(renamed, opened(web, path) | {"name": f"Theirs {HOSTILE}"}).status_code == 302
+    refused = web.post(address, button)
+    page = refused.content.decode()
+    assert refused.status_code == 412
+    assert "The settings were changed after you opened the page. Nothing was deleted." in page
+    cells = re.findall(r'<td class="main">([^<]*)</td>\s*<td data-label="Now">([^<]*)</td>', page)
+    assert [tuple(map(unescape, row)) for row in cells] == [("Name", f"Theirs {HOSTILE}")]
+    again = _Form(page, holds="form_opened").data
+    web.post(renamed, opened(web, path) | {"name": "Third"})
+    refused = web.post(address, again)
+    assert refused.status_code == 412, "changed once more"
+    assert web.get(path).status_code == 200
+    assert web.post(address, _Form(refused.content.decode(), holds="form_opened").data).status_code == 302
     assert web.get(path).status_code == 404
+
+
+def test_a_change_of_a_secret_is_named_but_not_shown(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, request_headers=[{"name": "X-Key", "value": "s3cret"}])
+    path = f"/monitors/{monitor.public_id}"
+    button = _button(web.get(path).content.decode(), f"{path}/delete")
+    web.post(f"{path}/edit", opened(web, f"{path}/edit") | {"header-0-value": "an0ther"})
+    page = web.post(f"{path}/delete", button).content.decode()
+    assert "A value that is not shown was changed" in page
+    assert "s3cret" not in page
+    assert "an0ther" not in page
+
+
+def test_a_page_without_the_tags_shows_all_settings(web: Client, user: User) -> None:
+    path = _objects(web, user)["window"][0]
+    page = web.post(f"{path}/delete", {"form_etag": '"old"'}).content.decode()
+    assert all(label in page for label in ("Name", "Starts", "Ends", "Time zone", "Repeats", "Monitors"))
+
+
+@pytest.mark.parametrize("kind", ["monitor", "channel", "window", "page", "project"])
+def test_nobody_else_deletes_or_reads_it(web: Client, user: User, kind: str) -> None:
+    path, _, address = _buttons(web, user, kind)
+    stranger = Client()
+    stranger.force_login(UserFactory())
+    for sent in ({}, {"form_etag": '"old"'}):
+        assert stranger.post(address, sent).status_code == 404
+    assert web.get(path).status_code == 200

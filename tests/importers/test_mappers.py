@@ -291,7 +291,8 @@ def test_uptimerobot_2() -> None:
         "content_rules": [{"type": "text_contains", "value": "Welcome"}],
     } == given_of(page)
     assert not page.enabled
-    assert set(notes_of(page)) == {"checkSSLErrors", "keywordCaseType", "assignedAlertContacts", "custom_http_statuses"}
+    assert set(notes_of(page)) == {"keywordCaseType", "assignedAlertContacts", "custom_http_statuses"}
+    assert (given_of(page)["tls_verify"], given_of(page)["check_ssl"]) == (False, False)
     assert given_of(found["My FTP Server"]) == {
         "name": "My FTP Server",
         "type": "port",
@@ -333,7 +334,8 @@ def test_uptimerobot_3() -> None:
     }
     errors = found["No errors"]
     assert given_of(errors)["content_rules"] == [{"type": "text_absent", "value": "Fatal error"}]
-    assert (errors.enabled, set(notes_of(errors))) == (False, {"checkSSLErrors", "httpPassword"})
+    assert (errors.enabled, set(notes_of(errors))) == (False, {"httpPassword"})
+    assert given_of(errors)["tls_verify"] is False
     assert given_of(found["Import job"])["grace_sec"] == 300
     assert set(notes_of(found["Partner"])) == {"authType"}
     assert given_of(found["Mail"]) == {
@@ -397,6 +399,7 @@ def test_gatus() -> None:
         "method": "GET",
         "interval_sec": 90,
         "timeout_ms": 5000,
+        "tls_verify": False,
         "slow_ms": 500,
         "expect_status": 200,
         "follow_redirects": True,
@@ -405,7 +408,6 @@ def test_gatus() -> None:
         "request_headers": [header("Authorization", "Bearer hunter2-bearer", "bearer")],
     }
     assert set(notes_of(front)) == {
-        "client.insecure",
         "alerts",
         "alerts[].failure-threshold",
         "alerts[].success-threshold",
@@ -444,6 +446,14 @@ def test_gatus() -> None:
         "no-deadline": {"heartbeat": "an interval is required"},
         "item-crud": {"suites": "suites are not supported"},
     }
+
+
+@pytest.mark.parametrize("url", ["https://x.example/", "tls://x.example:993", "starttls://x.example:25"])
+def test_gatus_without_verification_keeps_the_warnings(url: str) -> None:
+    """`check_ssl` reports the errors of a certificate that is verified: decision 85 refuses both."""
+    endpoint = {"name": "x", "url": url, "client": {"insecure": True}, "conditions": ["[CERTIFICATE_EXPIRATION] > 48h"]}
+    (mapped,) = gatus.read(json.dumps({"endpoints": [endpoint]}))
+    assert (given_of(mapped)["tls_verify"], given_of(mapped)["check_ssl"]) == (False, False)
 
 
 def test_hosts_of_gatus() -> None:

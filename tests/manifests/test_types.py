@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
+import trustme
 
 from monitors.models import Monitor
 from tests.factories import UserFactory
@@ -87,3 +90,35 @@ def test_bad_input_has_its_line(good: str, bad: str, problem: str) -> None:
     assert text.startswith(problem)
     assert place.split(":")[0].isdigit()
     assert not Monitor.objects.exists()
+
+
+PEM = trustme.CA().cert_pem.bytes().decode() + trustme.CA().cert_pem.bytes().decode()
+UNVERIFIED = f"""\
+version: 1
+monitors:
+  - name: NAS
+    url: https://nas.example.com/
+    tls_verify: false
+  - name: Mail
+    type: port
+    url: tls://mail.example.com:25?starttls=smtp
+    ca_certificate: |
+{indent(PEM, "      ")}"""
+
+
+def test_the_verification_of_certificates_comes_back() -> None:
+    user, other = UserFactory(), UserFactory()
+    assert apply_text(user, UNVERIFIED).created == 2
+    text = exported(user)
+    assert apply_text(user, text).changes == apply_text(user, UNVERIFIED).changes == []
+    apply_text(other, text)
+    assert exported(other) == text
+    found = {monitor.name: monitor.options for monitor in Monitor.objects.filter(owner=other)}
+    assert (found["NAS"]["tls_verify"], found["NAS"]["ca_certificate"]) == (False, None)
+    assert (found["Mail"]["tls_verify"], found["Mail"]["ca_certificate"]) == (True, PEM)
+    trusting = text.replace("tls_verify: false", "tls_verify: true")
+    assert [line.strip() for line in told(apply_text(other, trusting))][1:] == ["tls_verify: false → true"]
+    assert (
+        "monitors[0].tls_verify: cannot be false with check_ssl"
+        in refusal(other, UNVERIFIED.replace("tls_verify: false", "tls_verify: false\n    check_ssl: true"))[0]
+    )

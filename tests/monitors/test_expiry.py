@@ -197,3 +197,11 @@ def test_any_history_warns_as_the_rule_says(history: list[tuple[int, int | None]
     found = ExpiryWarning.objects.filter(monitor=monitor).order_by("pk")
     assert list(found.values_list("expires_at", "threshold_days")) == expected
     delete_monitor(Caller(user), monitor.public_id)
+
+
+def test_a_certificate_that_is_not_verified_is_warned_of(user: User) -> None:
+    accepted = secured(user, NOON + DAY, check_ssl=False, tls_verify=False)
+    ignored = secured(user, NOON + DAY, check_ssl=False)
+    warn_of_expiries(NOON)
+    warn_of_expiries(NOON)
+    assert (warned(accepted), warned(ignored)) == ([1], [])

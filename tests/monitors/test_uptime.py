@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from checks.spec import Verdict
-from monitors.models import Monitor, MonitorState, StatusChange
-from monitors.selectors import uptime_sums
+from dashboard.monitors.rows import rows_of
+from monitors.models import DailyUptime, MaintenanceSpan, Monitor, MonitorState, StatusChange
+from monitors.selectors import get_monitor_with_first_check, uptime_sums, uptimes
+from monitors.uptime.daily import daily_uptime, daily_uptimes, write_days
 from monitors.uptime.intervals import Span
+from projects.access import Caller
+from statuspages.badges import draw
+from statuspages.models import Badge
 from tests.factories import MonitorFactory, SchedulerGapFactory
 from tests.helpers import NOON, keep_checked, minutes
 from tests.monitors.tallies import StatusInterval, Transition, tally
@@ -74,3 +81,60 @@ def test_uptime(
     silent = [Span(NOON + minutes(start), NOON + minutes(end)) for start, end in gaps]
     assert tally([WINDOW], changes, now, silent)[0].percent == expected
     assert stored(transitions, now, gaps) == expected
+
+
+def young(now: datetime, *, checked_until: datetime) -> Monitor:
+    """Return a monitor of 28 minutes, the first 20 in maintenance, that was down from minute 25 (failing: 24) to 26."""
+    start = now - minutes(28)
+    monitor = MonitorFactory(created_at=start)
+    MonitorState.objects.filter(pk=monitor.pk).update(status=Verdict.UP)
+    for minute, before, after, began in (
+        (0, None, Verdict.UP, None),
+        (25, Verdict.UP, Verdict.DOWN, 24),
+        (26, Verdict.DOWN, Verdict.UP, None),
+    ):
+        StatusChange.objects.create(
+            monitor=monitor,
+            at=start + minutes(minute),
+            before=before,
+            after=after,
+            failing_since=None if began is None else start + minutes(began),
+        )
+    MaintenanceSpan.objects.create(monitor=monitor, started_at=start, ended_at=start + minutes(20))
+    keep_checked(checked_until)
+    return Monitor.objects.select_related("state", "project").get(pk=monitor.pk)
+
+
+def test_all_periods_of_a_young_monitor_have_the_same_uptime() -> None:
+    """Decision 35 for each: maintenance is observed time, and the status was down for one minute of 28."""
+    monitor = young(NOON, checked_until=NOON)
+    Badge.objects.create(monitor=monitor, key="bdg_1", created_at=NOON)
+    found = uptimes([monitor], now=NOON)[monitor.pk], rows_of([monitor], now=NOON)[0].uptime
+    history = daily_uptimes([monitor], days=90, now=NOON, with_status=True)[monitor.pk].by_status
+    assert history is not None
+    assert [*found, *(history.percent(days) for days in (7, 30, 90))] == [96.43] * 5
+    for name in ("uptime-24h", "uptime-7d", "uptime-30d", "uptime-90d"):
+        assert "96.43%" in draw("bdg_1", name, now=NOON).decode()
+    assert daily_uptime(monitor, days=1, now=NOON)[0].uptime == 75.0, "2 minutes of 8: without maintenance"
+    found_again = get_monitor_with_first_check(Caller(monitor.owner), monitor.public_id)
+    assert found_again.first_check_at == NOON - minutes(28)
+
+
+def test_stored_days_keep_both_definitions() -> None:
+    monitor = young(NOON, checked_until=NOON + timedelta(days=2))
+    today = NOON + timedelta(hours=13)
+
+    def percents(now: datetime) -> list[float | None]:
+        history = daily_uptimes([monitor], days=7, now=now, with_status=True)[monitor.pk]
+        assert history.by_status is not None
+        return [history.percents()[-2], history.by_status.percents()[-2]]
+
+    expected = percents(today)
+    assert write_days(today) > 0
+    stored = DailyUptime.objects.get(day=NOON.date())
+    assert (stored.status_observed_ms, stored.status_down_ms) == (stored.observed_ms + 20 * 60_000, 60_000)
+    assert percents(today) == expected
+    DailyUptime.objects.update(status_observed_ms=None, status_down_ms=None)  # as an older version writes them
+    assert percents(today) == [expected[0]] * 2
+    write_days(today + timedelta(days=1))
+    assert percents(today) == expected

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
 from celery.contrib.testing.worker import start_worker
+from django.core.handlers.wsgi import WSGIHandler
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
@@ -15,6 +18,7 @@ from pytest_django.fixtures import Settings
 
 from audit.models import Entry
 from config.celery import app
+from config.gateway import Gateway
 from core.clock import utc_now
 from monitors.probing import prober
 from projects.access import Caller
@@ -24,6 +28,7 @@ from statuspages.services import update_page
 from tests.api.client import Api
 from tests.factories import UserFactory
 from tests.helpers import flush_broker, run_concurrently
+from tests.serving import serving
 from tests.statuspages.making import look, make_page
 from tests.targets.names import Fault, Name
 from tests.targets.server import TargetServer
@@ -125,6 +130,32 @@ def test_the_dashboard_shows_the_records_and_what_was_found(zone: Zone, claims: 
     assert f"Domain verified. http://{DOMAIN}/ does not show this page yet: " in press()
     assert look(f"/status/{page.slug}").status_code == 200, "the built-in URL keeps working"
     assert "Check again" in web.get(address).content.decode()
+
+
+@pytest.mark.parametrize("given", [{}, {"password": "letters and 8"}], ids=["open", "password"])
+def test_the_check_finds_the_page_on_its_domain(zone: Zone, given: dict[str, str]) -> None:
+    """A custom domain has no port: a web server answers at port 80 of an address of this test alone."""
+    user = UserFactory()
+    page = make_page(user, [], name="Shop & Söhne", custom_domain=DOMAIN, **given)
+    claim = Api.signed_in(user), Api.signed_in(user).get(f"/v1/status-pages/{page.public_id}").json
+    zone.publish(claim)
+    address = f"127.80.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+    zone[DOMAIN] = Name((address,))
+    web = Client()
+    web.force_login(user)
+
+    def press() -> str:
+        return unescape(web.post(f"/status-pages/{page.public_id}/verify-domain", follow=True).content.decode())
+
+    try:
+        with serving(Gateway(WSGIHandler()), address=address, port=80):
+            assert f"Domain verified. http://{DOMAIN}/ shows this page." in press()
+            update_page(Caller(user), page.public_id, {"published": False})
+            assert "does not show this page yet: The page is not published." in press()
+    except PermissionError:
+        pytest.skip("no right to listen on port 80")
+    update_page(Caller(user), page.public_id, {"published": True})
+    assert f"http://{DOMAIN}/ does not show this page yet: " in press()
 
 
 def test_the_first_that_proves_it_has_it_until_only_the_record_of_another_is_left(
