@@ -36,6 +36,7 @@ from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
 from monitors.selectors import dns_changes_of, failing_since, get_monitor
+from monitors.services import FIRST_CLAIM
 from monitors.stale import stale_since
 from monitors.types.content import Rule
 from monitors.types.http import Header
@@ -77,7 +78,7 @@ class Fact(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """A check that was requested on this page. Its text form is part of the URL that polls for it."""
+    """A check that was requested on this page, or the first one. Its text form is part of the URL that polls for it."""
 
     claim: int
     asked_at: datetime
@@ -86,6 +87,12 @@ class Awaited(NamedTuple):
     def read(cls, text: str) -> Awaited | None:
         found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,13})", text)
         return None if found is None else cls(int(found[1]), from_ms(int(found[2])))
+
+    @classmethod
+    def first(cls, monitor: Monitor) -> Awaited | None:
+        """Return the check that every new monitor has at once, unless it waits for a ping or for a scheduled time."""
+        has_none = monitor.kind.waits or monitor.schedule is not None
+        return None if has_none else cls(FIRST_CLAIM, monitor.created_at)
 
     def __str__(self) -> str:
         return f"{self.claim}-{to_ms(self.asked_at)}"
@@ -112,6 +119,9 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
         "windows": [(window, occurrence_of(window, now=now)) for window in windows_covering(caller, monitor)],
         **_notified_channels(caller, monitor),
     }
+    first = Awaited.first(monitor)
+    if first is not None and not first.is_over(monitor, now=now):
+        context["checking"] = str(first)
     if monitor.kind.waits:
         context["snippets"] = snippets_of(monitor)
     return render_page(request, "monitors/monitor", **context)
@@ -121,7 +131,8 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
 def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Return the current state, checks and incidents, or 204 if `seen` is their current version.
 
-    `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected.
+    `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected. The
+    next answer removes that notice, because it may contradict a newer state.
     """
     caller, now = request.caller, request.now
     monitor = get_monitor(caller, monitor_id)

@@ -159,3 +159,20 @@ def test_check_now_shows_its_result_on_the_page(browse: Browse, app: Application
         expect(result).to_contain_text("The monitor is paused; resume it")
         axe(page)
         assert page.evaluate("window.isTheSamePage")
+
+
+def test_the_first_result_appears_without_a_reload(browse: Browse, app: Application) -> None:
+    """The page asks for it each second, and not only when it would look for changes."""
+    page = browse(app.person("creator"))
+    asked: list[str] = []
+    with Site() as site:
+        page.goto("/monitors/new")
+        page.get_by_label("Address").fill(site.url("/ok"))
+        page.get_by_label("Name", exact=True).first.fill("Shop")
+        page.on("request", lambda request: asked.append(request.url) if "/live?" in request.url else None)
+        page.get_by_role("button", name="Create monitor").click()
+        expect(page.locator("#state")).to_contain_text("Up")
+        expect(page.locator("#checked")).to_contain_text(re.compile(r"Checked .*: Up, HTTP 200"))
+        expect(page.locator("#checks li")).to_have_count(1)
+        axe(page)
+    assert not [url for url in asked if "checking=" not in url]

@@ -465,6 +465,45 @@ def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:
     assert "checking=" not in polled(done)
 
 
+@pytest.mark.parametrize("kind", ["http", "scheduler"])
+def test_the_first_check_is_awaited_by_the_page(web: Client, user: User, kind: str) -> None:
+    now = utc_now()
+    monitor = MonitorFactory(owner=user, type=kind, created_at=now)
+    shown = page(web, f"/monitors/{monitor.public_id}")
+    assert re.search(r'id="poll"[^>]*data-every="1000"', shown)
+    assert ("Running…" if kind == "scheduler" else "Checking…") in shown
+    assert web.get(polled(shown)).status_code == 204
+    record([check_record(monitor, claim=1, verdict=Verdict.UP, at=now)], now=now)
+    done = page(web, polled(shown))
+    assert re.search(r'id="checked".*<strong>Up</strong>', done, re.DOTALL)
+    assert "No outage so far" in done
+    assert "data-every" not in done
+    assert "checking=" not in polled(page(web, f"/monitors/{monitor.public_id}"))
+
+
+def test_no_first_check_is_awaited_for_long_or_where_none_is_made(web: Client, user: User) -> None:
+    now = utc_now()
+    late = MonitorFactory(owner=user, created_at=now - timedelta(minutes=2))
+    heartbeat = MonitorFactory(owner=user, type="heartbeat", created_at=now)
+    planned = MonitorFactory(owner=user, type="scheduler", schedule="0 3 * * *", created_at=now)
+    paused = MonitorFactory(owner=user, created_at=now)
+    Monitor.objects.filter(pk=paused.pk).update(enabled=False)
+    for monitor in (late, heartbeat, planned, paused):
+        assert "checking=" not in polled(page(web, f"/monitors/{monitor.public_id}"))
+
+
+def test_the_result_of_check_now_is_removed_when_the_state_changes(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, up=True)
+    poll = polled(web.post(f"/monitors/{monitor.public_id}/check", headers={"HX-Request": "true"}))
+    now = utc_now()
+    record([check_record(monitor, claim=2, verdict=Verdict.UP, at=now)], now=now)
+    done = page(web, poll)
+    assert "<strong>Up</strong>" in done
+    assert web.get(polled(done)).status_code == 204, "it stays as long as it is true"
+    check(monitor, *[Verdict.DOWN] * 3, at=now)
+    assert re.search(r'<div id="checked" [^>]*hx-swap-oob="innerHTML">\s*</div>', page(web, polled(done)))
+
+
 def test_check_now_says_why_there_is_no_result(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user, up=True)
     live = f"/monitors/{monitor.public_id}/live"
