@@ -54,6 +54,7 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-compact]")) chooseRows(event.target.checked);
   if (!event.target.matches("[data-pick-all]")) return;
   chooseShown(event.target.checked);
   showChosen();
@@ -66,6 +67,31 @@ document.addEventListener("formdata", (event) => {
   event.formData.delete("monitor");
   if (chosen.length && !event.formData.get("all")) event.formData.set("monitor", chosen.join(","));
 });
+
+// Compact rows
+
+function showRows() {
+  const box = document.querySelector("[data-compact]");
+  if (!box) return;
+  box.checked = document.documentElement.dataset.rows === "compact";
+  box.closest("label").hidden = false;
+}
+
+function chooseRows(compact) {
+  if (compact) document.documentElement.dataset.rows = "compact";
+  else delete document.documentElement.dataset.rows;
+  try {
+    if (compact) localStorage.setItem("rows", "compact");
+    else localStorage.removeItem("rows");
+  } catch {
+    // Without storage the choice applies to this page only.
+  }
+}
+
+showRows();
+document.addEventListener("htmx:historyRestore", showRows);
+// The box is among the filters, whose form fetches the list again at each input.
+document.addEventListener("input", (event) => event.target.matches("[data-compact]") && event.stopPropagation(), true);
 
 // Updates
 

@@ -21,6 +21,7 @@ from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
 from dashboard.monitors.listing import Listing, tally
+from dashboard.monitors.rows import MAX_REASON
 from incidents.windows import create_window
 from monitors.configuration import build, config_columns
 from monitors.models import Monitor, MonitorState, StatusChange
@@ -156,7 +157,8 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
         row = re.search(rf'<tr id="{made[name].public_id}".*?</tr>', html, re.DOTALL)
         assert row is not None
         notes = re.search(r'<div class="notes">(.*?)</div>', row[0])
-        return re.sub(r'<time datetime="([^"]*)".*?</time>', r"\1", "" if notes is None else notes[1])
+        without_reason = re.sub(r'<span class="why.*?</span>', "", "" if notes is None else notes[1])
+        return re.sub(r'<time datetime="([^"]*)".*?</time>', r"\1", without_reason)
 
     def since(at: datetime) -> str:
         return f"since {at.isoformat(timespec='seconds')}"
@@ -215,10 +217,41 @@ def test_long_lists_come_in_pages_that_miss_and_repeat_nothing(web: Client, user
 
 def test_the_number_of_queries_does_not_grow_with_the_list(web: Client, user: User) -> None:
     project = ProjectFactory(owner=user)
+    down = {"status": "down", "failing_since": utc_now(), "last_checked_at": utc_now()}
     make_many(user, 3, project_id=project.pk)
+    MonitorState.objects.update(**down)
     few = queries(web, "/monitors?grouped=1&sort=uptime")
     make_many(user, 60, project_id=project.pk)
+    MonitorState.objects.update(**down)
     assert queries(web, "/monitors?grouped=1&sort=uptime") == few <= MOST_QUERIES
+
+
+def test_a_row_shows_why_its_monitor_is_down(web: Client, user: User) -> None:
+    now = utc_now()
+    down, without_text = (MonitorFactory(owner=user, created_at=now, down=True) for _ in range(2))
+    failing = MonitorFactory(owner=user, created_at=now, up=True)
+    check(failing, Verdict.DOWN, at=now)
+    results = CheckResult.objects.filter(monitor_id=down.pk)
+    results.update(detail=HOSTILE + "x" * 280)
+    CheckResult.objects.filter(monitor_id=without_text.pk).update(detail=None)
+    other = MonitorFactory(owner=user, up=True, created_at=now)
+
+    def shown(monitor: Monitor) -> str:
+        row = re.search(rf'<tr id="{monitor.public_id}".*?</tr>', page(web, "/monitors"), re.DOTALL)
+        assert row is not None
+        reason = re.search(r'<span class="why truncate">(.*?)</span>', row[0])
+        return "" if reason is None else reason[1]
+
+    assert shown(down).startswith("&lt;script&gt;alert")
+    assert len(unescape(shown(down))) == MAX_REASON
+    assert shown(down).endswith("x…")
+    assert shown(failing) == "Answered 500."
+    assert shown(without_text) == "Unexpected status code"
+    assert shown(other) == ""
+    results.update(checked_at=now - timedelta(hours=1))  # an earlier check's reason is not that of the last one
+    assert shown(down) == ""
+    Monitor.objects.filter(pk=failing.pk).update(enabled=False)
+    assert shown(failing) == ""
 
 
 def test_says_only_what_changed(web: Client, shown: dict[str, Monitor]) -> None:
