@@ -106,14 +106,14 @@ def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, Ch
     return {result.monitor_id: result for result in whole if result.claim == found[result.monitor_id][0]}
 
 
-# Constants, not a join: with them the planner opens the partitions of these times alone. The ORM would compile them anew
-# for each list.
+# Constants, not a join: with them the planner opens only the partitions of these times. The ORM would compile the query
+# again for each list.
 _FAILURES = f"""
     SELECT monitor_id, checked_at, reason_code, detail
       FROM checks_checkresult
      WHERE monitor_id = ANY (%(ids)s::bigint[]) AND checked_at = ANY (%(times)s::timestamptz[])
        AND {HOUR_OF_CHECK} = ANY (%(hours)s::timestamptz[]) AND verdict = 'down'
-"""  # noqa: S608
+"""
 
 
 def failures_at(times: Mapping[int, datetime]) -> dict[int, tuple[str | None, str | None]]:
