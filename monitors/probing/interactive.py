@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import msgspec
 
+from checks.probes.http.evidence import HttpEvidence
 from checks.spec import CheckSpec
 from core import replies
 from core.clock import utc_now
@@ -61,25 +63,29 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
 
 
 class DraftAnswer(msgspec.Struct, omit_defaults=True):
-    """A worker's answer: the result, or the fault of ours that prevented the check."""
+    """A worker's answer: the result and what was seen of the target, or the fault of ours that prevented the check.
+
+    `evidence` is that of any protocol: http has all fields that others have.
+    """
 
     result: CheckResult | None = None
+    evidence: HttpEvidence | None = None
     fault: str | None = None
 
 
-def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
-    """Check an unsaved spec of an account and return the result.
+def check_draft(spec: CheckSpec, *, owner_id: int) -> DraftAnswer:
+    """Check an unsaved spec of an account and return the answer, which has a result.
 
     Raises NoWorker if none came in time, or the check was not made.
     """
-    encoded = msgspec.json.encode((type(spec).__name__, spec, owner_id)).decode()
+    encoded = msgspec.json.encode((type(spec).__name__, replace(spec, explains=True), owner_id)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
     answer = _ask("monitors.tasks.check_draft", [encrypt(encoded)], DraftAnswer, timeout_ms=spec.timeout_ms)
     if answer is None:
         raise NoWorker
     if answer.result is None:
         raise NoWorker(answer.fault)
-    return answer.result
+    return answer
 
 
 def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:
