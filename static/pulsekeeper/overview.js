@@ -1,8 +1,7 @@
 // The overview: selecting monitors, and updating visible rows without disturbing the user.
-import { announce, ask, keepFresh } from "./live.js";
+import { announce, ask, keepFresh, usualInterval } from "./live.js";
 import { localise, number } from "./times.js";
 
-const EVERY = 15_000;
 const PAGE = 50; // rows per response
 
 const list = () => document.getElementById("list");
@@ -183,5 +182,5 @@ document.addEventListener("htmx:afterSettle", (event) => {
 if (list()) {
   watch();
   showChosen();
-  keepFresh(refresh, () => EVERY);
+  keepFresh(refresh, usualInterval);
 }
