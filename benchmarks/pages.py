@@ -11,8 +11,8 @@ size of the page as sent, in gzip; `_weight_bytes` includes all static files tha
 `--before` is a checkout of an earlier commit with the same migrations: both render the pages of the same database in
 five turns each, and `before_…` are the figures of the other one. Other processes slow both down alike.
 
-`streams_core_percent` is the CPU of the web server and PostgreSQL while 500 browsers of 50 accounts follow changes and one
-account has a change each second, without what both use before. `streams_kib` is the memory of the web process for each.
+`streams_core_percent` is the CPU of the web server and PostgreSQL while 500 browsers of 50 accounts follow changes and
+one account has a change each second, without what both use before. `streams_kib` is the memory of web for each of them.
 
 The last line is one JSON object. Exits 1 if a response is wrong, or a page misses a goal: 200 ms, 60 ms of CPU, 20
 queries, 150,000 bytes, 5 % of a core for the streams. The CPU goal is not for lists by uptime, whose order needs the
