@@ -59,11 +59,12 @@ class Stream:
         self.ended = asyncio.get_running_loop().create_future()
         self.sent_at = self._credited_at = time.monotonic()
         self._credit = float(BURST)
-        self._transport = transport
+        self._transport: RSGIHTTPStreamTransport | None = transport
 
     def end(self) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
+        self._transport = None  # granian ends the response when the last reference is gone
 
     def take_credit(self) -> bool:
         """Return whether an event may be sent now."""
@@ -76,6 +77,8 @@ class Stream:
         return True
 
     async def send(self, data: bytes) -> None:
+        if self._transport is None:
+            return
         self.sent_at = time.monotonic()
         try:
             await self._transport.send_bytes(data)
@@ -148,6 +151,7 @@ class Streams:
             await stream.send(b"retry: %d\n\n" % random.randint(*_RETRY_MS))  # noqa: S311
             await stream.ended
         finally:
+            stream.end()
             gone.cancel()
             del self._open[stream]
             self._due.pop(stream, None)

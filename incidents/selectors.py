@@ -42,6 +42,12 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
     return get_or_not_found(list_incidents(caller).prefetch_related(TIMELINE), public_id=public_id)
 
 
+def newest_incident_state(monitor: Monitor) -> tuple[object, ...] | None:
+    """Return what changes with the newest incident of a monitor that the caller has read: the only one that may change."""
+    newest = Incident.objects.filter(monitor=monitor).order_by("-started_at", "-pk")
+    return newest.values_list("pk", "acknowledged_at", "resolved_at", "reason_code").first()
+
+
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
     """Return windows with those of their monitors that the caller may see."""
     visible = access.accessible(caller, Monitor.objects.only("public_id", "project_id").order_by("pk"))

@@ -30,7 +30,7 @@ from dashboard.monitors.rows import Row, rows_of
 from dashboard.monitors.snippets import snippets_of
 from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
-from incidents.selectors import list_incidents, windows_covering
+from incidents.selectors import list_incidents, newest_incident_state, windows_covering
 from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
@@ -258,7 +258,7 @@ def _seen(monitor: Monitor, *, now: datetime) -> str:
         state.claim, state.status, state.status_since, state.last_checked_at, state.last_ping_at, state.next_due_at,
         state.runs, newest_signal(monitor) if monitor.kind.waits else None,
         monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
-        stale_since(monitor, now=now), state.fault,
+        stale_since(monitor, now=now), state.fault, newest_incident_state(monitor),
         windows.covered([monitor.pk], now), now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip
 

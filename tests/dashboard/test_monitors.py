@@ -22,6 +22,7 @@ from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
 from dashboard.monitors.listing import Listing, tally
 from dashboard.monitors.rows import MAX_REASON
+from incidents import consuming
 from incidents.windows import create_window
 from monitors.configuration import build, config_columns
 from monitors.models import Monitor, MonitorState, StatusChange
@@ -442,6 +443,18 @@ def test_the_page_of_a_monitor_takes_few_queries(web: Client, user: User) -> Non
     answer = page(web, f"{path}/live?seen={seen[1]}")
     assert "<html" not in answer
     assert answer.count('hx-swap-oob="true"') == 4
+
+
+def test_an_open_page_shows_an_incident_that_begins_after_the_outage(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, created_at=utc_now(), up=True)
+    check(monitor, *[Verdict.DOWN] * 3, at=utc_now())
+    shown = page(web, f"/monitors/{monitor.public_id}")
+    assert "No outage so far" in shown
+    assert web.get(polled(shown)).status_code == 204
+    consuming.consume(utc_now(), slow=lambda _: None)
+    changed = page(web, polled(shown))
+    assert "No outage so far" not in changed
+    assert web.get(polled(changed)).status_code == 204
 
 
 def test_the_chart_has_bounded_points_and_the_outages(web: Client, user: User) -> None:
