@@ -43,7 +43,7 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
 
 
 def newest_incident_state(monitor: Monitor) -> tuple[object, ...] | None:
-    """Return what changes with the newest incident of a monitor that the caller has read: the only one that may change."""
+    """Return what changes with the newest incident, the only one that may. The caller may see the monitor."""
     newest = Incident.objects.filter(monitor=monitor).order_by("-started_at", "-pk")
     return newest.values_list("pk", "acknowledged_at", "resolved_at", "reason_code").first()
 
