@@ -1,6 +1,7 @@
 // The stream of changes: `tell` gets "open", "changed" or "lost". As a shared worker, this script has one stream for all
 // tabs of a browser, which opens only six HTTP/1 connections to a host.
 const RETRY_MS = 15_000; // after a refusal; a lost connection is opened again by the browser
+const RECENT_MS = 10_000; // a new tab may have missed a change of this time while it was loaded
 
 // Returns a function that ends the stream.
 export function listen(tell) {
@@ -23,10 +24,14 @@ export function listen(tell) {
 
 if ("SharedWorkerGlobalScope" in globalThis) {
   const tabs = new BroadcastChannel("changes");
-  let state = "lost";
+  let isOpen = false;
+  let changedAt = 0;
   listen((word) => {
-    state = word === "lost" ? "lost" : "open";
+    isOpen = word !== "lost";
+    if (word === "changed") changedAt = Date.now();
     tabs.postMessage(word);
   });
-  globalThis.onconnect = () => tabs.postMessage(state); // for the new tab
+  globalThis.onconnect = () => {
+    if (isOpen) tabs.postMessage(Date.now() - changedAt < RECENT_MS ? "changed" : "followed");
+  };
 }

@@ -103,11 +103,12 @@ export function usualInterval() {
   return followed ? FOLLOWED_MS : EVERY_MS;
 }
 
-// The stream says that something changed, and not what: pages fetch what they show.
+// The stream says that something changed, and not what: pages fetch what they show. When it opens, something may have
+// changed before. "followed" is for a tab that has opened later.
 function hear(word) {
   const before = followed;
   followed = word !== "lost";
-  if (word === "changed" || (followed && !before)) refreshNow();
+  if (word === "open" || word === "changed") refreshNow();
   else if (before && !followed) setTimeout(refreshNow, Math.random() * EVERY_MS); // not all pages at once
 }
 
