@@ -42,10 +42,9 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
     return get_or_not_found(list_incidents(caller).prefetch_related(TIMELINE), public_id=public_id)
 
 
-def newest_incident_state(monitor: Monitor) -> tuple[object, ...] | None:
-    """Return what changes with the newest incident, the only one that may. The caller may see the monitor."""
-    newest = Incident.objects.filter(monitor=monitor).order_by("-started_at", "-pk")
-    return newest.values_list("pk", "acknowledged_at", "resolved_at", "reason_code").first()
+def newest_incident(monitor: Monitor) -> Incident | None:
+    """Return the newest incident of a monitor that the caller may see, without its evidence."""
+    return Incident.objects.filter(monitor=monitor).defer("evidence").order_by("-started_at", "-pk").first()
 
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:

@@ -30,7 +30,8 @@ from dashboard.monitors.rows import Row, rows_of
 from dashboard.monitors.snippets import snippets_of
 from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
-from incidents.selectors import list_incidents, newest_incident_state, windows_covering
+from incidents.models import Incident
+from incidents.selectors import list_incidents, newest_incident, windows_covering
 from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
@@ -138,7 +139,7 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     monitor = get_monitor(caller, monitor_id)
     awaited = Awaited.read(request.GET.get("checking", ""))
     is_over = awaited is not None and awaited.is_over(monitor, now=now)
-    if _seen(monitor, now=now) == request.GET.get("seen") and not is_over:
+    if _seen(monitor, newest_incident(monitor), now=now) == request.GET.get("seen") and not is_over:
         return HttpResponse(status=204)
     context = _moving(caller, monitor, now=now) | {"live": True}
     if awaited is not None:
@@ -224,23 +225,20 @@ def _command(monitor: Monitor) -> str:
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     row = rows_of([monitor], now=now)[0]
     history = daily_uptimes([monitor], days=DAYS, now=now)[monitor.pk]
-    incidents = (
-        list_incidents(caller, monitor_id=monitor.public_id)
-        .defer("monitor__config")
-        .order_by("-started_at")[:INCIDENTS]
-    )
+    found = list_incidents(caller, monitor_id=monitor.public_id).defer("monitor__config").order_by("-started_at", "-pk")
+    incidents = list(found[:INCIDENTS])
     checks = _checks(monitor, now=now)
     on = windows.coming([monitor], now=now, until=now + timedelta.resolution) if row.maintenance else []
     return {
         "monitor": monitor,
         "state": monitor.state,
         "row": row,
-        "seen": _seen(monitor, now=now),
+        "seen": _seen(monitor, incidents[0] if incidents else None, now=now),
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", history.percent(days)) for days in (7, 30, DAYS))],
         "days": _days(history),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],
-        "incidents": [IncidentView(incident) for incident in incidents[:INCIDENTS]],
+        "incidents": [IncidentView(incident) for incident in incidents],
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),
@@ -250,15 +248,19 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
     }
 
 
-def _seen(monitor: Monitor, *, now: datetime) -> str:
-    """Return a version that changes with everything that `_moving` shows, and once an hour."""
+def _seen(monitor: Monitor, newest: Incident | None, *, now: datetime) -> str:
+    """Return a version that changes with everything that `_moving` shows, and once an hour.
+
+    `newest` is the newest incident, the only one that may change.
+    """
     state = monitor.state
     muted = monitor.muted_until is not None and monitor.muted_until > now
     return version_of(
         state.claim, state.status, state.status_since, state.last_checked_at, state.last_ping_at, state.next_due_at,
         state.runs, newest_signal(monitor) if monitor.kind.waits else None,
         monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
-        stale_since(monitor, now=now), state.fault, newest_incident_state(monitor),
+        stale_since(monitor, now=now), state.fault,
+        newest and (newest.pk, newest.acknowledged_at, newest.resolved_at, newest.reason_code),
         windows.covered([monitor.pk], now), now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip
 
