@@ -127,7 +127,7 @@ class MonitorViewSet(ServiceViewSet):
         """Check a draft once, saving nothing."""
         spec = services.test_spec(services.config_of(self.caller, data))
         with limit_waiting(self.caller.account):
-            return Response(interactive.check_draft(spec, owner_id=self.caller.user.pk).result)
+            return Response(interactive.check_draft(spec, owner_id=self.caller.user.pk))
 
     @operation()
     def retrieve(self, monitor_id: str) -> Monitor:

@@ -109,10 +109,11 @@ def _run(request: PageRequest, form: MonitorForm) -> TestRun:
         config = services.config_of_change(request.caller, form.stored.public_id, form.given())
     try:
         with limit_waiting(request.caller.account):
-            answer = interactive.check_draft(services.test_spec(config), owner_id=request.caller.user.pk)
+            spec, owner_id = services.test_spec(config), request.caller.user.pk
+            result, evidence = interactive.explain_draft(spec, owner_id=owner_id)
     except NoWorker as error:
         return TestRun(None, problem=error.reason)
-    return TestRun(answer.result, answer.evidence, config.own.dropped_secrets())
+    return TestRun(result, evidence, config.own.dropped_secrets())
 
 
 def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None, **context: Any) -> HttpResponse:

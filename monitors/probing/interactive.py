@@ -73,19 +73,28 @@ class DraftAnswer(msgspec.Struct, omit_defaults=True):
     fault: str | None = None
 
 
-def check_draft(spec: CheckSpec, *, owner_id: int) -> DraftAnswer:
-    """Check an unsaved spec of an account and return the answer, which has a result.
+def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
+    """Check an unsaved spec of an account and return the result.
 
     Raises NoWorker if none came in time, or the check was not made.
     """
-    encoded = msgspec.json.encode((type(spec).__name__, replace(spec, explains=True), owner_id)).decode()
+    return _ask_for_draft(spec, owner_id)[0]
+
+
+def explain_draft(spec: CheckSpec, *, owner_id: int) -> tuple[CheckResult, HttpEvidence | None]:
+    """Like `check_draft`, and return also what was seen of the target, with secrets masked. Raises NoWorker."""
+    return _ask_for_draft(replace(spec, explains=True), owner_id)
+
+
+def _ask_for_draft(spec: CheckSpec, owner_id: int) -> tuple[CheckResult, HttpEvidence | None]:
+    encoded = msgspec.json.encode((type(spec).__name__, spec, owner_id)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
     answer = _ask("monitors.tasks.check_draft", [encrypt(encoded)], DraftAnswer, timeout_ms=spec.timeout_ms)
     if answer is None:
         raise NoWorker
     if answer.result is None:
         raise NoWorker(answer.fault)
-    return answer
+    return answer.result, answer.evidence
 
 
 def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:
@@ -94,7 +103,7 @@ def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | N
 
 
 def load_draft(encrypted: str) -> tuple[int, CheckSpec]:
-    """Return the owner and the spec of any protocol that `check_draft` sent with the name of its type."""
+    """Return the owner and the spec of any protocol that `_ask_for_draft` sent with the name of its type."""
     from checks.probes.engine import PROTOCOLS  # loads libcurl, which only workers need
 
     name, encoded, owner_id = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw, int])
