@@ -98,6 +98,22 @@ def test_without_shared_workers_a_visible_page_has_its_own_stream(browse: Browse
         until(lambda: streams(app) == 0, STREAMS_SEC, "a hidden page has none")
 
 
+def test_pages_follow_again_after_a_restart(browse: Browse, app: Application) -> None:
+    """A stream does not hold up the process that is asked to stop."""
+    somebody = app.person("operator")
+    page = browse(somebody)
+    page.context.clock.install()
+    with somebody.client() as client:
+        monitor = heartbeat(client)
+        open_list(page)
+        stop_timers(page)
+        until(lambda: streams(app) == 1, STREAMS_SEC, "there is one stream")
+        assert app.restart_web()
+        until(lambda: streams(app) == 1, STREAMS_SEC, "there is one again")
+        client.post(f"/heartbeats/{monitor['id']}/ping/fail")
+        expect(page.get_by_role("row", name="Backup")).to_contain_text("Down")
+
+
 def test_without_a_stream_the_list_polls(browse: Browse, app: Application) -> None:
     browse.allow("net::ERR_FAILED")
     somebody = app.person("behind-a-proxy")
