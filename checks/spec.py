@@ -62,6 +62,7 @@ class CheckSpec:
 
     timeout_ms: int = 10_000  # for all steps together
     slow_ms: int = 1_500
+    explains: bool = False  # the outcome has evidence also if the check passed
 
 
 def certificate_facts(*, verifies: bool, ca_certificate: str | None) -> tuple[tuple[str, str], ...]:
@@ -79,9 +80,10 @@ class CheckOutcome(msgspec.Struct):
     Milliseconds are whole, and None where that point was not reached. `latency_ms` is the whole check, `connect_ms`
     until the TCP connection is established, `ttfb_ms` until the first byte of the response. `http_status` is None for
     other protocols, as is `loss`, the percent of packets that did not return to a ping. `detail` and `reason_code` are
-    None unless the check was down or slow, `evidence` unless it failed. `answer` is the sorted set of records that a
-    dns check found, None where it expects a certain one. `postponed`: it was not made because of a limit of ours, and
-    its turn is in so many seconds. `by_network`: no answer came, so the cause may be our own network.
+    None unless the check was down or slow, `evidence` unless it failed or its spec asks for it. `answer` is the sorted
+    set of records that a dns check found, None where it expects a certain one. `postponed`: it was not made because of
+    a limit of ours, and its turn is in so many seconds. `by_network`: no answer came, so the cause may be our own
+    network.
     """
 
     verdict: Verdict

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from contextvars import copy_context
 from functools import lru_cache
 from io import BytesIO
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from config.bodies import Bodies, Body, has_body
+from config.changes import Streams
 from config.connections import Connections
 from config.errors import unavailable
 from config.outages import OutageWatch, Turn
@@ -31,6 +35,7 @@ from core.api.errors import json_error
 from core.db import release_outside_transaction
 from core.errors import ApiError, HeadersTooLarge, HttpVersionNotSupported
 from core.metrics import EVERY_SEC, LATE, REQUEST_SEC, mark_alive
+from dashboard.changes import ChangesResponse, Follower
 from monitors.heartbeats.incoming import Target, target_of
 from monitors.heartbeats.pings import OK
 from statuspages.public import is_public
@@ -84,12 +89,13 @@ class Parts:
 
 
 class Reply(NamedTuple):
-    """A response. `parts` are the body of a streamed one."""
+    """A response. `parts` are the body of a streamed one; that to a `follower` stays open for changes."""
 
     status: int
     headers: Headers
     body: bytes
     parts: Parts | None = None
+    follower: Follower | None = None
 
 
 class Gateway:
@@ -106,6 +112,7 @@ class Gateway:
         self._rest = ThreadLane("requests", threads=REQUEST_THREADS, at_once=REQUESTS_AT_ONCE, queue=512)
         # Each answer waits for its client between the parts, without a thread.
         self._streams = ThreadLane("streams", threads=2, at_once=2, queue=4_096)
+        self._changes = Streams(self._streams)
         self._simple_pings = SimplePings()
         self._outages = OutageWatch(self._refuse_turn)
         self._bodies = Bodies()
@@ -119,6 +126,8 @@ class Gateway:
         follow_pool(("web",))
         self._outages.begin(loop)
         self._connections.begin(loop)
+        self._changes.begin(loop)
+        _call_on_signals(self._changes.close, loop)
 
     def _mark_alive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Mark the web process as alive from its event loop."""
@@ -131,6 +140,7 @@ class Gateway:
         loop.call_later(EVERY_SEC, self._mark_alive, loop)
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._changes.close()
         for lane in (self._readiness, self._pings, self._public, self._rest, self._streams):
             lane.close()
         self._simple_pings.close()
@@ -165,7 +175,10 @@ class Gateway:
                 reply = await self._lane(environ).run(client_of(environ).network, self._call, environ)
             else:
                 reply = await self._ping(environ, target, content)
-            if reply.parts is not None or len(reply.body) > PIECE_BYTES:
+            if reply.follower is not None:
+                self._outages.remove(turn)
+                await self._follow(environ, reply.headers, reply.follower, turn, name)
+            elif reply.parts is not None or len(reply.body) > PIECE_BYTES:
                 self._outages.remove(turn)
                 await self._send_large(environ, reply, turn, name)
             elif turn.take():
@@ -215,6 +228,9 @@ class Gateway:
             return _refuse_write
 
         response: Any = self._application(environ, start_response)
+        if isinstance(response, ChangesResponse):
+            response.close()
+            return Reply(status, headers, b"", follower=response.follower)
         if getattr(response, "streaming", False) and not _is_short(headers):
             release_outside_transaction()
             return Reply(status, headers, b"", Parts(response))
@@ -250,6 +266,17 @@ class Gateway:
             except BaseException:
                 receiver.abort()
                 raise
+
+    async def _follow(
+        self, environ: WSGIEnvironment, headers: Headers, follower: Follower, turn: Turn, name: str
+    ) -> None:
+        """Keep a stream of changes open. Raises an ApiError if there is no place for it."""
+        with self._changes.place(client_of(environ).network, follower):
+            if turn.take():
+                self._count(turn, 200)
+                # An idle connection from now on, which the guard may end: pages look for changes without it, too.
+                self._connections.active.discard(name)
+                await self._changes.serve(turn.exchange, headers, follower)
 
     def _refuse_turn(self, turn: Turn) -> None:
         response = unavailable(turn.environ["PATH_INFO"])
@@ -309,6 +336,25 @@ def _key(header: str) -> str | None:
         return None
     key = header.upper().replace("-", "_")
     return key if key in _PLAIN else f"HTTP_{key}"
+
+
+def _call_on_signals(function: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+    """Call it on the loop when this process is asked to stop. Granian tells applications only after all requests ended.
+
+    Its handlers are kept: asyncio and uvloop have one in Python for each signal, and are woken up by C.
+    """
+    if threading.current_thread() is not threading.main_thread():  # a test; the process has other handlers
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+
+        def handle(number: int, frame: FrameType | None, before: Any = before) -> None:
+            loop.call_soon_threadsafe(function)
+            if callable(before):
+                before(number, frame)
+
+        signal.signal(number, handle)
+        signal.siginterrupt(number, False)  # noqa: FBT003
 
 
 def _is_short(headers: Headers) -> bool:

@@ -22,7 +22,7 @@ from django.http import HttpRequest, HttpResponse
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from alerts import outbox
-from config import connections, pool, routes, shares
+from config import changes, connections, pool, routes, shares
 from config.health import OK, Cached, cached_coverage, cached_writes
 from config.history import PATIENCE_SEC
 from config.routing import PROCESSES, QUEUES
@@ -139,7 +139,7 @@ GAUGES: tuple[Gauge | Recent, ...] = (
 
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (routes, pool, connections, shares, instruments, outbox, messages, subscriptions, waiting)
+    for module in (routes, pool, connections, shares, changes, instruments, outbox, messages, subscriptions, waiting)
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )

@@ -24,7 +24,7 @@ from core.metrics import LATE, REQUEST_SEC, Counter
 RETRY_SEC = 5.0
 
 LANES = ("readiness", "pings", "public", "requests", "streams")
-MEMORIES = ("anonymous_bodies", "bodies", "answers")
+MEMORIES = ("anonymous_bodies", "bodies", "answers", "changes")
 REFUSED = Counter(
     "pulsekeeper_requests_refused_total",
     "Requests that the web server refused, by what was used up, and by whom: `client` (by the refused client, beyond "

@@ -1,12 +1,13 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import channels, connectors, incidents, projects, security_log, status_pages, tokens, windows
+from dashboard import changes, channels, connectors, incidents, projects, security_log, status_pages, tokens, windows
 from dashboard.monitors import detail, editing, overview, schedules, signals
 from dashboard.pages import home
 
 urlpatterns = [
     path("", home),
+    path("changes", changes.changes, name="changes"),
     path("monitors", overview.overview, name="monitors"),
     path("monitors/live", overview.live, name="monitors_live"),
     path("monitors/actions", overview.act, name="monitors_act"),

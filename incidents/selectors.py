@@ -42,6 +42,11 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
     return get_or_not_found(list_incidents(caller).prefetch_related(TIMELINE), public_id=public_id)
 
 
+def newest_incident(monitor: Monitor) -> Incident | None:
+    """Return the newest incident of a monitor that the caller may see, without its evidence."""
+    return Incident.objects.filter(monitor=monitor).defer("evidence").order_by("-started_at", "-pk").first()
+
+
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
     """Return windows with those of their monitors that the caller may see."""
     visible = access.accessible(caller, Monitor.objects.only("public_id", "project_id").order_by("pk"))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
 from celery.signals import worker_shutdown
@@ -230,7 +230,8 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
             logger.error("a draft was not checked: %s", fault)
             replies.post(reply_to, interactive.DraftAnswer(fault=fault))
         else:
-            replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome)))
+            evidence: Any = outcome.evidence  # encoded with the fields that its protocol has
+            replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome), evidence))
 
     owner_id, spec = interactive.load_draft(encrypted_spec)
     if not prober().ask(spec, owner_id=owner_id, then=answer):

@@ -31,7 +31,18 @@ CLAIMED = {
 
 
 class Echo(BaseHTTPRequestHandler):
+    """Repeats what it was sent. /changes answers with an event, and ends when the client has left."""
+
     def do_POST(self) -> None:
+        if self.path == "/changes":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("X-Accel-Buffering", "no")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(b"data: changed\n\n")
+            self.rfile.read(1)
+            return
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         found = json.dumps({"headers": self.headers.items(), "size": len(body)}).encode()
         self.send_response(200)
@@ -133,6 +144,12 @@ def test_the_largest_logo_passes_and_no_more(proxy: Ask) -> None:
     assert proxy("POST", "/v1/x", b"x" * 3_000_000).status in {413, 502}
 
 
+def test_events_of_a_stream_are_passed_on_while_it_is_open(proxy: Ask) -> None:
+    answer = proxy(path="/changes")
+    assert answer.headers["Content-Type"] == "text/event-stream"
+    assert answer.readline() == b"data: changed\n"
+
+
 def test_metrics_are_for_the_inside(proxy: Ask) -> None:
     assert proxy(path="/metrics").status == 404
 
@@ -140,8 +157,10 @@ def test_metrics_are_for_the_inside(proxy: Ask) -> None:
 def test_the_sample_for_traefik_drops_every_spelling() -> None:
     """Debian has no Traefik to run it."""
     sample = yaml.safe_load((DEPLOY / "traefik.yml").read_text())["http"]
-    (router,) = sample["routers"].values()
-    assert set(router["middlewares"]) == sample["middlewares"].keys()
+    assert set(sample["routers"]["pulsekeeper"]["middlewares"]) == sample["middlewares"].keys()
+    stream = sample["routers"]["pulsekeeper-changes"]
+    assert set(stream["middlewares"]) == sample["middlewares"].keys() - {"pulsekeeper-body"}, "it buffers responses too"
+    assert "/changes" in stream["rule"]
     dropped = sample["middlewares"]["pulsekeeper-headers"]["headers"]["customRequestHeaders"]
     # Traefik itself replaces those that are spelled as they should be, and knows nothing of our request ids.
     replaced = {"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"}

@@ -366,6 +366,26 @@ async def exports(attacker: Attacker) -> None:
     await attacker.repeat(2, request, pause=PAUSE_SEC)
 
 
+@row("streams", "accounts")
+async def streams(attacker: Attacker) -> None:
+    """Places for streams of changes: as many as are accepted, and none is read."""
+    head = attacker.front.head("GET", "/changes", length=0, headers={"Cookie": attacker.own["cookie"]})
+
+    async def follow() -> None:
+        try:
+            reader, writer = await attacker.front.connect(attacker.address, buffer=4_096)
+            writer.write(head)
+            status = (await reader.read(64))[9:12].decode() or "closed"
+            attacker.counts[status] += 1
+            if status == "200":
+                await asyncio.sleep(20)
+            writer.transport.abort()
+        except OSError:
+            attacker.counts["0"] += 1
+
+    await attacker.repeat(64, follow, pause=PAUSE_SEC)
+
+
 @row("lists", "accounts", monitors=[("http", "fast")] * LIMIT, history=100_000)
 async def lists(attacker: Attacker) -> None:
     """Threads and database connections: lists, histories and metrics at their limits."""

@@ -122,7 +122,7 @@ class Probe(ABC, Generic[S]):
         return None
 
     def evidence(self) -> Evidence | None:
-        """Return what was seen of a target whose check failed."""
+        """Return what was seen of the target."""
         return None
 
     def close(self) -> None:
@@ -463,12 +463,12 @@ class Loop(Generic[K]):
         except Exception:
             logger.exception("A response could not be judged.", extra={"check": str(probe.key)})
             outcome = failed(own_fault("an internal error"), now=now)
-        if outcome.verdict is Verdict.DOWN:
+        if outcome.verdict is Verdict.DOWN or probe.spec.explains:
             try:
                 outcome.evidence = probe.evidence()
             except Exception:
                 # The verdict stands without its evidence.
-                logger.exception("The evidence of a failure could not be taken.", extra={"check": str(probe.key)})
+                logger.exception("The evidence could not be taken.", extra={"check": str(probe.key)})
         return outcome
 
     def _blame(self, probe: AnyProbe, failure: Failure | None) -> Failure | None:

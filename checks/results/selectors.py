@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import connection
 from django.db.models import Q, QuerySet
 
-from checks.results.hours import HourOf, start_of_hour
+from checks.results.hours import HOUR_OF_CHECK, HourOf, start_of_hour
 from checks.results.models import CheckResult
 from checks.spec import Verdict
+from core.bulk import array
 
 _PAGE_SPANS = (timedelta(days=1), timedelta(days=7))
 
@@ -102,6 +104,31 @@ def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, Ch
             found.setdefault(monitor_id, (claim, at))
     whole = results.filter(monitor_id__in=found, checked_at__in={at for _, at in found.values()})
     return {result.monitor_id: result for result in whole if result.claim == found[result.monitor_id][0]}
+
+
+# Constants, not a join: with them the planner opens only the partitions of these times. The ORM would compile the query
+# again for each list.
+_FAILURES = f"""
+    SELECT monitor_id, checked_at, reason_code, detail
+      FROM checks_checkresult
+     WHERE monitor_id = ANY (%(ids)s::bigint[]) AND checked_at = ANY (%(times)s::timestamptz[])
+       AND {HOUR_OF_CHECK} = ANY (%(hours)s::timestamptz[]) AND verdict = 'down'
+"""
+
+
+def failures_at(times: Mapping[int, datetime]) -> dict[int, tuple[str | None, str | None]]:
+    """Return the reason and the message of the failed checks that ended at these times, both by monitor."""
+    if not times:
+        return {}
+    given = {
+        "ids": array(times),
+        "times": array(times.values()),
+        "hours": array({start_of_hour(at) for at in times.values()}),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_FAILURES, given)
+        rows = cursor.fetchall()
+    return {monitor_id: (reason, detail) for monitor_id, at, reason, detail in rows if times[monitor_id] == at}
 
 
 def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int, int], Any]:

@@ -33,13 +33,14 @@ from dashboard.monitors.rows import Row, rows_of
 from dashboard.monitors.snippets import snippets_of
 from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
-from incidents.selectors import list_incidents, windows_covering
+from incidents.models import Incident
+from incidents.selectors import list_incidents, newest_incident, windows_covering
 from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
 from monitors.selectors import dns_changes_of, failing_since, get_monitor, get_monitor_with_first_check
-from monitors.services import delete_monitor
+from monitors.services import FIRST_CLAIM, delete_monitor
 from monitors.stale import stale_since
 from monitors.types.content import Rule
 from monitors.types.http import Header
@@ -81,7 +82,7 @@ class Fact(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """A check that was requested on this page. Its text form is part of the URL that polls for it."""
+    """A check that was requested on this page, or the first one. Its text form is part of the URL that polls for it."""
 
     claim: int
     asked_at: datetime
@@ -90,6 +91,12 @@ class Awaited(NamedTuple):
     def read(cls, text: str) -> Awaited | None:
         found = re.fullmatch(r"([0-9]{1,18})-([0-9]{1,13})", text)
         return None if found is None else cls(int(found[1]), from_ms(int(found[2])))
+
+    @classmethod
+    def first(cls, monitor: Monitor) -> Awaited | None:
+        """Return the check that every new monitor has at once, unless it waits for a ping or for a scheduled time."""
+        has_none = monitor.kind.waits or monitor.schedule is not None
+        return None if has_none else cls(FIRST_CLAIM, monitor.created_at)
 
     def __str__(self) -> str:
         return f"{self.claim}-{to_ms(self.asked_at)}"
@@ -117,6 +124,9 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
         "windows": [(window, occurrence_of(window, now=now)) for window in windows_covering(caller, monitor)],
         **_notified_channels(caller, monitor),
     }
+    first = Awaited.first(monitor)
+    if first is not None and not first.is_over(monitor, now=now):
+        context["checking"] = str(first)
     if monitor.kind.waits:
         context["snippets"] = snippets_of(monitor)
     return render_page(request, "monitors/monitor", **context)
@@ -126,13 +136,14 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
 def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Return the current state, checks and incidents, or 204 if `seen` is their current version.
 
-    `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected.
+    `checking` names a check that the page waits for. The answer has its result, or the reason why none is expected. The
+    next answer removes that notice, because it may contradict a newer state.
     """
     caller, now = request.caller, request.now
     monitor = get_monitor_with_first_check(caller, monitor_id)
     awaited = Awaited.read(request.GET.get("checking", ""))
     is_over = awaited is not None and awaited.is_over(monitor, now=now)
-    if _seen(monitor, now=now) == request.GET.get("seen") and not is_over:
+    if _seen(monitor, newest_incident(monitor), now=now) == request.GET.get("seen") and not is_over:
         return HttpResponse(status=204)
     context = _moving(caller, monitor, now=now) | {"live": True}
     if awaited is not None:
@@ -221,24 +232,21 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
     by_status = history.by_status
     assert by_status is not None
     first = monitor.first_check_at
-    incidents = (
-        list_incidents(caller, monitor_id=monitor.public_id)
-        .defer("monitor__config")
-        .order_by("-started_at")[:INCIDENTS]
-    )
+    found = list_incidents(caller, monitor_id=monitor.public_id).defer("monitor__config").order_by("-started_at", "-pk")
+    incidents = list(found[:INCIDENTS])
     checks = _checks(monitor, now=now)
     on = windows.coming([monitor], now=now, until=now + timedelta.resolution) if row.maintenance else []
     return {
         "monitor": monitor,
         "state": monitor.state,
         "row": row,
-        "seen": _seen(monitor, now=now),
+        "seen": _seen(monitor, incidents[0] if incidents else None, now=now),
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
         "observed_since": first if first and first > now - timedelta(days=DAYS) else None,
         "days": _days(history),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],
-        "incidents": [IncidentView(incident) for incident in incidents[:INCIDENTS]],
+        "incidents": [IncidentView(incident) for incident in incidents],
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),
@@ -248,8 +256,11 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
     }
 
 
-def _seen(monitor: Monitor, *, now: datetime) -> str:
-    """Return a version that changes with everything that `_moving` shows, and once an hour."""
+def _seen(monitor: Monitor, newest: Incident | None, *, now: datetime) -> str:
+    """Return a version that changes with everything that `_moving` shows, and once an hour.
+
+    `newest` is the newest incident, the only one that may change.
+    """
     state = monitor.state
     muted = monitor.muted_until is not None and monitor.muted_until > now
     return version_of(
@@ -257,6 +268,7 @@ def _seen(monitor: Monitor, *, now: datetime) -> str:
         state.runs, newest_signal(monitor) if monitor.kind.waits else None,
         monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
         stale_since(monitor, now=now), state.fault,
+        newest and (newest.pk, newest.acknowledged_at, newest.resolved_at, newest.reason_code),
         windows.covered([monitor.pk], now), now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip
 

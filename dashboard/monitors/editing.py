@@ -12,6 +12,7 @@ from django.shortcuts import redirect
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
+from checks.evidence import Evidence
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
@@ -33,6 +34,7 @@ class TestRun(NamedTuple):
     """The outcome of a test, or the `problem` that prevented it. `dropped` names headers that were sent empty."""
 
     result: CheckResult | None
+    evidence: Evidence | None = None
     dropped: Sequence[str] = ()
     problem: str = ""
 
@@ -107,10 +109,11 @@ def _run(request: PageRequest, form: MonitorForm) -> TestRun:
         config = services.config_of_change(request.caller, form.stored.public_id, form.given())
     try:
         with limit_waiting(request.caller.account):
-            result = interactive.check_draft(services.test_spec(config), owner_id=request.caller.user.pk)
+            spec, owner_id = services.test_spec(config), request.caller.user.pk
+            result, evidence = interactive.explain_draft(spec, owner_id=owner_id)
     except NoWorker as error:
         return TestRun(None, problem=error.reason)
-    return TestRun(result, config.own.dropped_secrets())
+    return TestRun(result, evidence, config.own.dropped_secrets())
 
 
 def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None, **context: Any) -> HttpResponse:

@@ -13,7 +13,10 @@ from django.db.models import QuerySet
 from django.utils.safestring import SafeString, mark_safe
 
 from checks.results.hours import HOUR, start_of_hour
+from checks.results.selectors import failures_at
 from checks.results.series import Hours, hours_of
+from core.text import shorten
+from dashboard.incidents import reason_in_words
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
 from incidents import windows
 from monitors.models import Monitor
@@ -26,7 +29,7 @@ HOURS = 24
 CELL, GAP, HEIGHT = 3, 1, 20
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
 _MARGIN = 2
-MAX_ADDRESS = 200
+MAX_ADDRESS, MAX_REASON = 200, 120
 
 
 class Cell(StrEnum):
@@ -46,7 +49,8 @@ class Row:
     """A row. `standing` is a key of STANDINGS; `uptime` is in percent of the observed part of the last 24 hours.
 
     `since` is when the standing began, and `failing_since` when the checks of a monitor that is not down began to fail.
-    `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps its standing.
+    `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps its standing. `reason` is
+    why the last check of a monitor that is down or failing failed, and empty if it passed.
     """
 
     monitor: Monitor
@@ -59,6 +63,7 @@ class Row:
     uptime: float | None
     cells: Sequence[Cell]
     latency: Sequence[float | None]
+    reason: str
 
     @property
     def word(self) -> str:
@@ -99,7 +104,7 @@ class Row:
         return version_of(
             monitor.name, monitor.url, project, self.standing, self.muted, monitor.muted_until, self.uptime, self.cells,
             self.latency, state.last_latency_ms, state.last_checked_at, self.since, self.maintenance,
-            self.failing_since, self.failures, self.stale_reason,
+            self.failing_since, self.failures, self.stale_reason, self.reason,
         )  # fmt: skip
 
 
@@ -129,7 +134,10 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
 
 
 def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
-    """Return the rows. Takes six queries for any number of monitors. Their states and projects must be loaded."""
+    """Return the rows. Takes six queries for any number of monitors, and one for the reasons of failures.
+
+    Their states and projects must be loaded.
+    """
     clock = _hours(now)
     ids = [monitor.pk for monitor in monitors]
     hours = hours_of(ids, since=clock[0].start, now=now)
@@ -137,6 +145,7 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
     outages = uptime_sums(monitors, clock, now=now, by_outage=True, gaps=gaps)
     uptime_of = uptimes(monitors, now=now, gaps=gaps)
     covered = windows.covered(ids, now)
+    reasons = _reasons(monitors)
     nothing = Hours([None] * HOURS, [False] * HOURS)
     rows = []
     for monitor in monitors:
@@ -154,6 +163,7 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
                 uptime=uptime_of[monitor.pk],
                 cells=[_cell(part, slow=slow) for part, slow in zip(tallies, seen.slow, strict=True)],
                 latency=seen.latency,
+                reason=reasons.get(monitor.pk, ""),
             )
         )
     return rows
@@ -163,6 +173,19 @@ def _standing(monitor: Monitor, *, now: datetime) -> str:
     if not monitor.enabled:
         return "paused"
     return status_of(monitor, now=now) or ("pending" if stale_since(monitor, now=now) is None else "stale")
+
+
+def _reasons(monitors: Sequence[Monitor]) -> dict[int, str]:
+    """Return why the last check of each monitor failed, by its key, of those that are down or failing."""
+    last = {
+        monitor.pk: monitor.state.last_checked_at
+        for monitor in monitors
+        if monitor.enabled and monitor.state.failing_since and monitor.state.last_checked_at
+    }
+    return {
+        pk: shorten(detail or reason_in_words(code), limit=MAX_REASON)
+        for pk, (code, detail) in failures_at(last).items()
+    }
 
 
 def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> list[int]:

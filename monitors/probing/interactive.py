@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import msgspec
 
+from checks.probes.http.evidence import HttpEvidence
 from checks.spec import CheckSpec
 from core import replies
 from core.clock import utc_now
@@ -61,9 +63,13 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
 
 
 class DraftAnswer(msgspec.Struct, omit_defaults=True):
-    """A worker's answer: the result, or the fault of ours that prevented the check."""
+    """A worker's answer: the result and what was seen of the target, or the fault of ours that prevented the check.
+
+    `evidence` is that of any protocol: http has all fields that others have.
+    """
 
     result: CheckResult | None = None
+    evidence: HttpEvidence | None = None
     fault: str | None = None
 
 
@@ -72,6 +78,15 @@ def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
 
     Raises NoWorker if none came in time, or the check was not made.
     """
+    return _ask_for_draft(spec, owner_id)[0]
+
+
+def explain_draft(spec: CheckSpec, *, owner_id: int) -> tuple[CheckResult, HttpEvidence | None]:
+    """Like `check_draft`, and return also what was seen of the target, with secrets masked. Raises NoWorker."""
+    return _ask_for_draft(replace(spec, explains=True), owner_id)
+
+
+def _ask_for_draft(spec: CheckSpec, owner_id: int) -> tuple[CheckResult, HttpEvidence | None]:
     encoded = msgspec.json.encode((type(spec).__name__, spec, owner_id)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
     answer = _ask("monitors.tasks.check_draft", [encrypt(encoded)], DraftAnswer, timeout_ms=spec.timeout_ms)
@@ -79,7 +94,7 @@ def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
         raise NoWorker
     if answer.result is None:
         raise NoWorker(answer.fault)
-    return answer.result
+    return answer.result, answer.evidence
 
 
 def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:
@@ -88,7 +103,7 @@ def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | N
 
 
 def load_draft(encrypted: str) -> tuple[int, CheckSpec]:
-    """Return the owner and the spec of any protocol that `check_draft` sent with the name of its type."""
+    """Return the owner and the spec of any protocol that `_ask_for_draft` sent with the name of its type."""
     from checks.probes.engine import PROTOCOLS  # loads libcurl, which only workers need
 
     name, encoded, owner_id = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw, int])

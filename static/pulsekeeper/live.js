@@ -1,9 +1,11 @@
 // Keeps pages up to date and shows a notice if that fails: the server does not answer, the session ended, or the object
 // was deleted. All requests of our scripts go through `ask`; those of htmx are observed below.
+import { listen } from "./changes.js";
 import { clock, localise } from "./times.js";
 
 const WAIT_MS = 10_000; // request timeout
 const EVERY_MS = 15_000;
+const FOLLOWED_MS = 30_000; // while the stream of changes is open
 const RETRY_MS = 5_000; // after a failure
 const ANNOUNCED_MS = 5_000;
 
@@ -11,6 +13,7 @@ let state = "fresh";
 let updated = new Date();
 let sameAccount = true;
 let leaving = false; // browsers abort requests when they leave the page
+let followed = false; // the stream of changes is open
 const loops = [];
 
 let clearing;
@@ -96,6 +99,41 @@ function refreshNow() {
   for (const run of loops) run();
 }
 
+export function usualInterval() {
+  return followed ? FOLLOWED_MS : EVERY_MS;
+}
+
+// The stream says that something changed, and not what: pages fetch what they show. When it opens, something may have
+// changed before. "followed" is for a tab that has opened later.
+function hear(word) {
+  const before = followed;
+  followed = word !== "lost";
+  if (word === "open" || word === "changed") refreshNow();
+  else if (before && !followed) setTimeout(refreshNow, Math.random() * EVERY_MS); // not all pages at once
+}
+
+function follow() {
+  try {
+    new BroadcastChannel("changes").onmessage = ({ data }) => hear(data);
+    new SharedWorker(new URL("./changes.js", import.meta.url), { type: "module", name: "changes" });
+    return;
+  } catch {
+    // Chrome on Android has no shared workers, and browsers without storage refuse them: a page has its own stream then,
+    // while it is visible.
+  }
+  let end = null;
+  function adjust() {
+    if (!document.hidden) end ??= listen(hear);
+    else if (end) {
+      end();
+      end = null;
+      followed = false;
+    }
+  }
+  document.addEventListener("visibilitychange", adjust);
+  adjust();
+}
+
 // Returns whether the user is still signed in to the same account. Updates the CSRF token of all forms, as each sign-in
 // creates a new one.
 export async function session() {
@@ -151,11 +189,13 @@ async function refetch() {
 }
 
 function pollEvery() {
-  return Number(document.querySelector("[data-poll]")?.dataset.every ?? EVERY_MS);
+  return Number(document.querySelector("[data-poll]")?.dataset.every ?? usualInterval());
 }
 
 if (document.querySelector("[data-poll]")) keepFresh(poll, pollEvery);
-if (document.querySelector("[data-refetch]")) keepFresh(refetch, () => EVERY_MS);
+if (document.querySelector("[data-refetch]")) keepFresh(refetch, usualInterval);
+
+if (document.querySelector("[data-live]") && "session" in document.body.dataset) follow();
 
 document.addEventListener("visibilitychange", refreshNow);
 document.addEventListener("poll", refreshNow); // by an answer's HX-Trigger header

@@ -1,8 +1,7 @@
 // The overview: selecting monitors, and updating visible rows without disturbing the user.
-import { announce, ask, keepFresh } from "./live.js";
+import { announce, ask, keepFresh, usualInterval } from "./live.js";
 import { localise, number } from "./times.js";
 
-const EVERY = 15_000;
 const PAGE = 50; // rows per response
 
 const list = () => document.getElementById("list");
@@ -54,6 +53,7 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-compact]")) chooseRows(event.target.checked);
   if (!event.target.matches("[data-pick-all]")) return;
   chooseShown(event.target.checked);
   showChosen();
@@ -66,6 +66,31 @@ document.addEventListener("formdata", (event) => {
   event.formData.delete("monitor");
   if (chosen.length && !event.formData.get("all")) event.formData.set("monitor", chosen.join(","));
 });
+
+// Compact rows
+
+function showRows() {
+  const box = document.querySelector("[data-compact]");
+  if (!box) return;
+  box.checked = document.documentElement.dataset.rows === "compact";
+  box.closest("label").hidden = false;
+}
+
+function chooseRows(compact) {
+  if (compact) document.documentElement.dataset.rows = "compact";
+  else delete document.documentElement.dataset.rows;
+  try {
+    if (compact) localStorage.setItem("rows", "compact");
+    else localStorage.removeItem("rows");
+  } catch {
+    // Without storage the choice applies to this page only.
+  }
+}
+
+showRows();
+document.addEventListener("htmx:historyRestore", showRows);
+// The box is among the filters, whose form fetches the list again at each input.
+document.addEventListener("input", (event) => event.target.matches("[data-compact]") && event.stopPropagation(), true);
 
 // Updates
 
@@ -157,5 +182,5 @@ document.addEventListener("htmx:afterSettle", (event) => {
 if (list()) {
   watch();
   showChosen();
-  keepFresh(refresh, () => EVERY);
+  keepFresh(refresh, usualInterval);
 }

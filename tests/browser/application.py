@@ -108,6 +108,13 @@ class Application:
             self.tree.start_one(WEB)
             _wait_until_up(self, everything=False)
 
+    def restart_web(self) -> bool:
+        """Restart the web process as a deployment does. Return whether it stopped in time."""
+        in_time = self.tree.terminate(WEB)
+        self.tree.start_one(WEB)
+        _wait_until_up(self, everything=False)
+        return in_time
+
     @contextmanager
     def web_hanging(self) -> Iterator[None]:
         """The web process accepts connections and does not answer."""

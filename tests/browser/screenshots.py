@@ -157,6 +157,7 @@ PAGES = (
     Page("token-new", "/tokens/new"),
     Page("monitors", "/monitors"),
     Page("monitors-grouped", "/monitors?grouped=1&sort=uptime"),
+    Page("monitors-compact", "/monitors", act=lambda tab: tab.get_by_label("Compact rows").check()),
     Page("monitors-chosen", "/monitors", act=lambda tab: tab.get_by_label("Checkout").check()),
     Page("monitor", "/monitors/{monitor}", act=lambda tab: tab.locator(".u-over").wait_for()),
     Page("monitor-down", "/monitors/{down}", act=_open_check),

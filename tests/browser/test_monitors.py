@@ -8,6 +8,7 @@ from datetime import timedelta
 import requests
 from playwright.sync_api import Route, expect
 
+from checks.results.models import CheckResult
 from core.clock import utc_now
 from monitors.services import update_monitor
 from projects.access import Caller
@@ -16,6 +17,7 @@ from tests.browser.axe import axe
 from tests.browser.browsing import Browse
 from tests.browser.keyboard import Keyboard
 from tests.browser.test_making import PHONE, fits
+from tests.factories import MonitorFactory
 from tests.site import Site
 
 LOOKED_AT_AGAIN = "document.dispatchEvent(new Event('visibilitychange'))"
@@ -159,3 +161,59 @@ def test_check_now_shows_its_result_on_the_page(browse: Browse, app: Application
         expect(result).to_contain_text("The monitor is paused; resume it")
         axe(page)
         assert page.evaluate("window.isTheSamePage")
+
+
+def test_the_first_result_appears_without_a_reload(browse: Browse, app: Application) -> None:
+    """The page asks for it each second, and not only when it would look for changes."""
+    page = browse(app.person("creator"))
+    asked: list[str] = []
+    with Site() as site:
+        page.goto("/monitors/new")
+        page.get_by_label("Address").fill(site.url("/ok"))
+        page.get_by_label("Name", exact=True).first.fill("Shop")
+        page.on("request", lambda request: asked.append(request.url) if "/live?" in request.url else None)
+        page.get_by_role("button", name="Create monitor").click()
+        expect(page.locator("#state")).to_contain_text("Up")
+        expect(page.locator("#checked")).to_contain_text(re.compile(r"Checked .*: Up, HTTP 200"))
+        expect(page.locator("#checks li")).to_have_count(1)
+        axe(page)
+    assert not [url for url in asked if "checking=" not in url]
+
+
+def test_the_list_shows_reasons_and_may_be_compact(browse: Browse, app: Application) -> None:
+    somebody = app.person("operator")
+    page = browse(somebody)
+    with app.database():
+        given = {"owner": somebody.user, "interval_sec": 86_400, "created_at": utc_now()}
+        made = [MonitorFactory(name=f"Shop {number}", down=True, **given) for number in range(3)]
+        results = CheckResult.objects.filter(monitor_id__in=[monitor.pk for monitor in made])
+        results.update(detail=f"Answered <b>500</b> to {'very ' * 30}long requests.")
+    page.goto("/monitors")
+    row = page.get_by_role("row", name="Shop 1")
+    expect(row).to_contain_text("Answered <b>500</b> to very very")
+    axe(page)
+    usual = row.bounding_box()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    Keyboard(page).press(page.get_by_role("checkbox", name="Compact rows"), "Space")
+    compact = row.bounding_box()
+    assert usual is not None
+    assert compact is not None
+    assert compact["height"] < usual["height"] * 0.7
+    axe(page)
+    assert not [url for url in asked if "/live" not in url], "the list is not fetched again"
+    page.reload()
+    expect(page.get_by_role("checkbox", name="Compact rows")).to_be_checked()
+    assert row.bounding_box() == compact
+    for size in (PHONE, {"width": 1280, "height": 800}):
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        assert fits(page)
+        axe(page)
+    page.get_by_role("searchbox").fill("Shop 1")
+    expect(page.get_by_role("row", name="Shop 2")).to_be_hidden()
+    page.go_back()
+    expect(page.get_by_role("row", name="Shop 2")).to_be_visible()
+    expect(page.get_by_role("checkbox", name="Compact rows")).to_be_checked()
+    page.get_by_role("checkbox", name="Compact rows").uncheck()
+    page.reload()
+    expect(page.get_by_role("checkbox", name="Compact rows")).not_to_be_checked()

@@ -73,6 +73,15 @@ def run(engine: ProbeEngine, specs: Sequence[UdpSpec]) -> list[CheckOutcome]:
     return [ended[number] for number in range(len(specs))]
 
 
+def test_a_passed_check_has_evidence_only_if_it_is_asked_for(engine: ProbeEngine, targets: TargetServer) -> None:
+    spec = UdpSpec(host="127.0.0.1", port=targets.serve_datagrams(ECHO).port, body=b"hello")
+    assert engine.check(spec).evidence is None
+    outcome = engine.check(replace(spec, explains=True))
+    assert outcome.verdict is Verdict.UP
+    assert outcome.evidence is not None
+    assert dict(outcome.evidence.facts)["reply"] == "5 bytes"
+
+
 def test_a_reply_is_judged_once(engine: ProbeEngine, targets: TargetServer) -> None:
     service = targets.serve_datagrams(Datagrams([[b"one", b"two"]]))
     outcome = engine.check(UdpSpec(host="127.0.0.1", port=service.port, body=b"hello", rules=contains("one")))

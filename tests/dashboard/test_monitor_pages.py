@@ -15,16 +15,22 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
+from checks.probes.ping.rights import may_ping
 from config.celery import app
 from core import replies
 from core.clock import utc_now
 from monitors.models import DnsChange, Monitor
 from monitors.probing import interactive
 from monitors.probing.prober import drain
+from tests.api.client import Api
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import flush_broker, run_concurrently, state_of
 from tests.processes.waiting import until
 from tests.site import Site
+from tests.targets.catalogue.resolvers import NAME, A
+from tests.targets.datagrams import Datagrams, Reply
+from tests.targets.resolvers import saying
+from tests.targets.server import TargetServer
 
 SCRIPT = "<script>alert(1)</script>"
 SHOWN = "&lt;script&gt;alert(1)&lt;/script&gt;"
@@ -484,6 +490,41 @@ def test_a_test_run_shows_what_came_of_it_and_saves_nothing(client: Client, site
     assert "Down" in page
     assert 'value="201"' in page, "without scripts it is the whole page, with what was typed"
     assert not Monitor.objects.exists()
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_test_run_shows_what_the_target_sent_although_it_passed(client: Client) -> None:
+    user = UserFactory()
+    client.force_login(user)
+    with TargetServer() as targets:
+        names = targets.serve_resolver(saying(A, (f"{NAME}.", "A", "192.0.2.2")))
+        markup, echo = (targets.serve_datagrams(Datagrams([[answer]])) for answer in (f"{SCRIPT}".encode(), Reply()))
+        draft = {"type": "udp", "url": f"udp://127.0.0.1:{echo.port}", "request_body": "AUTH s3cret-word"}
+        for given, lines in (
+            (
+                {"type": "dns", "url": f"dns://{names.address}/{NAME}?type=A"},
+                (f"{NAME}. 300 IN A 192.0.2.1\n", f"{NAME}. 300 IN A 192.0.2.2", "NOERROR"),
+            ),
+            ({"type": "udp", "url": f"udp://127.0.0.1:{markup.port}", "request_body": "hi"}, (SHOWN, "Datagrams sent")),
+            (draft, ("<pre", "***")),
+        ):
+            tested = tried(client, "/monitors/new", typed(**given)).content.decode()
+            assert re.search(r'data-status="up".*<details open>', tested, re.DOTALL), given
+            assert not [line for line in lines if line not in tested], given
+            assert "s3cret-word" not in tested
+            assert SCRIPT not in tested
+        answer = Api.signed_in(user).post("/v1/monitors/test", draft)
+    assert answer.json.keys() == {"status", "latency_ms", "connect_ms", "ttfb_ms", "detail", "http_status"}
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_test_run_of_a_ping_shows_its_round_trips(client: Client) -> None:
+    if not may_ping():
+        pytest.skip("this process may not send pings")
+    client.force_login(UserFactory())
+    given = typed(type="ping", url="icmp://127.0.0.1", packets="3", min_replies="1")
+    tested = _text(tried(client, "/monitors/new", given).content.decode())
+    assert re.search(r"Packets 3 sent, 3 returned, 0 % lost Round trips ([\d.]+ ms,? ){3}", tested)
 
 
 @pytest.mark.usefixtures("worker")

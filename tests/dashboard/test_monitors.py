@@ -21,6 +21,8 @@ from checks.spec import Verdict
 from core.clock import to_ms, utc_now
 from dashboard.monitors import actions
 from dashboard.monitors.listing import Listing, tally
+from dashboard.monitors.rows import MAX_REASON
+from incidents import consuming
 from incidents.windows import create_window
 from monitors.configuration import build, config_columns
 from monitors.models import Monitor, MonitorState, StatusChange
@@ -156,7 +158,8 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
         row = re.search(rf'<tr id="{made[name].public_id}".*?</tr>', html, re.DOTALL)
         assert row is not None
         notes = re.search(r'<div class="notes">(.*?)</div>', row[0])
-        return re.sub(r'<time datetime="([^"]*)".*?</time>', r"\1", "" if notes is None else notes[1])
+        without_reason = re.sub(r'<span class="why.*?</span>', "", "" if notes is None else notes[1])
+        return re.sub(r'<time datetime="([^"]*)".*?</time>', r"\1", without_reason)
 
     def since(at: datetime) -> str:
         return f"since {at.isoformat(timespec='seconds')}"
@@ -215,10 +218,41 @@ def test_long_lists_come_in_pages_that_miss_and_repeat_nothing(web: Client, user
 
 def test_the_number_of_queries_does_not_grow_with_the_list(web: Client, user: User) -> None:
     project = ProjectFactory(owner=user)
+    down = {"status": "down", "failing_since": utc_now(), "last_checked_at": utc_now()}
     make_many(user, 3, project_id=project.pk)
+    MonitorState.objects.update(**down)
     few = queries(web, "/monitors?grouped=1&sort=uptime")
     make_many(user, 60, project_id=project.pk)
+    MonitorState.objects.update(**down)
     assert queries(web, "/monitors?grouped=1&sort=uptime") == few <= MOST_QUERIES
+
+
+def test_a_row_shows_why_its_monitor_is_down(web: Client, user: User) -> None:
+    now = utc_now()
+    down, without_text = (MonitorFactory(owner=user, created_at=now, down=True) for _ in range(2))
+    failing = MonitorFactory(owner=user, created_at=now, up=True)
+    check(failing, Verdict.DOWN, at=now)
+    results = CheckResult.objects.filter(monitor_id=down.pk)
+    results.update(detail=HOSTILE + "x" * 280)
+    CheckResult.objects.filter(monitor_id=without_text.pk).update(detail=None)
+    other = MonitorFactory(owner=user, up=True, created_at=now)
+
+    def shown(monitor: Monitor) -> str:
+        row = re.search(rf'<tr id="{monitor.public_id}".*?</tr>', page(web, "/monitors"), re.DOTALL)
+        assert row is not None
+        reason = re.search(r'<span class="why truncate">(.*?)</span>', row[0])
+        return "" if reason is None else reason[1]
+
+    assert shown(down).startswith("&lt;script&gt;alert")
+    assert len(unescape(shown(down))) == MAX_REASON
+    assert shown(down).endswith("x…")
+    assert shown(failing) == "Answered 500."
+    assert shown(without_text) == "Unexpected status code"
+    assert shown(other) == ""
+    results.update(checked_at=now - timedelta(hours=1))  # an earlier check's reason is not that of the last one
+    assert shown(down) == ""
+    Monitor.objects.filter(pk=failing.pk).update(enabled=False)
+    assert shown(failing) == ""
 
 
 def test_says_only_what_changed(web: Client, shown: dict[str, Monitor]) -> None:
@@ -411,6 +445,18 @@ def test_the_page_of_a_monitor_takes_few_queries(web: Client, user: User) -> Non
     assert answer.count('hx-swap-oob="true"') == 4
 
 
+def test_an_open_page_shows_an_incident_that_begins_after_the_outage(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, created_at=utc_now(), up=True)
+    check(monitor, *[Verdict.DOWN] * 3, at=utc_now())
+    shown = page(web, f"/monitors/{monitor.public_id}")
+    assert "No outage so far" in shown
+    assert web.get(polled(shown)).status_code == 204
+    consuming.consume(utc_now(), slow=lambda _: None)
+    changed = page(web, polled(shown))
+    assert "No outage so far" not in changed
+    assert web.get(polled(changed)).status_code == 204
+
+
 def test_the_chart_has_bounded_points_and_the_outages(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user, created_at=utc_now() - timedelta(days=3))
     fill(monitor, 1_000)
@@ -463,6 +509,45 @@ def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:
     assert "Checking…" not in done
     assert re.search(r'id="checked".*Checked <time.*<strong>Down</strong>', done, re.DOTALL)
     assert "checking=" not in polled(done)
+
+
+@pytest.mark.parametrize("kind", ["http", "scheduler"])
+def test_the_first_check_is_awaited_by_the_page(web: Client, user: User, kind: str) -> None:
+    now = utc_now()
+    monitor = MonitorFactory(owner=user, type=kind, created_at=now)
+    shown = page(web, f"/monitors/{monitor.public_id}")
+    assert re.search(r'id="poll"[^>]*data-every="1000"', shown)
+    assert ("Running…" if kind == "scheduler" else "Checking…") in shown
+    assert web.get(polled(shown)).status_code == 204
+    record([check_record(monitor, claim=1, verdict=Verdict.UP, at=now)], now=now)
+    done = page(web, polled(shown))
+    assert re.search(r'id="checked".*<strong>Up</strong>', done, re.DOTALL)
+    assert "No outage so far" in done
+    assert "data-every" not in done
+    assert "checking=" not in polled(page(web, f"/monitors/{monitor.public_id}"))
+
+
+def test_no_first_check_is_awaited_for_long_or_where_none_is_made(web: Client, user: User) -> None:
+    now = utc_now()
+    late = MonitorFactory(owner=user, created_at=now - timedelta(minutes=2))
+    heartbeat = MonitorFactory(owner=user, type="heartbeat", created_at=now)
+    planned = MonitorFactory(owner=user, type="scheduler", schedule="0 3 * * *", created_at=now)
+    paused = MonitorFactory(owner=user, created_at=now)
+    Monitor.objects.filter(pk=paused.pk).update(enabled=False)
+    for monitor in (late, heartbeat, planned, paused):
+        assert "checking=" not in polled(page(web, f"/monitors/{monitor.public_id}"))
+
+
+def test_the_result_of_check_now_is_removed_when_the_state_changes(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, up=True)
+    poll = polled(web.post(f"/monitors/{monitor.public_id}/check", headers={"HX-Request": "true"}))
+    now = utc_now()
+    record([check_record(monitor, claim=2, verdict=Verdict.UP, at=now)], now=now)
+    done = page(web, poll)
+    assert "<strong>Up</strong>" in done
+    assert web.get(polled(done)).status_code == 204, "it stays as long as it is true"
+    check(monitor, *[Verdict.DOWN] * 3, at=now)
+    assert re.search(r'<div id="checked" [^>]*hx-swap-oob="innerHTML">\s*</div>', page(web, polled(done)))
 
 
 def test_check_now_says_why_there_is_no_result(web: Client, user: User) -> None:
