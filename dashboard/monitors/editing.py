@@ -15,7 +15,7 @@ from accounts.models import Plan
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
-from dashboard.monitors.forms import MonitorForm
+from dashboard.monitors.forms import SCOPE, MonitorForm
 from dashboard.pages import PageRequest, page, render_page
 from monitors import configuration, services, types
 from monitors.models import Monitor
@@ -25,16 +25,20 @@ from monitors.selectors import get_monitor
 from monitors.types.settings import MonitorConfig
 
 USUAL_INTERVAL_SEC = 60  # the default, unless the plan requires a longer one
-SCOPE = "create-and-test"
 FORM = "#monitor-form"
 
 
 class TestRun(NamedTuple):
-    """The outcome of a test, or the `problem` that prevented it. `dropped` names headers that were sent empty."""
+    """The outcome of a test, or the `problem` that prevented it. `dropped` names headers that were sent empty.
+
+    `completed` says to what the address `url` was completed, if it was.
+    """
 
     result: CheckResult | None
     dropped: Sequence[str] = ()
     problem: str = ""
+    completed: str = ""
+    url: str = ""
 
 
 @page
@@ -56,6 +60,7 @@ def new(request: PageRequest) -> HttpResponse:
     if not created.repeated:
         monitor = get_monitor(caller, created.object_id)
         messages.success(request, f"{monitor.name} is created.")
+        _report_completion(request, form)
         _report_adjustments(request, form.body(), monitor)
         # The page of the monitor shows the first check when it is done.
         claim = services.FIRST_CLAIM
@@ -81,6 +86,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
         return _show(request, form)
     body = form.body()
     messages.success(request, f"{changed.name} is saved." if body else "Nothing was changed.")
+    _report_completion(request, form)
     _report_adjustments(request, body, changed)
     _warn_about_dropped(request, monitor, changed)
     return redirect("monitor", monitor_id)
@@ -109,8 +115,8 @@ def _run(request: PageRequest, form: MonitorForm) -> TestRun:
         with limit_waiting(request.caller.account):
             result = interactive.check_draft(services.test_spec(config), owner_id=request.caller.user.pk)
     except NoWorker as error:
-        return TestRun(None, problem=error.reason)
-    return TestRun(result, config.own.dropped_secrets())
+        return TestRun(None, problem=error.reason, completed=form.completed, url=config.url)
+    return TestRun(result, config.own.dropped_secrets(), completed=form.completed, url=config.url)
 
 
 def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None, **context: Any) -> HttpResponse:
@@ -125,6 +131,11 @@ def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = N
         mentions_plan=Plan.is_mentioned(),
         **context,
     )
+
+
+def _report_completion(request: PageRequest, form: MonitorForm) -> None:
+    if form.completed:
+        messages.info(request, form.completed)
 
 
 def _report_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monitor) -> None:

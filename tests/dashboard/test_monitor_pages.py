@@ -378,7 +378,7 @@ def test_a_header_that_is_renamed_needs_a_value(web: Client, user: User) -> None
 
 def test_bad_input_of_an_edit_is_kept(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user)
-    page = edited(web, monitor, name=SCRIPT, url="nonsense").content.decode()
+    page = edited(web, monitor, name=SCRIPT, url="ftp://nonsense").content.decode()
     assert errors_in(page)[0].startswith("Address: ")
     assert SHOWN in page
     assert SCRIPT not in page
@@ -524,7 +524,7 @@ def test_without_a_worker_a_test_run_says_so(client: Client, monkeypatch: pytest
 
 
 def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) -> None:
-    answer = tried(web, "/monitors/new", typed(url="nonsense", name="Kept"))
+    answer = tried(web, "/monitors/new", typed(url="ftp://nonsense", name="Kept"))
     page = answer.content.decode()
     assert (answer.headers["HX-Retarget"], answer.headers["HX-Reswap"]) == ("#monitor-form", "outerHTML")
     assert page.lstrip().startswith("<form")
