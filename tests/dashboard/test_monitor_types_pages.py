@@ -194,13 +194,21 @@ def test_bad_input_is_shown_beside_its_field(
     ("given", "url", "name"),
     [
         ({"type": "port", "url": ' "db.example:22" '}, "tcp://db.example:22", "db.example"),
-        ({"type": "port", "url": "10.0.0.5", "port": "25", "encryption": "smtp"}, "tls://10.0.0.5:25?starttls=smtp", "10.0.0.5"),
+        (
+            {"type": "port", "url": "10.0.0.5", "port": "25", "encryption": "smtp"},
+            "tls://10.0.0.5:25?starttls=smtp",
+            "10.0.0.5",
+        ),
         ({"type": "udp", "url": "game.example", "port": "27015"}, "udp://game.example:27015", "game.example"),
         ({"type": "ping", "url": " 10.0.0.5 "}, "icmp://10.0.0.5", "10.0.0.5"),
         ({"type": "dns", "url": "shop.example", "record_type": "MX"}, "dns:shop.example?type=MX", "shop.example MX"),
-        ({"type": "dns", "url": "shop.example", "resolver": "192.0.2.53"}, "dns://192.0.2.53/shop.example?type=A", "shop.example A"),
+        (
+            {"type": "dns", "url": "shop.example", "resolver": "192.0.2.53"},
+            "dns://192.0.2.53/shop.example?type=A",
+            "shop.example A",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_address_is_made_of_host_and_other_fields(
     web: Client, user: User, settings: Settings, given: dict[str, str], url: str, name: str
 ) -> None:
