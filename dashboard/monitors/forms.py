@@ -46,6 +46,8 @@ from projects.access import Caller
 SCOPE = "create-and-test"
 PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
 """The fields of which addresses are made, with their defaults."""
+_DEFAULTS: dict[str, Any] = {"name": "", "check_ssl": True, "grace_sec": None}
+"""What the form of a new monitor shows instead of the defaults of the API. An empty grace follows the schedule."""
 _ENCRYPTIONS = [("", "None"), ("tls", "TLS"), *((name, f"STARTTLS, {name}") for name in STARTTLS_PROTOCOLS)]
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
 _PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
@@ -150,6 +152,8 @@ class MonitorForm(ObjectForm):
             if stored is None and _has_defaults_by_type(setting):
                 # Assigned, because the widget has a list of its own.
                 self.fields[name].choices = [("", "By the type"), *self.fields[name].choices]  # type: ignore[attr-defined]
+        if stored is None:
+            self.fields["grace_sec"].widget.attrs["placeholder"] = "1m; daily or rarer: 1h"
         self.fields["url"].label = self.kind.url_label
         self.fields["url"].widget.attrs |= {"placeholder": self.kind.placeholder, "spellcheck": "false"}
         interval, floor_ms = self.fields["interval_sec"], self.plan.min_interval_sec * MS_OF["s"]
@@ -194,6 +198,8 @@ class MonitorForm(ObjectForm):
         for name in hidden:
             self.errors.pop(name, None)
             asked.pop(name, None)
+        if self.stored is None and "grace_sec" in asked and self.cleaned_data.get("grace_sec", "") is None:
+            self.cleaned_data["grace_sec"] = schedules.default_grace_sec(self.cleaned_data)
         for name, setting in asked.items():
             required = setting.type is int and not setting.nullable
             if required and self.cleaned_data.get(name, "") is None:
@@ -261,12 +267,19 @@ class MonitorForm(ObjectForm):
                 body[name] = value
         if "schedule" in unused:
             body["schedule"] = None
+        if "check_ssl" in body and not self._reads_certificates(body):
+            body["check_ssl"] = False
         if "name" not in body and (title := kind.title(body.get("url", ""))):
             body["name"] = title[:MAX_NAME]
         if self.stored is None:
             return body
         before = _unchanged_body(self.stored)
         return {name: value for name, value in body.items() if value != before[name]}
+
+    def _reads_certificates(self, body: Mapping[str, Any]) -> bool:
+        """Return whether `check_ssl`, which is on by default, goes with the address and the other settings."""
+        is_encrypted = body["url"].lower().startswith(("https:", "tls:")) or body.get("follow_redirects", False)
+        return bool(body.get("tls_verify", True) and (is_encrypted or self.stored is not None))
 
     def given(self) -> dict[str, Any]:
         """Return the validated body. Raises ValidationFailed."""
@@ -328,7 +341,7 @@ class MonitorForm(ObjectForm):
         wrong = advanced & set(self.errors) or any(row.errors for row in self.headers)
         typed = any(row["name"].value() for row in self.headers)
         unusual = any(
-            self[name].value() not in (None, "", self.settings[name].default)
+            self[name].value() not in (None, "", self.settings[name].default, _DEFAULTS.get(name))
             for name in advanced - set(self.rows)
             if not _has_defaults_by_type(self.settings[name])
         )
@@ -364,7 +377,7 @@ def _initial(config: MonitorConfig, *, is_new: bool) -> dict[str, Any]:
     initial |= {name: config[name] for name in types.settings()} | types.get(config.type).split(config.url)
     if is_new and config == configuration.build({"interval_sec": config.interval_sec, "type": config.type}):
         # Nothing is typed yet, so use the defaults of the type.
-        initial |= {"name": ""} | {name: "" for name, one in types.settings().items() if _has_defaults_by_type(one)}
+        initial |= _DEFAULTS | {name: "" for name, one in types.settings().items() if _has_defaults_by_type(one)}
     return initial
 
 
