@@ -41,6 +41,20 @@ def test_a_monitor_is_made_by_keyboard_alone(app: Application, browse: Browse, s
     expect(page.get_by_role("heading", name="127.0.0.1", level=1)).to_be_visible()
 
 
+def test_the_address_is_on_the_first_screen_of_a_phone(app: Application, browse: Browse) -> None:
+    page = browse(app.person(), viewport=PHONE)
+    page.goto("/monitors/new")
+    for kind in ("Website", "Port", "DNS"):
+        page.get_by_role("radio", name=kind, exact=True).check()
+        box = page.locator("#id_url").bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] + page.evaluate("scrollY") <= PHONE["height"], kind
+    assert fits(page)
+    first = page.locator("#monitor-form").locator("input:not([type=radio], [type=hidden]), select").first
+    expect(first).to_have_id("id_url")
+    axe(page)
+
+
 def test_what_is_typed_during_a_test_run_stays(app: Application, browse: Browse, site: Site) -> None:
     page = browse(app.person())
     page.goto("/monitors/new")
