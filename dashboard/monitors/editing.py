@@ -7,15 +7,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
+from alerts.services import choose_channels
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
 from dashboard.monitors.forms import SCOPE, MonitorForm
+from dashboard.monitors.notified import chosen_by
 from dashboard.pages import PageRequest, page, render_page
 from monitors import configuration, services, types
 from monitors.models import Monitor
@@ -51,10 +54,17 @@ def new(request: PageRequest) -> HttpResponse:
         caller=caller,
         config=_first_config(request) if source is None else _copy_of(source),
         project=request.GET.get("project") if source is None else _project_of(source),
+        channels=() if source is None else chosen_by(caller, source),
     )
     if "test" in request.POST:
         return _test(request, form, source=source)
-    created = form.create(request, lambda: services.create_monitor(caller, form.given(), now=request.now), limit=SCOPE)
+
+    def make() -> Monitor:
+        monitor = services.create_monitor(caller, form.given(), now=request.now)
+        choose_channels(caller, monitor, *form.channel_changes())
+        return monitor
+
+    created = form.create(request, make, limit=SCOPE)
     if created is None:
         return _show(request, form, source=source)
     if not created.repeated:
@@ -74,18 +84,30 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller = request.caller
     monitor = get_monitor(caller, monitor_id)
     config, project = monitor.full_config, _project_of(monitor)
-    form = MonitorForm(request.POST or None, caller=caller, config=config, project=project, stored=monitor)
+    form = MonitorForm(
+        request.POST or None,
+        caller=caller,
+        config=config,
+        project=project,
+        stored=monitor,
+        channels=chosen_by(caller, monitor),
+    )
     if "test" in request.POST:
         return _test(request, form)
 
+    @transaction.atomic
     def change() -> Monitor:
-        return services.update_monitor(caller, monitor_id, form.given(), now=request.now, if_match=form.if_match)
+        changed = services.update_monitor(caller, monitor_id, form.given(), now=request.now, if_match=form.if_match)
+        choose_channels(caller, changed, *form.channel_changes())
+        return changed
 
     changed = form.save(request, change)
     if changed is None:
         return _show(request, form)
     body = form.body()
-    messages.success(request, f"{changed.name} is saved." if body else "Nothing was changed.")
+    messages.success(
+        request, f"{changed.name} is saved." if body or any(form.channel_changes()) else "Nothing was changed."
+    )
     _report_completion(request, form)
     _report_adjustments(request, body, changed)
     _warn_about_dropped(request, monitor, changed)

@@ -14,6 +14,7 @@ from django.http import QueryDict
 from django.utils.html import format_html_join
 from django.utils.text import capfirst
 
+from alerts.selectors import list_channels
 from checks.probes.dns.spec import RECORD_TYPES
 from checks.probes.tcp.spec import STARTTLS_PROTOCOLS
 from core import throttles
@@ -32,6 +33,7 @@ from dashboard.forms import (
 )
 from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
+from dashboard.monitors.notified import Notified, notified
 from monitors import configuration, types
 from monitors.models import Monitor
 from monitors.probing import interactive
@@ -119,6 +121,8 @@ class MonitorForm(ObjectForm):
             widget=forms.TextInput(attrs={"class": "code", "placeholder": "192.0.2.53", "spellcheck": "false"}),
         )
     )
+    channels = forms.MultipleChoiceField(label="Notifications", required=False)
+    channels_before = forms.CharField(max_length=10_000, required=False, widget=forms.HiddenInput)
     timing = conditional(forms.ChoiceField(label="Runs", choices=schedules.CHOICES, widget=forms.RadioSelect))
 
     def __init__(
@@ -129,8 +133,10 @@ class MonitorForm(ObjectForm):
         config: MonitorConfig,
         project: str | None = None,
         stored: Monitor | None = None,
+        channels: Sequence[str] = (),
     ) -> None:
-        initial = _initial(config, is_new=stored is None) | {"project_id": project}
+        initial = _initial(config, is_new=stored is None) | {"project_id": project, "channels": channels or None}
+        initial["channels_before"] = " ".join(channels) if stored is not None else ""
         super().__init__(data, stored=stored, initial=initial)
         self._caller = caller
         self.completed = ""
@@ -159,6 +165,9 @@ class MonitorForm(ObjectForm):
         interval, floor_ms = self.fields["interval_sec"], self.plan.min_interval_sec * MS_OF["s"]
         interval.suggestions = [one for one in interval.suggestions if parse_duration(one) >= floor_ms]  # type: ignore[attr-defined]
         schedules.prepare(self.fields, suggests_own_zone=data is None and stored is None and config["schedule"] is None)
+        if data is not None:
+            visible = list_channels(caller).prefetch_related(None).values_list("public_id", "name")
+            self.fields["channels"].choices = list(visible)  # type: ignore[attr-defined]
         headers = () if stored is None else config["request_headers"]
         data = data and self.data  # with the stored values that the user chose
         self.rules = RuleRow.rows(data, config, blank=blank_rule(config))
@@ -280,6 +289,22 @@ class MonitorForm(ObjectForm):
         """Return whether `check_ssl`, which is on by default, goes with the address and the other settings."""
         is_encrypted = body["url"].lower().startswith(("https:", "tls:")) or body.get("follow_redirects", False)
         return bool(body.get("tls_verify", True) and (is_encrypted or self.stored is not None))
+
+    @property
+    def notified(self) -> Notified:
+        """Return the channels for what is selected now."""
+        return notified(
+            self._caller,
+            kind=self.kind,
+            project_id=self["project_id"].value(),
+            chosen=self["channels"].value() or (),
+            owner_id=self._caller.user.pk if self.stored is None else self.stored.owner_id,
+        )
+
+    def channel_changes(self) -> tuple[set[str], set[str]]:
+        """Return the ids of the channels that the user selected, and of those no longer selected."""
+        before, now = set(self.cleaned_data["channels_before"].split()), set(self.cleaned_data["channels"])
+        return now - before, before - now
 
     def given(self) -> dict[str, Any]:
         """Return the validated body. Raises ValidationFailed."""

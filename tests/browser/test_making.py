@@ -7,10 +7,12 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, expect
 
+from accounts.models import User
 from tests.browser.application import Application
 from tests.browser.axe import axe
 from tests.browser.browsing import Browse
 from tests.browser.keyboard import Keyboard
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory
 from tests.site import Site
 
 PHONE = {"width": 390, "height": 844}
@@ -234,6 +236,42 @@ def test_a_pasted_web_address_is_completed_by_its_test(app: Application, browse:
     axe(page)
     page.get_by_role("button", name="Create monitor").click()
     expect(page.get_by_role("heading", name="127.0.0.1", level=1)).to_be_visible()
+
+
+def test_the_form_says_who_is_notified_of_what(app: Application, browse: Browse) -> None:
+    person = app.person()
+    with app.database():
+        user = User.objects.get(email=person.email)
+        project = ProjectFactory(owner=user, name="Shop")
+        ChannelFactory(
+            owner=user, name="On call", topics=["down"], monitors="project", scope_project_id=project.public_id
+        )
+        other = MonitorFactory(owner=user)
+        ChannelFactory(
+            owner=user, name="Pager", topics=["down", "slow"], monitors="chosen", monitor_ids=[other.public_id]
+        )
+    page = browse(person)
+    page.goto("/monitors/new")
+    page.get_by_label("Address").fill("https://shop.example/")
+    sentence, pager = page.locator("#notified"), page.get_by_role("checkbox", name="Pager")
+    expect(sentence).not_to_contain_text("Pager")
+    pager.check()
+    expect(sentence).to_contain_text("Pager is notified when it goes down or it is slow")
+    expect(pager).to_be_checked()
+    expect(pager).to_be_focused()
+    axe(page)
+    page.get_by_label("Project").select_option("Shop")
+    expect(sentence).to_contain_text("On call is notified when it goes down")
+    expect(page.get_by_role("checkbox", name="On call")).to_be_disabled()
+    page.get_by_role("radio", name="Heartbeat").check()
+    expect(sentence).not_to_contain_text("slow")
+    axe(page)
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    assert fits(page)
+    page.get_by_label("Name", exact=True).first.fill("Backup")
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("heading", name="Backup", level=1)).to_be_visible()
+    expect(page.get_by_role("link", name="Pager")).to_be_visible()
 
 
 def test_a_dns_monitor_is_made_without_scripts(app: Application, browse: Browse) -> None:
