@@ -102,19 +102,22 @@ def choose_channels(caller: Caller, monitor: Monitor, add: Collection[str], remo
     keys = list_channels(caller).filter(public_id__in={*add, *remove}).order_by("pk")
     found = list(keys.values_list("public_id", flat=True))
     if not set(add) <= set(found):
-        raise ValidationFailed("one of these channels is gone.", field="channels")
+        raise ValidationFailed("one of these channels no longer exists.", field="channels")
     for public_id in found:
         channel = access.lock(get_channel, caller, public_id, with_owner=True)
         before = list(channel.monitors.through.objects.filter(alertchannel=channel).values_list("monitor", flat=True))
         if (monitor.pk in before) == (public_id in add):
             continue
+        is_elsewhere = channel.project_id not in (None, monitor.project_id)  # then the channel does not cover it
         if public_id not in add:
+            if is_elsewhere:
+                continue
             if before == [monitor.pk]:
                 reason = f"{channel.name} has no other monitor; delete or disable the channel instead."
                 raise ValidationFailed(reason, field="channels")
             channel.monitors.remove(monitor)
         else:
-            if channel.scope != Scope.CHOSEN or channel.project_id not in (None, monitor.project_id):
+            if channel.scope != Scope.CHOSEN or is_elsewhere:
                 raise ValidationFailed(f"{channel.name} cannot choose this monitor.", field="channels")
             placement.enforce_links(channel.owner_id, now_chosen=len(before) + 1, before=len(before))
             channel.monitors.add(monitor)

@@ -244,7 +244,7 @@ class MonitorForm(ObjectForm):
         try:
             begins = interactive.begins_tls(self._caller, host, port)
         except UntestedError:
-            reason = "needs https:// or http:// now: whether https responds could not be tested."
+            reason = "could not be tested for https; enter it with https:// or http://."
             raise ValidationFailed(reason, field="url") from None
         self._lacks_tls = not begins
         return begins

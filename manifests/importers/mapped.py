@@ -351,7 +351,7 @@ def _completed(mapped: MappedMonitor, begins_tls: BeginsTls) -> MappedMonitor:
     try:
         url = kind.complete({"url": given}, begins_tls)
     except UntestedError:
-        note = Note("url", "has no https:// or http://, and whether https responds could not be tested; add it")
+        note = Note("url", "has no scheme and could not be tested for https; add https:// or http://")
         return replace(mapped, body=None, notes=(*mapped.notes, note))
     if url == given:
         return mapped

@@ -269,7 +269,7 @@ def test_without_a_worker_the_scheme_has_to_be_typed(client: Client, monkeypatch
     monkeypatch.setattr(interactive, "PATIENCE_SEC", -4.9)
     client.force_login(UserFactory())
     page = client.post("/monitors/new", typed(url="shop.example/x")).content.decode()
-    assert errors_in(page) == ["Address: Needs https:// or http:// now: whether https responds could not be tested."]
+    assert errors_in(page) == ["Address: Could not be tested for https; enter it with https:// or http://."]
     assert 'value="shop.example/x"' in page
     assert not Monitor.objects.exists()
 

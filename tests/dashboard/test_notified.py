@@ -145,7 +145,7 @@ def test_an_edit_changes_what_its_user_changed(web: Client, user: User, channel:
     path = f"/monitors/{monitor.public_id}/edit"
     key = channel.public_id
     assert web.post(path, typed(channels=[key], name=monitor.name, url=monitor.url)).status_code == 302
-    assert set(channel.monitors.all()) == {monitor, Monitor.objects.get(pk=channel.monitors.earliest("pk").pk)}
+    assert channel.monitors.filter(pk=monitor.pk).exists()
     page = get(web, path)
     assert f'name="channels_before" value="{key}"' in page
     # A form from before the selection does not undo it.
@@ -185,6 +185,17 @@ def test_what_a_channel_refuses_saves_nothing(
     monitor.refresh_from_db()
     assert monitor.name != "Renamed"
     assert channel.monitors.count() == 1
+
+
+def test_a_monitor_leaves_the_project_of_its_channel(web: Client, user: User) -> None:
+    shop = ProjectFactory(owner=user)
+    monitor = MonitorFactory(owner=user, project=shop)
+    channel = ChannelFactory(project=shop, monitors="chosen", monitor_ids=[monitor.public_id])
+    given = typed(project_id="", channels_before=channel.public_id, url=monitor.url)
+    assert web.post(f"/monitors/{monitor.public_id}/edit", given).status_code == 302
+    monitor.refresh_from_db()
+    assert monitor.project is None
+    assert routes_of([monitor.pk]) == {}
 
 
 def test_a_channel_that_is_gone_loses_no_input(web: Client, user: User, channel: AlertChannel) -> None:

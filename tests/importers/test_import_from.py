@@ -271,7 +271,7 @@ def test_without_a_worker_monitors_without_a_scheme_are_skipped(
     items = [{"type": "http", "url": url} for url in ("shop.example", "other.example", "https://shop.example/")]
     ran = import_from("uptime-kuma", _kuma_file(tmp_path, *items), "--account", user.email)
     assert ran.last == "1 created, 0 existing, 2 skipped"
-    assert ran.out.count("  url: has no https:// or http://, and whether https responds could not be tested") == 2
+    assert ran.out.count("  url: has no scheme and could not be tested for https; add https:// or http://") == 2
 
 
 @pytest.mark.parametrize(
