@@ -121,7 +121,7 @@ class MonitorForm(ObjectForm):
             widget=forms.TextInput(attrs={"class": "code", "placeholder": "192.0.2.53", "spellcheck": "false"}),
         )
     )
-    channels = forms.MultipleChoiceField(label="Notifications", required=False)
+    channels = forms.MultipleChoiceField(label="Notifications", widget=forms.CheckboxSelectMultiple, required=False)
     channels_before = forms.CharField(max_length=10_000, required=False, widget=forms.HiddenInput)
     timing = conditional(forms.ChoiceField(label="Runs", choices=schedules.CHOICES, widget=forms.RadioSelect))
 

@@ -203,8 +203,8 @@ def test_bad_input_is_shown_beside_its_field(
         ({"type": "ping", "url": " 10.0.0.5 "}, "icmp://10.0.0.5", "10.0.0.5"),
         ({"type": "dns", "url": "shop.example", "record_type": "MX"}, "dns:shop.example?type=MX", "shop.example MX"),
         (
-            {"type": "dns", "url": "shop.example", "resolver": "192.0.2.53"},
-            "dns://192.0.2.53/shop.example?type=A",
+            {"type": "dns", "url": "shop.example", "resolver": "1.1.1.1"},
+            "dns://1.1.1.1/shop.example?type=A",
             "shop.example A",
         ),
     ],
@@ -277,8 +277,9 @@ def test_without_a_worker_the_scheme_has_to_be_typed(client: Client, monkeypatch
 def test_a_question_for_https_counts_as_a_test(web: Client, settings: Settings) -> None:
     flush_broker()
     settings.THROTTLE_SCALE = 1
-    settings.THROTTLES = settings.THROTTLES | {"create-and-test": (0, 60)}
-    page = web.post("/monitors/new", typed(url="shop.example")).content.decode()
+    settings.THROTTLES = settings.THROTTLES | {"create-and-test": (1, 60)}
+    assert web.post("/monitors/new", typed()).status_code == 302
+    page = web.post("/monitors/new", typed(url="shop.example", form_key="b")).content.decode()
     assert errors_in(page) == ["Too many requests; wait before the next."]
 
 
