@@ -7,7 +7,7 @@ channel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ from alerts import confirmation
 from alerts.events import DEFAULT_TOPICS, Topic
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import OUTBOX
-from alerts.selectors import get_channel, get_delivery
+from alerts.selectors import get_channel, get_delivery, list_channels
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind
 from audit.actions import Action
@@ -92,6 +92,36 @@ def update_channel(
             channel.monitors.set(chosen)
         _record(caller, Action.CHANNEL_UPDATED, channel, fields=sorted(given))
     return get_channel(caller, public_id)
+
+
+def choose_channels(caller: Caller, monitor: Monitor, add: Collection[str], remove: Collection[str]) -> None:
+    """Let channels with chosen monitors choose this one too, or no longer, in the caller's transaction.
+
+    Channels to remove it from may be gone, or no longer choose monitors. Raises ValidationFailed for `channels`.
+    """
+    keys = list_channels(caller).filter(public_id__in={*add, *remove}).order_by("pk")
+    found = list(keys.values_list("public_id", flat=True))
+    if not set(add) <= set(found):
+        raise ValidationFailed("one of these channels no longer exists.", field="channels")
+    for public_id in found:
+        channel = access.lock(get_channel, caller, public_id, with_owner=True)
+        before = list(channel.monitors.through.objects.filter(alertchannel=channel).values_list("monitor", flat=True))
+        if (monitor.pk in before) == (public_id in add):
+            continue
+        is_elsewhere = channel.project_id not in (None, monitor.project_id)  # then the channel does not cover it
+        if public_id not in add:
+            if is_elsewhere:
+                continue
+            if before == [monitor.pk]:
+                reason = f"{channel.name} has no other monitor; delete or disable the channel instead."
+                raise ValidationFailed(reason, field="channels")
+            channel.monitors.remove(monitor)
+        else:
+            if channel.scope != Scope.CHOSEN or is_elsewhere:
+                raise ValidationFailed(f"{channel.name} cannot choose this monitor.", field="channels")
+            placement.enforce_links(channel.owner_id, now_chosen=len(before) + 1, before=len(before))
+            channel.monitors.add(monitor)
+        _record(caller, Action.CHANNEL_UPDATED, channel, fields=["monitor_ids"])
 
 
 def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:

@@ -2,7 +2,7 @@ from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
 from dashboard import changes, channels, connectors, incidents, projects, security_log, status_pages, tokens, windows
-from dashboard.monitors import detail, editing, overview, schedules, signals
+from dashboard.monitors import detail, editing, notified, overview, schedules, signals
 from dashboard.pages import home
 
 urlpatterns = [
@@ -13,6 +13,7 @@ urlpatterns = [
     path("monitors/actions", overview.act, name="monitors_act"),
     # Before the page of a monitor, whose URL these would match.
     path("monitors/new", editing.new, name="monitor_new"),
+    path("monitors/notified", notified.preview, name="notified_preview"),
     path("monitors/schedule", schedules.preview, name="schedule_preview"),
     path("monitors/<id:monitor_id>/edit", editing.edit, name="monitor_edit"),
     path("monitors/<id:monitor_id>", detail.show, name="monitor"),

@@ -21,7 +21,7 @@ from core.files import replaced
 from core.text import printable
 from manifests.changes import Report
 from manifests.importers import fetching, gatus, healthchecks, uptime_kuma, uptimerobot
-from manifests.importers.mapped import Imported, MappedMonitor, Outcome, UnreadableFileError
+from manifests.importers.mapped import Imported, MappedMonitor, Outcome, UnreadableFileError, complete_addresses
 from manifests.problems import InvalidManifest
 from manifests.yaml_reader import MAX_BYTES, Document, read
 from manifests.yaml_writer import write
@@ -68,6 +68,10 @@ class Backend(ABC):
     @abstractmethod
     def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
         """Create all or nothing, and return one outcome for each. Raises NoRoomError."""
+
+    @abstractmethod
+    def begins_tls(self, host: str, port: int) -> bool:
+        """Return whether a server begins a TLS handshake, as a worker sees it. Raises UntestedError."""
 
 
 class AccountCommand(Command):
@@ -196,6 +200,7 @@ exit codes:
         try:
             mapped = SOURCES[options["source"]](_read_source(options["source"], options["file"]))
             backend = self.backend(options)
+            mapped = complete_addresses(mapped, backend.begins_tls)
             supported = [each for each in mapped if each.body is not None]
             outcomes = iter(backend.import_monitors(supported, project_id=options["project"], dry_run=dry_run))
         except UnreadableFileError as error:

@@ -19,6 +19,7 @@ from manifests.importers.creating import import_monitors
 from manifests.importers.mapped import Imported, MappedMonitor
 from manifests.parsing import Manifest
 from manifests.yaml_reader import Document
+from monitors.probing import interactive
 from projects.access import Caller
 
 
@@ -56,3 +57,6 @@ class LocalBackend(Backend):
             raise UsageError(f"{self._caller.user.email} has no project {project_id}") from None
         except MonitorLimit as error:
             raise NoRoomError(error.limit) from None
+
+    def begins_tls(self, host: str, port: int) -> bool:
+        return interactive.begins_tls(self._caller, host, port)

@@ -18,6 +18,7 @@ from manifests.importers.mapped import Imported, MappedMonitor
 from manifests.problems import InvalidManifest, Problem, parse_path
 from manifests.secrets import variables_in
 from manifests.yaml_reader import Document
+from monitors.types.addresses import UntestedError, tls_question
 
 TIMEOUT_SEC = 120.0
 
@@ -83,6 +84,22 @@ class RemoteBackend(Backend):
         if len(imported) != len(mapped):
             raise self._server.no_pulsekeeper()
         return imported
+
+    def begins_tls(self, host: str, port: int) -> bool:
+        try:
+            answer = self._server.request(
+                "POST", "/v1/monitors/test", tls_question(host, port), timeout_sec=TIMEOUT_SEC
+            )
+        except AnswerLostError:
+            raise UntestedError from None
+        except ValueError:
+            return True  # no valid name: the completed address is refused
+        if answer.status == 422:
+            return True
+        found = answer.json()
+        if answer.status != 200 or not isinstance(found, dict):
+            raise UntestedError
+        return found.get("status") != "down"
 
     def _send(self, method: str, path: str, body: Any, *, lost: str) -> Answer:
         """Return the answer. `lost` says what to do if it is lost, also by a proxy that did not wait for it."""

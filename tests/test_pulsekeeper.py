@@ -22,11 +22,15 @@ from core.clock import utc_now
 from monitors.models import Monitor, Ping
 from projects.access import Caller
 from pulsekeeper import __main__
+from tests.dashboard.test_monitor_pages import worker
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import PASSWORD
 from tests.importers.test_mappers import SAMPLES
-from tests.targets.server import TargetServer, answer
+from tests.targets.certificates import Certificates
+from tests.targets.server import Listen, TargetServer, Unasked, answer
 from tokens.services import create_token, sign_in
+
+__all__ = ["worker"]  # a fixture
 
 ROOT = Path(__file__).parents[1]
 SHOP = "version: 1\nmonitors:\n  - {name: Shop, url: 'https://shop.example.com/', interval_sec: 300}\n"
@@ -146,6 +150,19 @@ def test_import(pulsekeeper: Installed) -> None:
     assert "hunter2" not in done.stdout
     assert pulsekeeper(*arguments).stdout.splitlines()[-1] == "0 created, 6 existing, 1 skipped"
     assert Monitor.objects.count() == 6
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_import_completes_addresses_by_the_server(pulsekeeper: Installed, tmp_path: Path) -> None:
+    with TargetServer() as targets:
+        plain = targets.serve(Unasked([Listen(), answer(400)]))
+        encrypted = targets.serve([answer()], tls=Certificates(tmp_path).self_signed())
+        urls = [f"http://127.0.0.1:{plain.port}", f"https://127.0.0.1:{encrypted.port}/x"]
+        items = [{"name": "m", "type": "http", "url": url.partition("//")[2]} for url in urls]
+        (tmp_path / "kuma.json").write_text(json.dumps(items))
+        ran = pulsekeeper("import", "uptime-kuma", "kuma.json")
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "2 created, 0 existing, 0 skipped"), ran.stderr
+    assert list(Monitor.objects.order_by("pk").values_list("url", flat=True)) == urls
 
 
 def test_check_with_a_project_token(pulsekeeper: Installed, user: User) -> None:

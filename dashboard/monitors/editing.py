@@ -7,16 +7,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
+from alerts.services import choose_channels
 from checks.evidence import Evidence
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
-from dashboard.monitors.forms import MonitorForm
+from dashboard.monitors.forms import SCOPE, MonitorForm
+from dashboard.monitors.notified import chosen_by
 from dashboard.pages import PageRequest, page, render_page
 from monitors import configuration, services, types
 from monitors.models import Monitor
@@ -26,17 +29,21 @@ from monitors.selectors import get_monitor
 from monitors.types.settings import MonitorConfig
 
 USUAL_INTERVAL_SEC = 60  # the default, unless the plan requires a longer one
-SCOPE = "create-and-test"
 FORM = "#monitor-form"
 
 
 class TestRun(NamedTuple):
-    """The outcome of a test, or the `problem` that prevented it. `dropped` names headers that were sent empty."""
+    """The outcome of a test, or the `problem` that prevented it. `dropped` names headers that were sent empty.
+
+    `completed` says to what the address `url` was completed, if it was.
+    """
 
     result: CheckResult | None
     evidence: Evidence | None = None
     dropped: Sequence[str] = ()
     problem: str = ""
+    completed: str = ""
+    url: str = ""
 
 
 @page
@@ -49,15 +56,23 @@ def new(request: PageRequest) -> HttpResponse:
         caller=caller,
         config=_first_config(request) if source is None else _copy_of(source),
         project=request.GET.get("project") if source is None else _project_of(source),
+        channels=() if source is None else chosen_by(caller, source),
     )
     if "test" in request.POST:
         return _test(request, form, source=source)
-    created = form.create(request, lambda: services.create_monitor(caller, form.given(), now=request.now), limit=SCOPE)
+
+    def make() -> Monitor:
+        monitor = services.create_monitor(caller, form.given(), now=request.now)
+        choose_channels(caller, monitor, *form.channel_changes())
+        return monitor
+
+    created = form.create(request, make, limit=SCOPE)
     if created is None:
         return _show(request, form, source=source)
     if not created.repeated:
         monitor = get_monitor(caller, created.object_id)
         messages.success(request, f"{monitor.name} is created.")
+        _report_completion(request, form)
         _report_adjustments(request, form.body(), monitor)
         # The page of the monitor shows the first check when it is done.
         claim = services.FIRST_CLAIM
@@ -71,18 +86,31 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller = request.caller
     monitor = get_monitor(caller, monitor_id)
     config, project = monitor.full_config, _project_of(monitor)
-    form = MonitorForm(request.POST or None, caller=caller, config=config, project=project, stored=monitor)
+    form = MonitorForm(
+        request.POST or None,
+        caller=caller,
+        config=config,
+        project=project,
+        stored=monitor,
+        channels=chosen_by(caller, monitor),
+    )
     if "test" in request.POST:
         return _test(request, form)
 
+    @transaction.atomic
     def change() -> Monitor:
-        return services.update_monitor(caller, monitor_id, form.given(), now=request.now, if_match=form.if_match)
+        changed = services.update_monitor(caller, monitor_id, form.given(), now=request.now, if_match=form.if_match)
+        choose_channels(caller, changed, *form.channel_changes())
+        return changed
 
     changed = form.save(request, change)
     if changed is None:
         return _show(request, form)
     body = form.body()
-    messages.success(request, f"{changed.name} is saved." if body else "Nothing was changed.")
+    messages.success(
+        request, f"{changed.name} is saved." if body or any(form.channel_changes()) else "Nothing was changed."
+    )
+    _report_completion(request, form)
     _report_adjustments(request, body, changed)
     _warn_about_dropped(request, monitor, changed)
     return redirect("monitor", monitor_id)
@@ -112,8 +140,8 @@ def _run(request: PageRequest, form: MonitorForm) -> TestRun:
             spec, owner_id = services.test_spec(config), request.caller.user.pk
             result, evidence = interactive.explain_draft(spec, owner_id=owner_id)
     except NoWorker as error:
-        return TestRun(None, problem=error.reason)
-    return TestRun(result, evidence, config.own.dropped_secrets())
+        return TestRun(None, problem=error.reason, completed=form.completed, url=config.url)
+    return TestRun(result, evidence, config.own.dropped_secrets(), completed=form.completed, url=config.url)
 
 
 def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None, **context: Any) -> HttpResponse:
@@ -128,6 +156,11 @@ def _show(request: PageRequest, form: MonitorForm, *, source: Monitor | None = N
         mentions_plan=Plan.is_mentioned(),
         **context,
     )
+
+
+def _report_completion(request: PageRequest, form: MonitorForm) -> None:
+    if form.completed:
+        messages.info(request, form.completed)
 
 
 def _report_adjustments(request: PageRequest, body: dict[str, Any], monitor: Monitor) -> None:

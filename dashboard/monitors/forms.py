@@ -14,7 +14,12 @@ from django.http import QueryDict
 from django.utils.html import format_html_join
 from django.utils.text import capfirst
 
+from alerts.selectors import list_channels
+from checks.probes.dns.spec import RECORD_TYPES
+from checks.probes.tcp.spec import STARTTLS_PROTOCOLS
+from core import throttles
 from core.api.fields import validated
+from core.errors import ValidationFailed
 from core.forms import conditional
 from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
@@ -28,15 +33,24 @@ from dashboard.forms import (
 )
 from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
+from dashboard.monitors.notified import Notified, notified
 from monitors import configuration, types
 from monitors.models import Monitor
+from monitors.probing import interactive
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
+from monitors.types.addresses import UntestedError, bare
 from monitors.types.base import MonitorType
 from monitors.types.content import Rule
 from monitors.types.http import Header
 from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
 from projects.access import Caller
 
+SCOPE = "create-and-test"
+PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
+"""The fields of which addresses are made, with their defaults."""
+_DEFAULTS: dict[str, Any] = {"name": "", "check_ssl": True, "grace_sec": None}
+"""What the form of a new monitor shows instead of the defaults of the API. An empty grace follows the schedule."""
+_ENCRYPTIONS = [("", "None"), ("tls", "TLS"), *((name, f"STARTTLS, {name}") for name in STARTTLS_PROTOCOLS)]
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
 _PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
 _TARGETS = {"content_rules": "rules", "request_headers": "headers", "type": "kinds"}
@@ -95,6 +109,20 @@ class MonitorForm(ObjectForm):
     use_required_attribute = False  # the type decides which fields are required
 
     type = forms.ChoiceField(label="Type", widget=forms.RadioSelect)
+    port = conditional(
+        forms.IntegerField(min_value=1, max_value=65_535, widget=forms.TextInput(attrs={"inputmode": "numeric"}))
+    )
+    encryption = conditional(forms.ChoiceField(choices=_ENCRYPTIONS))
+    record_type = conditional(forms.ChoiceField(choices=[(name, name) for name in RECORD_TYPES]))
+    resolver = conditional(
+        forms.CharField(
+            max_length=100,
+            help_text="An IP address. Left empty: the resolver of this server.",
+            widget=forms.TextInput(attrs={"class": "code", "placeholder": "192.0.2.53", "spellcheck": "false"}),
+        )
+    )
+    channels = forms.MultipleChoiceField(label="Notifications", widget=forms.CheckboxSelectMultiple, required=False)
+    channels_before = forms.CharField(max_length=10_000, required=False, widget=forms.HiddenInput)
     timing = conditional(forms.ChoiceField(label="Runs", choices=schedules.CHOICES, widget=forms.RadioSelect))
 
     def __init__(
@@ -105,9 +133,14 @@ class MonitorForm(ObjectForm):
         config: MonitorConfig,
         project: str | None = None,
         stored: Monitor | None = None,
+        channels: Sequence[str] = (),
     ) -> None:
-        initial = _initial(config, is_new=stored is None) | {"project_id": project}
+        initial = _initial(config, is_new=stored is None) | {"project_id": project, "channels": channels or None}
+        initial["channels_before"] = " ".join(channels) if stored is not None else ""
         super().__init__(data, stored=stored, initial=initial)
+        self._caller = caller
+        self.completed = ""
+        self._lacks_tls = False
         self.plan = (caller.user if stored is None else stored.owner).plan
         self.settings = types.settings()
         self.fields |= {name: form_field(setting) for name, setting in self.settings.items()}
@@ -125,10 +158,16 @@ class MonitorForm(ObjectForm):
             if stored is None and _has_defaults_by_type(setting):
                 # Assigned, because the widget has a list of its own.
                 self.fields[name].choices = [("", "By the type"), *self.fields[name].choices]  # type: ignore[attr-defined]
-        self.fields["url"].widget.attrs |= {"placeholder": self.kind.example, "spellcheck": "false"}
+        if stored is None:
+            self.fields["grace_sec"].widget.attrs["placeholder"] = "1m; daily or rarer: 1h"
+        self.fields["url"].label = self.kind.url_label
+        self.fields["url"].widget.attrs |= {"placeholder": self.kind.placeholder, "spellcheck": "false"}
         interval, floor_ms = self.fields["interval_sec"], self.plan.min_interval_sec * MS_OF["s"]
         interval.suggestions = [one for one in interval.suggestions if parse_duration(one) >= floor_ms]  # type: ignore[attr-defined]
         schedules.prepare(self.fields, suggests_own_zone=data is None and stored is None and config["schedule"] is None)
+        if data is not None:
+            visible = list_channels(caller).prefetch_related(None).values_list("public_id", "name")
+            self.fields["channels"].choices = list(visible)  # type: ignore[attr-defined]
         headers = () if stored is None else config["request_headers"]
         data = data and self.data  # with the stored values that the user chose
         self.rules = RuleRow.rows(data, config, blank=blank_rule(config))
@@ -146,7 +185,7 @@ class MonitorForm(ObjectForm):
 
     def compared(self, *, blank: bool = False) -> Iterator[BoundField]:
         """Return the fields of the selected type, and those of its rows."""
-        names = {"type", "timing", "project_id", *self.kind.asked} - self.rows.keys()
+        names = {"type", "timing", "project_id", *self.kind.parts, *self.kind.asked} - self.rows.keys()
         yield from (field for field in self.visible_fields() if field.name in names)
         for row in self._asked_rows():
             if blank or any(row[name].data or row[name].initial for name in row.typed):
@@ -157,8 +196,9 @@ class MonitorForm(ObjectForm):
         return all([valid, *(row.is_valid() for row in self._asked_rows())])  # a list, to validate all rows
 
     def clean(self) -> None:
-        asked = dict(types.get(self.cleaned_data.get("type", self.kind.name)).asked)
-        hidden = self.settings.keys() - asked.keys()
+        kind = types.get(self.cleaned_data.get("type", self.kind.name))
+        asked = dict(kind.asked)
+        hidden = (self.settings.keys() - asked.keys()) | (PARTS.keys() - set(kind.parts))
         if "schedule" in asked:
             unused = schedules.unused(schedules.chosen(self.cleaned_data))
             hidden |= unused
@@ -167,10 +207,59 @@ class MonitorForm(ObjectForm):
         for name in hidden:
             self.errors.pop(name, None)
             asked.pop(name, None)
+        if self.stored is None and "grace_sec" in asked and self.cleaned_data.get("grace_sec", "") is None:
+            self.cleaned_data["grace_sec"] = schedules.default_grace_sec(self.cleaned_data)
         for name, setting in asked.items():
             required = setting.type is int and not setting.nullable
             if required and self.cleaned_data.get(name, "") is None:
                 self.add_error(name, "This is needed.")
+        if "url" in asked and not self.errors:
+            self._complete_address(kind)
+
+    def _complete_address(self, kind: MonitorType) -> None:
+        """Make the address of what is typed; `completed` is what to report about it."""
+        typed = self.cleaned_data["url"]
+        parts = self._parts(kind, typed)
+        if self.stored is not None and parts == self._parts(kind, self.stored.url, PARTS):
+            url: str | None = self.stored.url
+        else:
+            url = self.attempt(lambda: kind.complete(parts, self._begins_tls))
+        if url is None:
+            return
+        if typed not in (url, parts["url"] if kind.takes_host else url):
+            self.completed = f"The address was completed to {url}."
+            if self._lacks_tls:
+                self.completed += " https:// did not respond."
+            for name, value in parts.items():
+                self.data[name] = value if kind.takes_host else url
+        self.cleaned_data["url"] = url
+
+    def _parts(self, kind: MonitorType, text: str, values: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """Return the parts of an address. Those that the text does not name are `values`, by default what is typed."""
+        values = self.cleaned_data if values is None else values
+        return {name: str(values.get(name) or "") for name in kind.parts} | kind.split(bare(text))
+
+    def _begins_tls(self, host: str, port: int) -> bool:
+        throttles.count_request(SCOPE, self._caller.account)
+        try:
+            begins = interactive.begins_tls(self._caller, host, port)
+        except UntestedError:
+            reason = "could not be tested for https; enter it with https:// or http://."
+            raise ValidationFailed(reason, field="url") from None
+        self._lacks_tls = not begins
+        return begins
+
+    @property
+    def address(self) -> str:
+        """Return the address that the typed parts make, empty for a type that takes a URL."""
+        if not self.kind.takes_host:
+            return ""
+        values = {name: self[name].value() for name in PARTS}
+        parts = self._parts(self.kind, str(self["url"].value() or ""), values)
+        try:
+            return self.kind.complete(parts, self._begins_tls)
+        except ValidationFailed:
+            return ""
 
     def body(self) -> dict[str, Any]:
         """Return a body for the API, for a stored monitor only the changed fields. Requires valid data."""
@@ -187,12 +276,35 @@ class MonitorForm(ObjectForm):
                 body[name] = value
         if "schedule" in unused:
             body["schedule"] = None
+        if "check_ssl" in body and not self._reads_certificates(body):
+            body["check_ssl"] = False
         if "name" not in body and (title := kind.title(body.get("url", ""))):
             body["name"] = title[:MAX_NAME]
         if self.stored is None:
             return body
         before = _unchanged_body(self.stored)
         return {name: value for name, value in body.items() if value != before[name]}
+
+    def _reads_certificates(self, body: Mapping[str, Any]) -> bool:
+        """Return whether `check_ssl`, which is on by default, goes with the address and the other settings."""
+        is_encrypted = body["url"].lower().startswith(("https:", "tls:")) or body.get("follow_redirects", False)
+        return bool(body.get("tls_verify", True) and (is_encrypted or self.stored is not None))
+
+    @property
+    def notified(self) -> Notified:
+        """Return the channels for what is selected now."""
+        return notified(
+            self._caller,
+            kind=self.kind,
+            project_id=self["project_id"].value(),
+            chosen=self["channels"].value() or (),
+            owner_id=self._caller.user.pk if self.stored is None else self.stored.owner_id,
+        )
+
+    def channel_changes(self) -> tuple[set[str], set[str]]:
+        """Return the ids of the channels that the user selected, and of those no longer selected."""
+        before, now = set(self.cleaned_data["channels_before"].split()), set(self.cleaned_data["channels"])
+        return now - before, before - now
 
     def given(self) -> dict[str, Any]:
         """Return the validated body. Raises ValidationFailed."""
@@ -238,8 +350,11 @@ class MonitorForm(ObjectForm):
     def data_for(self) -> dict[str, str]:
         """Return types for the attribute `data-for`: those that have a setting, and those that get results in a way."""
         kinds = types.REGISTRY.values()
-        return {name: " ".join(kind.name for kind in kinds if name in kind.asked) for name in self.settings} | {
+        names = [*self.settings, *PARTS]
+        return {name: " ".join(kind.name for kind in kinds if name in (*kind.asked, *kind.parts)) for name in names} | {
             "probed": " ".join(kind.name for kind in self.types if not kind.waits),
+            "takes_parts": " ".join(kind.name for kind in self.types if kind.parts),
+            "takes_host": " ".join(kind.name for kind in self.types if kind.takes_host),
             "waiting": " ".join(types.waiting()),
             "firing": " ".join(types.firing()),
         }
@@ -251,7 +366,7 @@ class MonitorForm(ObjectForm):
         wrong = advanced & set(self.errors) or any(row.errors for row in self.headers)
         typed = any(row["name"].value() for row in self.headers)
         unusual = any(
-            self[name].value() not in (None, "", self.settings[name].default)
+            self[name].value() not in (None, "", self.settings[name].default, _DEFAULTS.get(name))
             for name in advanced - set(self.rows)
             if not _has_defaults_by_type(self.settings[name])
         )
@@ -283,12 +398,11 @@ def _has_defaults_by_type(setting: Setting) -> bool:
 
 
 def _initial(config: MonitorConfig, *, is_new: bool) -> dict[str, Any]:
-    initial = {"type": config.type, "timing": schedules.of(config["schedule"])} | {
-        name: config[name] for name in types.settings()
-    }
+    initial = {"type": config.type, "timing": schedules.of(config["schedule"])} | PARTS
+    initial |= {name: config[name] for name in types.settings()} | types.get(config.type).split(config.url)
     if is_new and config == configuration.build({"interval_sec": config.interval_sec, "type": config.type}):
         # Nothing is typed yet, so use the defaults of the type.
-        initial |= {"name": ""} | {name: "" for name, one in types.settings().items() if _has_defaults_by_type(one)}
+        initial |= _DEFAULTS | {name: "" for name, one in types.settings().items() if _has_defaults_by_type(one)}
     return initial
 
 

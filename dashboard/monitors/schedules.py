@@ -11,6 +11,7 @@ from django.utils.text import capfirst
 
 from core.errors import ValidationFailed
 from dashboard.pages import PageRequest, read_only, render_page
+from monitors import cron
 from monitors.selectors import get_monitor
 from monitors.types.schedule import UTC, parse_schedule
 
@@ -27,6 +28,7 @@ PRESETS = (
     ("0 3 1 * *", "the first of the month"),
 )
 SHOWN = 5
+DAY_SEC = 86_400
 
 
 def of(schedule: str | None) -> str:
@@ -40,6 +42,19 @@ def chosen(cleaned: Mapping[str, Any]) -> str:
 def unused(timing: str) -> frozenset[str]:
     """Return the settings that the timing does not use."""
     return frozenset({"interval_sec"} if timing == SCHEDULE else {"schedule", "timezone"})
+
+
+def default_grace_sec(cleaned: Mapping[str, Any]) -> int:
+    """Return the grace of a job without one: an hour if its runs are a day or more apart, else a minute."""
+    gap_sec = cleaned.get("interval_sec") or 0
+    if chosen(cleaned) == SCHEDULE:
+        try:
+            gap_sec = (
+                cron.schedule(cleaned.get("schedule") or "", cleaned.get("timezone") or UTC).least_gap().total_seconds()
+            )
+        except cron.BadScheduleError:  # the service refuses it
+            gap_sec = 0
+    return 3_600 if gap_sec >= DAY_SEC else 60
 
 
 def prepare(fields: Mapping[str, forms.Field], *, suggests_own_zone: bool) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from manifests.importers.addresses import dns_url, server_url, split_resolver
 from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, map_items
+from monitors.types.addresses import dns_url, server_url, split_resolver
 
 _DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}

@@ -10,18 +10,21 @@ import base64
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from checks.probes.target import MAX_URL
 from core.text import shorten
-from manifests.importers.addresses import server_url
+from monitors import types
+from monitors.types.addresses import BeginsTls, UntestedError, bare, server_url, split_server
 from monitors.types.content import MAX_RULES
 from monitors.types.http import BODY_METHODS, MAX_HEADERS
 from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
 
+MAX_QUESTIONS = 50
+"""Servers of one import that are asked whether https responds. Each may take seconds."""
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may contain them alone, and no database stores them
 
 
@@ -163,7 +166,7 @@ class MonitorBuilder:
 
     def set_url(self, field: str) -> None:
         """Set the URL. Its user name and password become a header, because the prober does not send them."""
-        text = self.text(field)
+        text = bare(self.text(field))
         if len(text) > MAX_URL:
             self.reject(field, f"is longer than {MAX_URL} characters")
         try:
@@ -177,11 +180,17 @@ class MonitorBuilder:
         self.body["url"] = text
 
     def set_server(self, scheme: str, field: str, *, port: str | None = None) -> None:
-        """Set the URL to a host, and to the port in the field `port` if that is given."""
-        host, number = self.text(field), None
-        if not host.strip():
+        """Set the URL to a host, and to the port in the field `port` if that is given. `host:22` has its own."""
+        host = bare(self.text(field))
+        if not host:
             self.reject(field, "is missing")
-        if port is not None and (number := self.port(port)) is None:
+        if port is None:
+            self.body["url"] = server_url(scheme, host)
+            return
+        number, server = self.port(port), split_server(host)
+        if number is None and server is not None and server.port:
+            host, number = server.host, int(server.port)
+        if number is None:
             self.reject(port, "is missing")
         self.body["url"] = server_url(scheme, host, number)
 
@@ -311,6 +320,43 @@ def map_items(
         except UnsupportedError as error:
             mapped.append(MappedMonitor(builder.name, None, notes=error.args))
     return mapped
+
+
+def complete_addresses(mapped: Iterable[MappedMonitor], begins_tls: BeginsTls) -> list[MappedMonitor]:
+    """Return the monitors with https:// or http:// before addresses without it, and a note about each.
+
+    Monitors whose server could not be tested are skipped.
+    """
+    asked: dict[tuple[str, int], bool | None] = {}  # None: no answer
+
+    def ask(host: str, port: int) -> bool:
+        key = host.lower(), port
+        if key not in asked:
+            if None in asked.values() or len(asked) == MAX_QUESTIONS:
+                raise UntestedError
+            asked[key] = None
+            asked[key] = begins_tls(host, port)
+        if (found := asked[key]) is None:
+            raise UntestedError
+        return found
+
+    return [_completed(each, ask) for each in mapped]
+
+
+def _completed(mapped: MappedMonitor, begins_tls: BeginsTls) -> MappedMonitor:
+    body = mapped.body or {}
+    kind, given = types.get(body["type"]) if body else None, body.get("url")
+    if kind is None or not given or kind.takes_host:
+        return mapped
+    try:
+        url = kind.complete({"url": given}, begins_tls)
+    except UntestedError:
+        note = Note("url", "has no scheme and could not be tested for https; add https:// or http://")
+        return replace(mapped, body=None, notes=(*mapped.notes, note))
+    if url == given:
+        return mapped
+    note = Note("url", f"is completed to {url}{', as https did not respond' if url.startswith('http:') else ''}")
+    return replace(mapped, body={**body, "url": url}, notes=(*mapped.notes, note))
 
 
 def load_json(text: str) -> Any:

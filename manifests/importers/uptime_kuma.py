@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from checks.probes.ping.spec import MAX_PACKETS
 from core.text import shorten
-from manifests.importers.addresses import dns_url, split_resolver
 from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, load_json, map_items
+from monitors.types.addresses import dns_url, split_resolver
 
 _CONTENT_TYPES = {"xml": "text/xml; charset=utf-8", "form": "application/x-www-form-urlencoded"}
 _METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}

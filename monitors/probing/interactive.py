@@ -14,15 +14,19 @@ from typing import Any, TypeVar
 import msgspec
 
 from checks.probes.http.evidence import HttpEvidence
-from checks.spec import CheckSpec
+from checks.spec import CheckSpec, Verdict
 from core import replies
 from core.clock import utc_now
 from core.crypto import decrypt, encrypt
 from core.db import release_connection
-from core.errors import NoWorker
+from core.errors import NoWorker, TooManyRequests, ValidationFailed
 from core.turns import paused
+from core.waiting import limit_waiting
+from monitors import services
 from monitors.models import Monitor, MonitorState
 from monitors.probing.results import CheckResult
+from monitors.types.addresses import UntestedError, tls_question
+from projects.access import Caller
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +99,19 @@ def _ask_for_draft(spec: CheckSpec, owner_id: int) -> tuple[CheckResult, HttpEvi
     if answer.result is None:
         raise NoWorker(answer.fault)
     return answer.result, answer.evidence
+
+
+def begins_tls(caller: Caller, host: str, port: int) -> bool:
+    """Return whether a server begins a TLS handshake, and True for one that may not be probed. Raises UntestedError."""
+    try:
+        spec = services.test_spec(services.config_of(caller, tls_question(host, port)))
+    except (ValidationFailed, ValueError):
+        return True  # the completed address is refused, for the reason that fits it
+    try:
+        with limit_waiting(caller.account):
+            return check_draft(spec, owner_id=caller.user.pk)["status"] != Verdict.DOWN
+    except (NoWorker, TooManyRequests) as error:
+        raise UntestedError from error
 
 
 def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:

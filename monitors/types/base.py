@@ -12,6 +12,7 @@ from checks.probes.http.request import host_of, parse_target
 from checks.probes.target import BadAddressError
 from checks.spec import CheckSpec, RuleType
 from core.errors import ValidationFailed
+from monitors.types.addresses import BeginsTls, server_url, split_server, web_url
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 
 Permits = Callable[[str], bool]
@@ -33,7 +34,8 @@ class MonitorType:
     """A monitor type. `settings` are its own settings, `unasked` the common settings that it does not use.
 
     `schemes` are those of its addresses, and `example` is one of these. `helps` are help texts of the form in place of
-    those of the settings.
+    those of the settings. `takes_host`: the form asks for a host or name, labelled `url_label`, and for `parts`, and
+    makes the address of them.
 
     Types of one `family` have the same settings, and a monitor may change between them. `has_secret_id`: the id is
     enough to send the monitor's signals, so no log or report shows it. `notes_changes`: its checks note what changed in
@@ -47,6 +49,9 @@ class MonitorType:
     description: ClassVar[str]
     schemes: ClassVar[tuple[str, ...]] = ("http", "https")
     example: ClassVar[str] = "https://shop.example/health"
+    takes_host: ClassVar[bool] = False
+    url_label: ClassVar[str] = "Address"
+    parts: ClassVar[tuple[str, ...]] = ()
     helps: ClassVar[Mapping[str, str]] = {}
     execution: ClassVar[Execution] = Execution.POLLS
     settings: ClassVar[type[Settings]]
@@ -97,6 +102,22 @@ class MonitorType:
         host_of(url, instead="use a request header")
         return parse_target(url).origin
 
+    def split(self, text: str) -> dict[str, str]:
+        """Return the parts that a typed or stored address names. `url` is the host where the form asks for one."""
+        return {"url": text}
+
+    def complete(self, parts: Mapping[str, str], begins_tls: BeginsTls) -> str:
+        """Return the address of these parts. What cannot be completed stays, for `check_target` to refuse.
+
+        Raises ValidationFailed for another part than `url`, and UntestedError.
+        """
+        return web_url(parts["url"], begins_tls)
+
+    @property
+    def placeholder(self) -> str:
+        """Return what the form shows in place of an address."""
+        return self.split(self.example)["url"]
+
     def title(self, url: str) -> str | None:
         """Return a name for a monitor of this address, or None if it is no valid address."""
         try:
@@ -133,3 +154,25 @@ class MonitorType:
     def reproduce(self, config: MonitorConfig) -> str:
         """Return a shell command that makes the same check, without secrets; empty if there is none."""
         return ""
+
+
+class ServerType(MonitorType):
+    """A type whose addresses name a host and, if `port` is one of its parts, a port."""
+
+    takes_host = True
+    url_label = "Host"
+    parts = ("port",)
+
+    def split(self, text: str) -> dict[str, str]:
+        server = split_server(text, schemes=self.schemes)
+        if server is None or server.starttls or (server.port and "port" not in self.parts):
+            return {"url": text}
+        return {"url": server.host} | ({"port": server.port} if server.port else {})
+
+    def complete(self, parts: Mapping[str, str], begins_tls: BeginsTls) -> str:
+        host, port = parts["url"], parts.get("port")
+        if not host or "://" in host:
+            return host
+        if port == "":
+            raise ValidationFailed("must be a number from 1 to 65535.", field="port")
+        return server_url(self.schemes[0], host, port)

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from typing import Annotated
+from urllib.parse import unquote
 
 from checks.probes.dns.records import normal_record
 from checks.probes.dns.spec import DnsSpec, parse_dns
 from checks.probes.target import BadAddressError
 from core.errors import ValidationFailed
+from monitors.types.addresses import BeginsTls, dns_url, split_resolver
 from monitors.types.base import MonitorType, Origin, Permits
 from monitors.types.content import TEXT_RULES, ContentSettings
 from monitors.types.settings import MonitorConfig, Setting
 
 MAX_RECORDS, MAX_RECORD = 16, 4_096
+_QUERY = re.compile(r"(?:dns:(?://([^/?#\s]+)/)?)?([^/?#\s:]+)(?:\?type=([a-z0-9]+))?", re.IGNORECASE)
 _PRESENTED = re.compile(r"[ -~\n]+")
 
 
@@ -40,8 +44,11 @@ class Dns(MonitorType):
     description = "Looks up records of a name, and may compare them."
     schemes = ("dns",)
     example = "dns:shop.example?type=MX"
+    takes_host = True
+    url_label = "Domain name"
+    parts = ("record_type", "resolver")
     helps = {  # noqa: RUF012
-        "url": "dns: with a name, and ?type= unless it is A. To ask one resolver: dns://192.0.2.53/shop.example?type=MX.",
+        "url": "The name to look up.",
         "name": "Left empty: the name and the type.",
         "slow_ms": "An answer this late counts as slow.",
     }
@@ -53,6 +60,22 @@ class Dns(MonitorType):
 
     def parse(self, url: str) -> Origin:
         return "dns", parse_dns(url).name, 0
+
+    def split(self, text: str) -> dict[str, str]:
+        found = _QUERY.fullmatch(text)
+        if found is None:
+            return {"url": text}
+        parts = {"url": unquote(found[2]), "record_type": (found[3] or "").upper(), "resolver": found[1] or ""}
+        return {name: value for name, value in parts.items() if value}
+
+    def complete(self, parts: Mapping[str, str], begins_tls: BeginsTls) -> str:
+        name, resolver = parts["url"], parts["resolver"]
+        if not name or name[:4].lower() == "dns:":
+            return name
+        server = split_resolver(resolver) if resolver else (None, None)
+        if server is None:
+            raise ValidationFailed("must be an IP address, with :port unless it is 53.", field="resolver")
+        return dns_url(name, parts["record_type"] or "A", server=server[0], port=server[1])
 
     def title(self, url: str) -> str | None:
         try:

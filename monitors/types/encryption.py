@@ -24,7 +24,7 @@ class TlsSettings(ContentSettings, frozen=True, kw_only=True):
             "Not false with check_ssl.",
             label="Verify the certificate",
             help="Off is unsafe: any certificate is accepted, so anyone on the way can pose as the server and read "
-            "what is sent. For a private authority, enter its certificate instead.",
+            "what is sent, and only the expiry is reported. For a private authority, enter its certificate instead.",
             position=81,
         ),
     ] = True

@@ -20,7 +20,8 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
         Setting(
             label="Grace",
             description="How late a ping may be; without max_duration_sec also how long a started run may take.",
-            help="How late a ping may be. Without a longest run, also how long a started run may take.",
+            help="How late a ping may be before the monitor is down. A started run may take as long too, unless "
+            "Longest run is set.",
             position=30,
             section="when",
             minimum=0,
@@ -48,7 +49,8 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
         Setting(
             description="How long a started run may take, in place of grace_sec; null or 0: grace_sec counts.",
             label="Longest run",
-            help="A started run that takes longer is a failure. Left empty: the grace counts.",
+            help="How long a run may take after its start signal before the monitor is down. Left empty: as long as "
+            "the grace.",
             placeholder="the grace",
             position=36,
             minimum=0,

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from checks.probes.ping.spec import MAX_PACKETS, PingSpec, parse_ping
 from core.errors import ValidationFailed
-from monitors.types.base import MonitorType, Origin
+from monitors.types.base import MonitorType, Origin, ServerType
 from monitors.types.settings import MonitorConfig, Setting, Settings
 
 
@@ -40,15 +40,16 @@ class PingSettings(Settings, frozen=True, kw_only=True):
         return self
 
 
-class Ping(MonitorType):
+class Ping(ServerType):
     name = "ping"
     label = "Ping"
     icon = "activity"
     description = "Sends ICMP echo requests to a host, and measures round trips and loss."
     schemes = ("icmp",)
     example = "icmp://router.example"
+    parts = ()
     helps = {  # noqa: RUF012
-        "url": "icmp:// with a host, and no port.",
+        "url": "A name or an IP address, without a port.",
         "slow_ms": "A mean round trip this long is slow.",
     }
     settings = PingSettings

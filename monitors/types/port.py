@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from checks.probes.tcp.spec import TcpSpec, parse_tcp
-from monitors.types.base import MonitorType, Origin, Permits
+from monitors.types.addresses import BeginsTls, split_server
+from monitors.types.base import Origin, Permits, ServerType
 from monitors.types.content import TEXT_RULES
 from monitors.types.encryption import CA_FILE, TlsSettings, check_tls
 from monitors.types.settings import MonitorConfig
 
 
-class Port(MonitorType):
+class Port(ServerType):
     """A TCP port, with TLS for `tls://` addresses. With a body or rules, a dialogue of one question and one answer."""
 
     name = "port"
@@ -18,11 +20,12 @@ class Port(MonitorType):
     description = "Connects to a TCP port, with TLS too, and may compare what it sends."
     schemes = ("tcp", "tls")
     example = "tcp://db.example:5432"
+    parts = ("port", "encryption")
     helps = {  # noqa: RUF012
-        "url": "tcp:// or tls:// with host and port. For a connection that begins in plain text: "
-        "tls://mail.example:25?starttls=smtp, or imap, pop3, ftp, postgres.",
+        "url": "A name or an IP address.",
         "request_body": "Sent once connected. Lines end with LF; where CRLF is needed, use hex (0d0a).",
-        "check_ssl": "An expired or wrong certificate is reported as such, not as a failed connection. tls:// only.",
+        "check_ssl": "Warns 30, 14, 7, 3 and 1 days before. An expired or wrong certificate is reported as such, not "
+        "as a failed connection. TLS only.",
     }
     settings = TlsSettings
     rule_types = TEXT_RULES
@@ -30,6 +33,20 @@ class Port(MonitorType):
 
     def parse(self, url: str) -> Origin:
         return parse_tcp(url)[0].origin
+
+    def split(self, text: str) -> dict[str, str]:
+        server = split_server(text, schemes=self.schemes)
+        if server is None or not server.scheme:
+            return super().split(text)
+        found = {"url": server.host} | ({"port": server.port} if server.port else {})
+        return found | {"encryption": (server.starttls or "tls") if server.scheme == "tls" else ""}
+
+    def complete(self, parts: Mapping[str, str], begins_tls: BeginsTls) -> str:
+        url, encryption = super().complete(parts, begins_tls), parts["encryption"]
+        if not encryption or url == parts["url"]:
+            return url
+        url = f"tls{url.removeprefix('tcp')}"
+        return url if encryption == "tls" else f"{url}?starttls={encryption}"
 
     def check_target(self, config: MonitorConfig, permits_host: Permits) -> None:
         super().check_target(config, permits_host)

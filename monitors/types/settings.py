@@ -154,8 +154,9 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     check_ssl: Annotated[
         bool,
         Setting(
-            label="Report certificate errors separately",
-            help="An expired or wrong certificate is reported as such, not as a failed connection. https:// only.",
+            label="Warn before the certificate expires, and report certificate errors",
+            help="Warns 30, 14, 7, 3 and 1 days before. An expired or wrong certificate is reported as such, not as a "
+            "failed connection. https:// only.",
             position=80,
         ),
     ] = False

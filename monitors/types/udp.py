@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from checks.probes.udp import MAX_BODY, UdpSpec, parse_udp
-from monitors.types.base import MonitorType, Origin
+from monitors.types.base import Origin, ServerType
 from monitors.types.content import TEXT_RULES, ContentSettings, content_of
 from monitors.types.settings import MonitorConfig
 
@@ -17,7 +17,7 @@ with socket.socket(family, kind) as udp:
 END"""
 
 
-class Udp(MonitorType):
+class Udp(ServerType):
     """A UDP service that replies: without a reply, a datagram proves nothing."""
 
     name = "udp"
@@ -27,7 +27,7 @@ class Udp(MonitorType):
     schemes = ("udp",)
     example = "udp://game.example:27015"
     helps = {  # noqa: RUF012
-        "url": "udp:// with host and port. The check passes only if the service replies.",
+        "url": "A name or an IP address. The check passes only if the service replies.",
         "request_body": "What the service replies to, at most 512 bytes. Lines end with LF. Left empty: no bytes.",
     }
     settings = ContentSettings

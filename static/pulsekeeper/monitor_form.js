@@ -1,4 +1,4 @@
-// The monitor form: suggested values, clearing rows, and removing errors when their field changes.
+// The monitor form: suggested values, clearing rows, the address of its parts, and removing errors when a field changes.
 function press(input) {
   for (const chip of document.querySelectorAll(`[data-fills="${input.id}"]`)) {
     chip.setAttribute("aria-pressed", String(chip.dataset.fill === input.value.trim()));
@@ -10,7 +10,44 @@ function change(input, value) {
   input.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
+// The address that the server will make of host and port, or name, record type and resolver.
+const PARTS = ["url", "port", "encryption", "record_type", "resolver"];
+
+function part(name) {
+  return document.getElementById(`id_${name}`);
+}
+
+function kind() {
+  return document.querySelector('[name="type"]:checked, [name="type"][type="hidden"]').dataset;
+}
+
+function showAddress() {
+  const { scheme, parts, takesHost } = kind();
+  if (takesHost === undefined) return;
+  const [url, port, encryption, type, resolver] = PARTS.map((name) => part(name).value.trim());
+  const host = /^[0-9a-f.]*:[0-9a-f.]*:[0-9a-f:.]*$/i.test(url) ? `[${url}]` : url;
+  let address = "";
+  if (url.includes("://")) address = url;
+  else if (url && scheme === "dns") address = `dns:${resolver && `//${resolver}/`}${url}?type=${type}`;
+  else if (url && parts.includes("encryption") && encryption) {
+    address = `tls://${host}:${port}${encryption === "tls" ? "" : `?starttls=${encryption}`}`;
+  } else if (url) address = `${scheme}://${host}${parts.includes("port") ? `:${port}` : ""}`;
+  document.getElementById("address").textContent = address;
+}
+
+// A pasted `host:22` or `tls://host:993` fills the fields beside the host.
+function takeApart(input) {
+  const { parts, takesHost } = kind();
+  const found = /^["'\s]*(?:([a-z]+):\/\/)?([^\s:/?"']+|\[[0-9a-f:.]+\]):(\d+)["'\s]*$/i.exec(input.value);
+  if (takesHost === undefined || !parts.includes("port") || !found) return;
+  const [, scheme, host, port] = found;
+  if (parts.includes("encryption") && scheme) change(part("encryption"), scheme.toLowerCase() === "tls" ? "tls" : "");
+  change(part("port"), port);
+  change(input, host.replace(/[[\]]/g, ""));
+}
+
 function prepare() {
+  showAddress();
   for (const chip of document.querySelectorAll("[data-fills]")) press(document.getElementById(chip.dataset.fills));
 }
 
@@ -29,6 +66,7 @@ document.addEventListener("input", (event) => {
   const input = event.target;
   if (!input.id) return;
   press(input);
+  if (PARTS.includes(input.name)) showAddress();
   if (input.getAttribute("aria-invalid") !== "true") return;
   input.removeAttribute("aria-invalid");
   document.getElementById(`${input.id}_error`)?.remove();
@@ -49,7 +87,9 @@ document.addEventListener("click", (event) => {
 
 // The type sets the example of an address, and the kind of the rules that the user has not filled in.
 document.addEventListener("change", (event) => {
+  if (event.target.name === "url") takeApart(event.target);
   if (event.target.name !== "type") return;
+  showAddress();
   const { example, firstRule } = event.target.dataset;
   document.getElementById("id_url").placeholder = example;
   for (const row of document.querySelectorAll(".rule")) {
@@ -57,5 +97,10 @@ document.addEventListener("change", (event) => {
   }
 });
 
-document.addEventListener("htmx:load", prepare);
+// A test run completes an address. Store the one that was tested, unless the user changed it meanwhile.
+document.addEventListener("htmx:load", (event) => {
+  const url = event.target.dataset.completed;
+  if (url && kind().takesHost === undefined && url.includes(part("url").value.trim())) part("url").value = url;
+  prepare();
+});
 prepare();

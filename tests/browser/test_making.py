@@ -7,10 +7,12 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, expect
 
+from accounts.models import User
 from tests.browser.application import Application
 from tests.browser.axe import axe
 from tests.browser.browsing import Browse
 from tests.browser.keyboard import Keyboard
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory
 from tests.site import Site
 
 PHONE = {"width": 390, "height": 844}
@@ -39,6 +41,20 @@ def test_a_monitor_is_made_by_keyboard_alone(app: Application, browse: Browse, s
     expect(page.locator("#test-run")).to_contain_text("HTTP 200")
     keyboard.press(page.get_by_role("button", name="Create monitor"))
     expect(page.get_by_role("heading", name="127.0.0.1", level=1)).to_be_visible()
+
+
+def test_the_address_is_on_the_first_screen_of_a_phone(app: Application, browse: Browse) -> None:
+    page = browse(app.person(), viewport=PHONE)
+    page.goto("/monitors/new")
+    for kind in ("Website", "Port", "DNS"):
+        page.get_by_role("radio", name=kind, exact=True).check()
+        box = page.locator("#id_url").bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] + page.evaluate("scrollY") <= PHONE["height"], kind
+    assert fits(page)
+    first = page.locator("#monitor-form").locator("input:not([type=radio], [type=hidden]), select").first
+    expect(first).to_have_id("id_url")
+    axe(page)
 
 
 def test_what_is_typed_during_a_test_run_stays(app: Application, browse: Browse, site: Site) -> None:
@@ -128,21 +144,28 @@ def test_a_schedule_is_explained_while_it_is_typed(app: Application, browse: Bro
 def test_the_form_fits_each_type(app: Application, browse: Browse, site: Site) -> None:
     page = browse(app.person())
     page.goto("/monitors/new?type=api")
-    address, rule = page.get_by_label("Address"), page.get_by_label("Rule", exact=True).first
+    address, rule = page.locator("#id_url"), page.get_by_label("Rule", exact=True).first
     page.locator("#advanced > summary").click()
-    labels = ("Method", "Text", "Body", "Encoding of the body", "Packets", "Expected records", "Expected status")
+    labels = ["Port", "Encryption", "Record type", "Resolver", "Method", "Text", "Body", "Encoding of the body"]
+    labels += ["Packets", "Expected records", "Expected status"]
+    fields = {label: page.get_by_label(label, exact=True).and_(page.locator(":not([type=radio])")) for label in labels}
     shown = {
-        "Port": ["Text", "Body", "Encoding of the body"],
-        "UDP": ["Text", "Body", "Encoding of the body"],
+        "Port": ["Port", "Encryption", "Text", "Body", "Encoding of the body"],
+        "UDP": ["Port", "Text", "Body", "Encoding of the body"],
         "Ping": ["Packets"],
-        "DNS": ["Text", "Expected records"],
+        "DNS": ["Record type", "Resolver", "Text", "Expected records"],
         "Website": ["Method", "Text", "Body", "Expected status"],
     }
-    for name, scheme in (("Port", "tcp:"), ("UDP", "udp:"), ("Ping", "icmp:"), ("DNS", "dns:"), ("Website", "https")):
+    for name, label, example in (
+        ("Port", "Host", "db.example"),
+        ("UDP", "Host", "game.example"),
+        ("Ping", "Host", "router.example"),
+        ("DNS", "Domain name", "shop.example"),
+        ("Website", "Address", "https://shop.example/health"),
+    ):
         page.get_by_role("radio", name=name, exact=True).check()
-        expect(address).to_have_attribute("placeholder", re.compile(f"^{scheme}"))
-        expect(page.locator("#id_url_helptext")).to_have_text(re.compile(scheme), use_inner_text=True)
-        visible = [label for label in labels if page.get_by_label(label, exact=True).first.is_visible()]
+        expect(page.get_by_role("textbox", name=label, exact=True)).to_have_attribute("placeholder", example)
+        visible = [label for label, field in fields.items() if field.first.is_visible()]
         assert visible == shown[name], name
         if name != "Ping":
             expect(rule).to_have_value("contains")
@@ -160,7 +183,7 @@ def test_the_form_fits_each_type(app: Application, browse: Browse, site: Site) -
     page.get_by_role("radio", name="Port", exact=True).check()
     address.fill(site.url("/ok"))
     page.get_by_role("button", name="Test run").click()
-    problem = page.get_by_role("alert").get_by_role("link", name="Address")
+    problem = page.get_by_role("alert").get_by_role("link", name="Host")
     expect(problem).to_be_visible()
     address.fill(f"tcp://{urlsplit(site.url('/')).netloc}")
     page.get_by_role("button", name="Test run").click()
@@ -171,15 +194,96 @@ def test_the_form_fits_each_type(app: Application, browse: Browse, site: Site) -
     axe(page)
 
 
+def test_the_address_is_shown_while_its_parts_are_typed(app: Application, browse: Browse) -> None:
+    page = browse(app.person())
+    page.goto("/monitors/new?type=port")
+    host, address = page.locator("#id_url"), page.locator("#address")
+    expect(address).to_be_hidden()
+    host.fill("mail.example")
+    page.get_by_role("textbox", name="Port", exact=True).fill("25")
+    expect(address).to_have_text("tcp://mail.example:25")
+    page.get_by_label("Encryption").select_option("STARTTLS, smtp")
+    expect(address).to_have_text("tls://mail.example:25?starttls=smtp")
+    host.fill(' "tls://[2001:db8::1]:993" ')
+    host.blur()
+    expect(host).to_have_value("2001:db8::1")
+    expect(page.get_by_label("Encryption")).to_have_value("tls")
+    expect(address).to_have_text("tls://[2001:db8::1]:993")
+    axe(page)
+    page.get_by_role("radio", name="DNS").check()
+    host.fill("shop.example")
+    page.get_by_label("Record type").select_option("MX")
+    expect(address).to_have_text("dns:shop.example?type=MX")
+    page.get_by_label("Resolver").fill("192.0.2.53")
+    expect(address).to_have_text("dns://192.0.2.53/shop.example?type=MX")
+    axe(page)
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    assert fits(page)
+    page.get_by_label("Resolver").fill("")
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("heading", name="shop.example MX", level=1)).to_be_visible()
+    expect(page.get_by_text("dns:shop.example?type=MX").first).to_be_visible()
+
+
+def test_a_pasted_web_address_is_completed_by_its_test(app: Application, browse: Browse, site: Site) -> None:
+    page = browse(app.person())
+    page.goto("/monitors/new")
+    page.get_by_label("Address").fill(site.url("/ok").removeprefix("http://"))
+    page.get_by_role("button", name="Test run").click()
+    expect(page.locator("#test-run")).to_contain_text("https:// did not respond.")
+    expect(page.locator("#test-run")).to_contain_text("HTTP 200")
+    expect(page.get_by_label("Address")).to_have_value(site.url("/ok"))
+    axe(page)
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("heading", name="127.0.0.1", level=1)).to_be_visible()
+
+
+def test_the_form_says_who_is_notified_of_what(app: Application, browse: Browse) -> None:
+    person = app.person()
+    with app.database():
+        user = User.objects.get(email=person.email)
+        project = ProjectFactory(owner=user, name="Shop")
+        ChannelFactory(
+            owner=user, name="On call", topics=["down"], monitors="project", scope_project_id=project.public_id
+        )
+        other = MonitorFactory(owner=user)
+        ChannelFactory(
+            owner=user, name="Pager", topics=["down", "slow"], monitors="chosen", monitor_ids=[other.public_id]
+        )
+    page = browse(person)
+    page.goto("/monitors/new")
+    page.get_by_label("Address").fill("https://shop.example/")
+    sentence, pager = page.locator("#notified"), page.get_by_role("checkbox", name="Pager")
+    expect(sentence).not_to_contain_text("Pager")
+    pager.check()
+    expect(sentence).to_contain_text("Pager is notified when it goes down or it is slow")
+    expect(pager).to_be_checked()
+    expect(pager).to_be_focused()
+    axe(page)
+    page.get_by_label("Project").select_option("Shop")
+    expect(sentence).to_contain_text("On call is notified when it goes down")
+    expect(page.get_by_role("checkbox", name="On call")).to_be_disabled()
+    page.get_by_role("radio", name="Heartbeat").check()
+    expect(sentence).not_to_contain_text("slow")
+    axe(page)
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    assert fits(page)
+    page.get_by_label("Name", exact=True).first.fill("Backup")
+    page.get_by_role("button", name="Create monitor").click()
+    expect(page.get_by_role("heading", name="Backup", level=1)).to_be_visible()
+    expect(page.get_by_role("link", name="Pager")).to_be_visible()
+
+
 def test_a_dns_monitor_is_made_without_scripts(app: Application, browse: Browse) -> None:
     page = browse(app.person(), java_script_enabled=False)
     page.goto("/monitors/new")
     page.get_by_role("radio", name="DNS").check()
-    expect(page.locator("#id_url_helptext")).to_have_text(re.compile("^dns:"), use_inner_text=True)
-    page.get_by_label("Address").fill("dns:shop.example?type=MX")
+    page.get_by_role("textbox", name="Domain name").fill("shop.example")
+    page.get_by_label("Record type").select_option("MX")
     page.get_by_label("Expected records").fill("10 mail.shop.example\nnonsense")
     page.get_by_role("button", name="Create monitor").click()
     expect(page.get_by_role("alert")).to_contain_text("Line 2")
+    expect(page.locator("#address")).to_have_text("dns:shop.example?type=MX")
     page.get_by_label("Expected records").fill("10 mail.shop.example")
     page.get_by_role("button", name="Create monitor").click()
     expect(page.get_by_role("heading", name="shop.example MX", level=1)).to_be_visible()

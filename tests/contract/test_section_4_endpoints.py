@@ -57,6 +57,7 @@ def test_post_test(live: Api, site: Site) -> None:
     "wrong",
     [
         {"url": "ftp://shop.example/"},
+        {"url": "shop.example"},
         {"url": "http://user:password@shop.example/"},
         {"url": "http://10.0.0.1/"},
         {"request_headers": [{"name": "Bad Name", "value": "x"}]},

@@ -221,6 +221,68 @@ def test_what_another_kind_does_not_ask_for_does_not_matter(web: Client, user: U
     assert state_of(monitor).claimed_at is None, "it waits for its first ping"
 
 
+@pytest.mark.parametrize(
+    ("given", "grace_sec"),
+    [
+        ({"interval_sec": "5m"}, 60),
+        ({"interval_sec": "23h"}, 60),
+        ({"interval_sec": "1d"}, 3_600),
+        ({"timing": "schedule", "schedule": "0 3 * * *", "interval_sec": "5m"}, 3_600),
+        ({"timing": "schedule", "schedule": "0 3 * * SUN", "timezone": "Europe/Berlin"}, 3_600),
+        ({"timing": "schedule", "schedule": "0 3,15 * * *", "interval_sec": "1d"}, 60),
+        ({"timing": "schedule", "schedule": "0 3 * * *", "grace_sec": "5m"}, 300),
+    ],
+)
+def test_an_empty_grace_follows_the_schedule(web: Client, user: User, given: dict[str, str], grace_sec: int) -> None:
+    shown = web.get("/monitors/new?type=heartbeat").content.decode()
+    field = re.search(r'<input [^>]*name="grace_sec"[^>]*>', shown)
+    assert field is not None
+    assert "value=" not in field[0]
+    answer = web.post("/monitors/new", typed(type="heartbeat", grace_sec="") | given)
+    assert errors_in(answer.content.decode()) == []
+    assert created(user).options["grace_sec"] == grace_sec
+
+
+def test_a_bad_schedule_with_an_empty_grace_is_refused(web: Client) -> None:
+    given = typed(type="heartbeat", grace_sec="", timing="schedule")
+    for schedule, problem in (("", "Schedule: Enter a cron expression"), ("1 2 3", "Schedule: Has 3 fields")):
+        page = web.post("/monitors/new", given | {"schedule": schedule}).content.decode()
+        assert errors_in(page)[0].startswith(problem)
+    assert not Monitor.objects.exists()
+
+
+def test_a_stored_grace_is_not_emptied(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, type="heartbeat", grace_sec=90)
+    page = web.post(f"/monitors/{monitor.public_id}/edit", typed(type="heartbeat", grace_sec="")).content.decode()
+    assert errors_in(page) == ["Grace: This is needed."]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"url": "https://shop.example/", "check_ssl": "on"}, True),
+        ({"url": "https://shop.example/"}, False),
+        ({"url": "http://shop.example/", "check_ssl": "on"}, False),
+        ({"url": "http://shop.example/", "check_ssl": "on", "follow_redirects": "on"}, True),
+        ({"url": "https://shop.example/", "check_ssl": "on", "tls_verify": ""}, False),
+        ({"type": "port", "url": "shop.example:443", "encryption": "tls", "check_ssl": "on"}, True),
+        ({"type": "port", "url": "shop.example:80", "check_ssl": "on"}, False),
+    ],
+)
+def test_expiring_certificates_are_warned_of_by_default(
+    web: Client, user: User, given: dict[str, str], expected: bool
+) -> None:
+    """What is on by default is off where it has no effect, and never in the way of another setting."""
+    shown = web.get("/monitors/new").content.decode()
+    assert re.search(r'<input [^>]*name="check_ssl"[^>]* checked', shown)
+    assert "Warn before the certificate expires" in shown
+    assert '<details class="card advanced" id="advanced">' in shown, "the defaults of the form are nothing unusual"
+    given = {name: value for name, value in (typed(request_body_encoding="text") | given).items() if value}
+    answer = web.post("/monitors/new", given)
+    assert errors_in(answer.content.decode()) == []
+    assert created(user).check_ssl is expected
+
+
 @pytest.mark.usefixtures("template_contexts")
 def test_the_floor_of_the_plan_is_told_and_held(web: Client, user: User) -> None:
     user.plan = PlanFactory(min_interval_sec=300)
@@ -385,7 +447,7 @@ def test_a_header_that_is_renamed_needs_a_value(web: Client, user: User) -> None
 
 def test_bad_input_of_an_edit_is_kept(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user)
-    page = edited(web, monitor, name=SCRIPT, url="nonsense").content.decode()
+    page = edited(web, monitor, name=SCRIPT, url="ftp://nonsense").content.decode()
     assert errors_in(page)[0].startswith("Address: ")
     assert SHOWN in page
     assert SCRIPT not in page
@@ -583,7 +645,7 @@ def test_without_a_worker_a_test_run_says_so(client: Client, monkeypatch: pytest
 
 
 def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) -> None:
-    answer = tried(web, "/monitors/new", typed(url="nonsense", name="Kept"))
+    answer = tried(web, "/monitors/new", typed(url="ftp://nonsense", name="Kept"))
     page = answer.content.decode()
     assert (answer.headers["HX-Retarget"], answer.headers["HX-Reswap"]) == ("#monitor-form", "outerHTML")
     assert page.lstrip().startswith("<form")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +15,20 @@ from pytest_django.fixtures import Settings
 from accounts.models import User
 from checks.probes.ping.rights import may_ping
 from checks.spec import RuleType
+from core.egress import parse_networks
 from dashboard.monitors.forms import MonitorForm
 from monitors import configuration, types
 from monitors.models import Monitor
+from monitors.probing import interactive
 from monitors.probing.prober import drain
 from projects.access import Caller
 from tests.dashboard.test_monitor_pages import _text, created, errors_in, tried, typed, worker
 from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import flush_broker
+from tests.targets.certificates import Certificates
 from tests.targets.datagrams import Datagrams
 from tests.targets.resolvers import saying
-from tests.targets.server import TargetServer, answer
+from tests.targets.server import Listen, TargetServer, Unasked, answer
 
 __all__ = ["worker"]  # a fixture
 
@@ -150,20 +155,25 @@ def test_an_unchanged_form_sends_nothing(user: User, given: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (PORT | {"url": ""}, "Address: Is required for a monitor of type port."),
-        (PORT | {"url": "https://mail.example/"}, "Address: Must begin with tcp:// or tls://"),
-        (PORT | {"url": "tcp://mail.example"}, "Address: Must name a port"),
-        (PORT | {"url": "tcp://10.0.0.1:25"}, "Address: Is a private or reserved address"),
+        (PORT | {"url": ""}, "Host: Is required for a monitor of type port."),
+        (PORT | {"url": "https://mail.example/"}, "Host: Must begin with tcp:// or tls://"),
+        (PORT | {"url": "tcp://mail.example"}, "Port: Must be a number from 1 to 65535."),
+        (PORT | {"url": "mail.example", "port": "0"}, "Port: "),
+        (PORT | {"url": "mail.example", "port": "smtp"}, "Port: "),
+        (PORT | {"url": "mail.example", "port": "25", "encryption": "ssh"}, "Encryption: "),
+        (PORT | {"url": "tcp://10.0.0.1:25"}, "Host: Is a private or reserved address"),
         (PORT | {"rule-0-kind": "json_exists", "rule-0-path": "a"}, "Rule: "),
         (PORT | {"request_body": "xyz", "request_body_encoding": "hex"}, "Body: Is not hex, for example 0d0a."),
         (PORT | {"request_body": "xyz", "request_body_encoding": "rot13"}, "Encoding of the body: "),
         (UDP | {"request_body": "x" * 513}, "Body: Must be at most 512 bytes"),
-        (PING | {"url": "icmp://router.example:7"}, "Address: Must hold no port"),
+        (PING | {"url": "icmp://router.example:7"}, "Host: Must hold no port"),
         (PING | {"packets": "11"}, "Packets: "),
         (PING | {"packets": ""}, "Packets: This is needed."),
         (PING | {"packets": "3"}, "Replies needed: Must be at most packets, which is 3."),
-        (DNS | {"url": "dns:shop.example?type=ANY"}, "Address: Must ask for one of these types"),
-        (DNS | {"url": "dns://127.0.0.1/shop.example"}, "Address: Names a private or reserved address"),
+        (DNS | {"url": "dns:shop.example?type=ANY"}, "Domain name: Must ask for one of these types"),
+        (DNS | {"url": "shop.example", "record_type": "ANY"}, "Record type: "),
+        (DNS | {"url": "shop.example", "resolver": "ns1.example"}, "Resolver: Must be an IP address"),
+        (DNS | {"url": "dns://127.0.0.1/shop.example"}, "Domain name: Names a private or reserved address"),
         (DNS | {"records": "\r\n10 mail.example\r\n \r\nnonsense"}, "Expected records: Line 4 "),
         (DNS | {"records": "\r\n".join(f"{n} mail.example" for n in range(17))}, "Expected records: "),
     ],
@@ -180,6 +190,99 @@ def test_bad_input_is_shown_beside_its_field(
     assert not Monitor.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "url", "name"),
+    [
+        ({"type": "port", "url": ' "db.example:22" '}, "tcp://db.example:22", "db.example"),
+        (
+            {"type": "port", "url": "10.0.0.5", "port": "25", "encryption": "smtp"},
+            "tls://10.0.0.5:25?starttls=smtp",
+            "10.0.0.5",
+        ),
+        ({"type": "udp", "url": "game.example", "port": "27015"}, "udp://game.example:27015", "game.example"),
+        ({"type": "ping", "url": " 10.0.0.5 "}, "icmp://10.0.0.5", "10.0.0.5"),
+        ({"type": "dns", "url": "shop.example", "record_type": "MX"}, "dns:shop.example?type=MX", "shop.example MX"),
+        (
+            {"type": "dns", "url": "shop.example", "resolver": "1.1.1.1"},
+            "dns://1.1.1.1/shop.example?type=A",
+            "shop.example A",
+        ),
+    ],
+)
+def test_an_address_is_made_of_host_and_other_fields(
+    web: Client, user: User, settings: Settings, given: dict[str, str], url: str, name: str
+) -> None:
+    settings.ALLOWED_PRIVATE_NETWORKS = parse_networks("10.0.0.0/8")
+    given = PORT | PING | DNS | given
+    answer = web.post("/monitors/new", typed() | given, follow=True)
+    page = answer.content.decode()
+    assert errors_in(page) == []
+    monitor = created(user)
+    assert (monitor.url, monitor.name) == (url, name)
+    assert (f"The address was completed to {url}." in page) == (":22" in url), "only what was typed otherwise"
+    edit = web.get(f"/monitors/{monitor.public_id}/edit").content.decode()
+    assert f'<code id="address">{url}</code>' in edit
+    assert url not in re.sub(r'<code id="address">.*?</code>', "", edit), "the fields have the parts"
+
+
+def test_a_refused_form_shows_the_address_that_was_made(web: Client) -> None:
+    given = PORT | {"url": "db.example:22", "packets": "", "timeout_ms": "often"}
+    page = web.post("/monitors/new", typed() | given).content.decode()
+    assert [error.partition(":")[0] for error in errors_in(page)] == ["Timeout"]
+    assert '<code id="address">tcp://db.example:22</code>' in page
+
+
+def test_a_stored_address_stays_as_it_is_spelt(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, type="dns", url="DNS:Shop.example")
+    given = {"url": "Shop.example", "record_type": "A", "name": "Renamed"}
+    answer = web.post(f"/monitors/{monitor.public_id}/edit", typed() | DNS | given)
+    assert answer.status_code == 302, errors_in(answer.content.decode())
+    monitor.refresh_from_db()
+    assert (monitor.name, monitor.url, monitor.config_version) == ("Renamed", "DNS:Shop.example", 1)
+
+
+@pytest.mark.usefixtures("worker")
+def test_https_is_tried_first(client: Client, targets: TargetServer, tmp_path: Path) -> None:
+    user = UserFactory()
+    client.force_login(user)
+    plain = targets.serve(Unasked([Listen(), answer(400)]))
+    encrypted = targets.serve([answer()], tls=Certificates(tmp_path).self_signed())
+    for site, url in ((plain, f"http://127.0.0.1:{plain.port}"), (encrypted, f"https://127.0.0.1:{encrypted.port}/x")):
+        given = typed(url=url.partition("//")[2], form_key=url)
+        tested = tried(client, "/monitors/new", given).content.decode()
+        completed = f"The address was completed to {url}."
+        assert f'data-completed="{url}"' in tested
+        assert completed in tested
+        page = client.post("/monitors/new", given, follow=True).content.decode()
+        assert errors_in(page) == []
+        assert Monitor.objects.filter(owner=user, url=url).exists(), site
+        assert (f"{completed} https:// did not respond." in page) == (site is plain)
+    monitor = Monitor.objects.get(url__startswith="http:")
+    path = f"/monitors/{monitor.public_id}/edit"
+    client.post(path, typed(url=f"127.0.0.1:{encrypted.port}/x", name="Moved"))
+    assert Monitor.objects.get(pk=monitor.pk).url == f"https://127.0.0.1:{encrypted.port}/x"
+    drain(grace_sec=0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_worker_the_scheme_has_to_be_typed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interactive, "PATIENCE_SEC", -4.9)
+    client.force_login(UserFactory())
+    page = client.post("/monitors/new", typed(url="shop.example/x")).content.decode()
+    assert errors_in(page) == ["Address: Could not be tested for https; enter it with https:// or http://."]
+    assert 'value="shop.example/x"' in page
+    assert not Monitor.objects.exists()
+
+
+def test_a_question_for_https_counts_as_a_test(web: Client, settings: Settings) -> None:
+    flush_broker()
+    settings.THROTTLE_SCALE = 1
+    settings.THROTTLES = settings.THROTTLES | {"create-and-test": (1, 60)}
+    assert web.post("/monitors/new", typed()).status_code == 302
+    page = web.post("/monitors/new", typed(url="shop.example", form_key="b")).content.decode()
+    assert errors_in(page) == ["Too many requests; wait before the next."]
+
+
 def _spans(page: str, marker: str) -> dict[str, str]:
     """The alternatives of a help text, by type."""
     part = page.partition(marker)[2].partition("</div>")[0]
@@ -189,13 +292,12 @@ def _spans(page: str, marker: str) -> dict[str, str]:
 
 def test_the_form_fits_the_type(web: Client) -> None:
     page = web.get("/monitors/new?type=port").content.decode()
-    assert 'placeholder="tcp://db.example:5432"' in page
+    assert 'placeholder="db.example"' in page
     helps = _spans(page, 'id="id_url_helptext"')
     assert set(helps) == {name for name, kind in types.REGISTRY.items() if "url" in kind.asked}
-    assert [helps[name].partition("//")[0] for name in ("http", "port", "udp", "ping")] == [
-        "http:", "tcp:", "udp:", "icmp:",
-    ]  # fmt: skip
-    assert helps["dns"].startswith("dns:")
+    assert helps["http"].startswith("http:// or https://")
+    assert helps["port"] == "A name or an IP address."
+    assert helps["dns"] == "The name to look up."
     rules = re.findall(r'<option value="(\w+)"( selected)?( data-for="[a-z ]+")?>', page.partition('id="rules"')[2])
     for_json = ' data-for="http keyword api heartbeat scheduler"'
     kinds = {"contains": "", "absent": "", "json_equals": for_json, "json_exists": for_json}

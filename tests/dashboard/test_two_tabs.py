@@ -47,7 +47,12 @@ class _Form(HTMLParser):
         elif tag == "textarea":
             self._area = name
             self._add(name, "")
-        elif tag == "input" and name and (kind not in ("checkbox", "radio") or "checked" in given):
+        elif (
+            tag == "input"
+            and name
+            and "disabled" not in given
+            and (kind not in ("checkbox", "radio") or "checked" in given)
+        ):
             self._add(name, given.get("value", "on" if kind == "checkbox" else ""))
 
     def handle_data(self, data: str) -> None:

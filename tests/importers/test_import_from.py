@@ -16,12 +16,17 @@ from manifests.importers.creating import import_monitors
 from manifests.importers.mapped import MappedMonitor, Outcome
 from manifests.management.commands.import_from import Command
 from monitors.models import Monitor
+from monitors.probing import interactive
 from monitors.scheduling import claim_due
 from projects.access import Caller
+from tests.dashboard.test_monitor_pages import worker
 from tests.factories import PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently, state_of
 from tests.importers.test_mappers import READERS, SAMPLES
 from tests.manifests.helpers import apply_text, exported, told
+from tests.site import Site
+
+__all__ = ["worker"]  # a fixture
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -223,6 +228,50 @@ def test_hosts_that_the_api_refuses(
     assert ran.out.startswith("SKIPPED x\n  here: ")
     assert reason in ran.out
     assert "hunter2" not in ran.out + ran.err
+
+
+def _kuma_file(folder: Path, *items: dict[str, object]) -> str:
+    file = folder / "kuma.json"
+    file.write_text(json.dumps([{"name": f"m{index}", **item} for index, item in enumerate(items)]))
+    return str(file)
+
+
+@pytest.mark.usefixtures("worker")
+def test_addresses_without_a_scheme_are_completed(
+    import_from: Callable[..., Ran], user: User, tmp_path: Path, site: Site
+) -> None:
+    host = site.url("/ok").removeprefix("http://")
+    file = _kuma_file(
+        tmp_path,
+        {"type": "http", "url": f' "{host}" '},
+        {"type": "http", "url": host},
+        {"type": "http", "url": "https://shop.example/"},
+        {"type": "port", "hostname": "'mail.example:22'"},
+        {"type": "ping", "hostname": " router.example "},
+    )
+    arguments = ("uptime-kuma", file, "--account", user.email)
+    ran = import_from(*arguments)
+    assert (ran.code, ran.last) == (0, "5 created, 0 existing, 0 skipped")
+    urls = [
+        f"http://{host}",
+        f"http://{host}",
+        "https://shop.example/",
+        "tcp://mail.example:22",
+        "icmp://router.example",
+    ]
+    assert list(Monitor.objects.order_by("name").values_list("url", flat=True)) == urls
+    assert ran.out.count(f"  url: is completed to http://{host}, as https did not respond\n") == 2
+    assert import_from(*arguments).last == "0 created, 5 existing, 0 skipped"
+
+
+def test_without_a_worker_monitors_without_a_scheme_are_skipped(
+    import_from: Callable[..., Ran], user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interactive, "PATIENCE_SEC", -4.9)
+    items = [{"type": "http", "url": url} for url in ("shop.example", "other.example", "https://shop.example/")]
+    ran = import_from("uptime-kuma", _kuma_file(tmp_path, *items), "--account", user.email)
+    assert ran.last == "1 created, 0 existing, 2 skipped"
+    assert ran.out.count("  url: has no scheme and could not be tested for https; add https:// or http://") == 2
 
 
 @pytest.mark.parametrize(

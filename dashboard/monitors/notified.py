@@ -1,0 +1,134 @@
+"""Who is notified of a monitor: the channels that the form of a monitor selects, and a sentence about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from django.http import HttpResponse
+
+from alerts import selectors
+from alerts.events import Topic
+from alerts.models import AlertChannel
+from dashboard.channels import ChannelView
+from dashboard.pages import PageRequest, read_only, render_page
+from monitors import types
+from monitors.models import Monitor
+from monitors.selectors import get_monitor
+from monitors.types.base import MonitorType
+from projects import access
+from projects.access import Caller
+from projects.models import Project
+
+Scope = AlertChannel.Scope
+_WHEN: Mapping[Topic, str] = {
+    Topic.DOWN: "it goes down",
+    Topic.RECOVERED: "it recovers",
+    Topic.SLOW: "it is slow",
+    Topic.EXPIRY: "a certificate or domain expires soon",
+    Topic.REMINDER: "it stays down",
+    Topic.DNS_CHANGE: "its DNS records change",
+    Topic.TOO_OFTEN: "it runs too often",
+}
+
+
+class Row(NamedTuple):
+    """A channel that covers the monitor by its scope (`is_fixed`), or that may choose it."""
+
+    channel: AlertChannel
+    is_checked: bool
+    is_fixed: bool
+
+    @property
+    def problem(self) -> str:
+        """Return why the channel sends nothing, or an empty text."""
+        state, text = ChannelView(self.channel).state
+        return "" if state in ("sent", "dead") else text
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    rows: Sequence[Row]
+    topics: Collection[str]
+    """Those that monitors of the type have."""
+
+    @property
+    def sentence(self) -> str:
+        """Return who is notified of what. Channels with the same topics share a clause."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for row in self.rows:
+            if row.is_checked and not row.problem:
+                wanted = tuple(
+                    text for topic, text in _WHEN.items() if topic in row.channel.topics and topic in self.topics
+                )
+                groups.setdefault(wanted, []).append(row.channel.name)
+        clauses = [
+            f"{_joined(names, 'and')} {'is' if len(names) == 1 else 'are'} notified when {_joined(wanted, 'or')}"
+            for wanted, names in groups.items()
+            if wanted
+        ]
+        return f"{'; '.join(clauses) or 'Nobody is notified'}."
+
+
+def notified(
+    caller: Caller, *, kind: MonitorType, project_id: str | None, chosen: Collection[str], owner_id: int
+) -> Notified:
+    """Return the channels for a monitor of that type and project, of the account `owner_id` if it has no project."""
+    project = access.accessible_projects(caller).filter(public_id=project_id).first() if project_id else None
+    if project is not None:
+        owner_id = access.owner_of(project).pk
+    rows = []
+    # Do not load the selected monitors of each channel.
+    for channel in selectors.list_channels(caller).prefetch_related(None).order_by("name", "pk"):
+        is_fixed = _covers(channel, project, owner_id)
+        may_choose = channel.scope == Scope.CHOSEN and channel.project in (None, project)
+        if is_fixed or may_choose:
+            rows.append(Row(channel, is_fixed or channel.public_id in chosen, is_fixed))
+    return Notified(rows, _topics(kind))
+
+
+def chosen_by(caller: Caller, monitor: Monitor) -> list[str]:
+    """Return the ids of the caller's channels with chosen monitors that choose this one."""
+    channels = selectors.list_channels(caller).filter(scope=Scope.CHOSEN, pk__in=monitor.alert_channels.values("pk"))
+    return sorted(channels.values_list("public_id", flat=True))
+
+
+def _covers(channel: AlertChannel, project: Project | None, owner_id: int) -> bool:
+    """Return whether the channel covers all monitors of the project, or of the owner, as `alerts.selectors` routes."""
+    if channel.scope == Scope.PROJECT:
+        return project is not None and channel.scope_project == project
+    if channel.scope == Scope.ALL:
+        return channel.owner_id == owner_id if channel.project is None else channel.project == project
+    return False
+
+
+def _topics(kind: MonitorType) -> set[str]:
+    """Return the topics that alerts of this type can have."""
+    uses = {
+        Topic.SLOW: "slow_ms" in kind.asked,
+        Topic.EXPIRY: not kind.asked.keys().isdisjoint({"check_ssl", "check_domain"}),
+        Topic.DNS_CHANGE: kind.notes_changes,
+        Topic.TOO_OFTEN: "max_pings_per_hour" in kind.asked,
+    }
+    return {topic for topic in Topic if uses.get(topic, True)}
+
+
+def _joined(texts: Sequence[str], word: str) -> str:
+    return " ".join([", ".join(texts[:-1]), word, texts[-1]]) if len(texts) > 1 else texts[0]
+
+
+@read_only
+def preview(request: PageRequest) -> HttpResponse:
+    """Show the channels and the sentence for what is selected in the form."""
+    given, caller = request.GET, request.caller
+    monitor = get_monitor(caller, given["monitor"]) if "monitor" in given else None
+    name = given.get("type", "")
+    found = notified(
+        caller,
+        kind=types.get(name if name in types.names() else types.DEFAULT),
+        project_id=given.get("project_id"),
+        chosen=given.getlist("channels"),
+        owner_id=caller.user.pk if monitor is None else monitor.owner_id,
+    )
+    return render_page(request, "monitors/channels", notified=found, monitor=monitor)
