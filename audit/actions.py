@@ -51,6 +51,8 @@ class Action(StrEnum):
     INVITATION_REVOKED = "invitation.revoked", "Withdrew an invitation"
     MONITOR_RELEASED = "monitor.released", "Moved a monitor to another owner"
     MONITOR_RECEIVED = "monitor.received", "Moved a monitor here from another owner"
+    MONITORS_IMPORTED = "monitors.imported", "Imported monitors of another product"
+    IMPORT_UNDONE = "import.undone", "Undid an import of monitors"
     TOKEN_CREATED = "token.created", "Created a token"
     TOKEN_REVOKED = "token.revoked", "Revoked a token"
     CHANNEL_CREATED = "channel.created", "Created an alert channel"

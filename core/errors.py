@@ -51,6 +51,10 @@ class ValidationFailed(ApiError, status=422, code="validation_error"):
         super().__init__(f"{field}: {reason}" if field else reason, limit=limit)
 
 
+class PrivateAddress(ValidationFailed):
+    """The network settings do not allow the address."""
+
+
 class BadRequest(ApiError, status=400, code="bad_request"):
     reason = "The request could not be understood."
 
@@ -199,6 +203,10 @@ class ProviderError(ApiError, status=502, code="provider_error"):
 
 class ProviderNotConfigured(ApiError, status=503, code="provider_not_configured"):
     reason = "This deployment has no keys for the provider; its operator sets them."
+
+
+class ImportExpired(NotFound):
+    reason = "This import does not exist, or its hour is over. Upload the file again."
 
 
 class NotConfirmed(ApiError, status=409, code="not_confirmed"):

@@ -1,7 +1,7 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import channels, connectors, incidents, projects, security_log, status_pages, tokens, windows
+from dashboard import channels, connectors, imports, incidents, projects, security_log, status_pages, tokens, windows
 from dashboard.monitors import detail, editing, overview, schedules, signals
 from dashboard.pages import home
 
@@ -12,6 +12,9 @@ urlpatterns = [
     path("monitors/actions", overview.act, name="monitors_act"),
     # Before the page of a monitor, whose URL these would match.
     path("monitors/new", editing.new, name="monitor_new"),
+    path("monitors/import", imports.new, name="import_new"),
+    path("monitors/import/<id:import_id>", imports.show, name="import"),
+    path("monitors/import/<id:import_id>/undo", imports.undo, name="import_undo"),
     path("monitors/schedule", schedules.preview, name="schedule_preview"),
     path("monitors/<id:monitor_id>/edit", editing.edit, name="monitor_edit"),
     path("monitors/<id:monitor_id>", detail.show, name="monitor"),

@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from core import mail
+from core.outbound import private_networks_advice as private_networks_advice_for
 
 register = template.Library()
 
@@ -29,8 +30,17 @@ def icon(name: str) -> SafeString:
 @register.simple_tag(takes_context=True)
 def mail_problem(context: RequestContext) -> str | None:
     """Return why no mail is sent, in the words for this user, or None."""
-    user = getattr(context.get("request"), "user", None)
-    return mail.server_problem(staff=getattr(user, "is_staff", False))
+    return mail.server_problem(staff=_is_staff(context))
+
+
+@register.simple_tag(takes_context=True)
+def private_networks_advice(context: RequestContext) -> str:
+    """Return who can allow private networks, and how, in the words for this user."""
+    return private_networks_advice_for(staff=_is_staff(context))
+
+
+def _is_staff(context: RequestContext) -> bool:
+    return bool(getattr(getattr(context.get("request"), "user", None), "is_staff", False))
 
 
 @register.simple_tag

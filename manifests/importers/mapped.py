@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -23,6 +23,8 @@ from monitors.types.http import BODY_METHODS, MAX_HEADERS
 from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may contain them alone, and no database stores them
+
+_NO_EXPORTS = {b"SQLite format 3\0": "a SQLite database", b"PK\x03\x04": "a zip archive", b"\x1f\x8b": "a gzip file"}
 
 
 class UnreadableFileError(Exception):
@@ -39,12 +41,16 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class MappedMonitor:
-    """A monitor of the source. `body` is the API input, or None if it is unsupported; notes have the reason."""
+    """A monitor of the source. `body` is the API input, or None if it is unsupported; notes have the reason.
+
+    `group` is the name of its group in the source, which becomes a project, or empty.
+    """
 
     name: str
     body: Mapping[str, Any] | None = field(repr=False)
     enabled: bool = True
     notes: tuple[Note, ...] = ()
+    group: str = ""
 
 
 class Outcome(StrEnum):
@@ -68,12 +74,35 @@ class CreatedMonitor:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The outcome for one monitor of the file."""
+    """The outcome for one monitor of the file.
+
+    `project` is the name of the project that the monitor is in, None outside of projects. `is_private`: it was skipped
+    because the network settings do not allow its address.
+    """
 
     name: str
     outcome: Outcome
     notes: tuple[Note, ...] = ()
     monitor: CreatedMonitor | None = None
+    project: str | None = None
+    is_private: bool = False
+
+
+def combine(mapped: Sequence[MappedMonitor], outcomes: Iterable[Imported]) -> list[Imported]:
+    """Return an outcome for every monitor of the file. `outcomes` are those of the supported ones.
+
+    Notes of the mapping matter only for new monitors.
+    """
+    of_supported = iter(outcomes)
+    combined = []
+    for one in mapped:
+        if one.body is None:
+            combined.append(Imported(one.name, Outcome.SKIPPED, one.notes))
+            continue
+        found = next(of_supported)
+        notes = one.notes if found.outcome is Outcome.CREATED else ()
+        combined.append(replace(found, notes=(*notes, *found.notes)))
+    return combined
 
 
 class UnsupportedError(Exception):
@@ -88,6 +117,7 @@ class MonitorBuilder:
         self.name = (shorten(name, limit=MAX_NAME) if isinstance(name, str) else "") or "Untitled"
         self.body: dict[str, Any] = {"name": self.name}
         self.enabled = True
+        self.group = ""
         self.notes: list[Note] = []
 
     def map_type(self, field: str, kind: str, mappers: Mapping[str, Callable[[MonitorBuilder], None]]) -> None:
@@ -103,7 +133,11 @@ class MonitorBuilder:
         for field_, value in self.body.items():
             if _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
                 self.reject(field_, "is not text")
-        return MappedMonitor(self.name, self.body, self.enabled, tuple(self.notes))
+        return MappedMonitor(self.name, self.body, self.enabled, tuple(self.notes), self.group)
+
+    def set_group(self, *names: object) -> None:
+        """Set the group to a path of names, the outermost first. What is no text is left out."""
+        self.group = shorten(" / ".join(name for name in names if isinstance(name, str) and name), limit=MAX_NAME)
 
     def reject(self, field: str, text: str) -> NoReturn:
         """Raise UnsupportedError."""
@@ -311,6 +345,17 @@ def map_items(
         except UnsupportedError as error:
             mapped.append(MappedMonitor(builder.name, None, notes=error.args))
     return mapped
+
+
+def decode(data: bytes) -> str:
+    """Return the text of an exported file. Raises UnreadableFileError."""
+    for start, kind in _NO_EXPORTS.items():
+        if data.startswith(start):
+            raise UnreadableFileError(f"the file is {kind}, not an export")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadableFileError("the file is not UTF-8 text") from None
 
 
 def load_json(text: str) -> Any:

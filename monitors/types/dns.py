@@ -7,7 +7,7 @@ from typing import Annotated
 from checks.probes.dns.records import normal_record
 from checks.probes.dns.spec import DnsSpec, parse_dns
 from checks.probes.target import BadAddressError
-from core.errors import ValidationFailed
+from core.errors import PrivateAddress, ValidationFailed
 from monitors.types.base import MonitorType, Origin, Permits
 from monitors.types.content import TEXT_RULES, ContentSettings
 from monitors.types.settings import MonitorConfig, Setting
@@ -66,7 +66,7 @@ class Dns(MonitorType):
         super().check_target(config, lambda _: True)
         target = parse_dns(config.url)
         if target.server is not None and not permits_host(target.server):
-            raise ValidationFailed(
+            raise PrivateAddress(
                 "names a private or reserved address as its resolver, which Pulsekeeper does not ask.", field="url"
             )
         for index, rule in enumerate(config["content_rules"]):
