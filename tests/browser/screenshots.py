@@ -83,6 +83,13 @@ def _open_signal(tab: Tab) -> None:
     tab.locator("#signals summary", has_text="exit status 1").first.click()
 
 
+def _upload(tab: Tab) -> None:
+    tab.get_by_role("radio", name="Uptime Kuma").check()
+    tab.get_by_label("File").set_input_files(ROOT / "tests" / "importers" / "samples" / "uptime-kuma-v1.json")
+    tab.get_by_role("button", name="Preview").click()
+    tab.get_by_role("heading", name="Preview").wait_for()
+
+
 PAGES = (
     Page("monitor-new", "/monitors/new"),
     Page("monitor-new-scheduler", "/monitors/new?type=scheduler"),
@@ -92,6 +99,8 @@ PAGES = (
     Page("monitor-new-ping", "/monitors/new?type=ping"),
     Page("monitor-new-dns", "/monitors/new?type=dns"),
     Page("monitor-new-wrong", "/monitors/new?type=api", act=_send_nothing),
+    Page("monitor-import", "/monitors/import"),
+    Page("monitor-import-preview", "/monitors/import", act=_upload),
     Page("monitor-badges", "/monitors/{monitor}/badges"),
     Page("monitor-edit", "/monitors/{monitor}/edit"),
     Page("projects", "/projects"),
