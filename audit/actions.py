@@ -61,6 +61,8 @@ class Action(StrEnum):
     CHANNEL_DELETED = "channel.deleted", "Deleted an alert channel"
     DOMAIN_VERIFIED = "domain.verified", "Verified the domain of a status page"
     DOMAIN_LOST = "domain.lost", "Lost the domain of a status page to another page"
+    NETWORKS_ALLOWED = "networks.allowed", "Allowed checks of private networks"
+    NETWORKS_REFUSED = "networks.refused", "Refused checks of private networks"
     CONNECTOR_LINKED = "connector.linked", "Linked a provider"
     CONNECTOR_UNLINKED = "connector.unlinked", "Unlinked a provider"
 

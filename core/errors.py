@@ -52,7 +52,11 @@ class ValidationFailed(ApiError, status=422, code="validation_error"):
 
 
 class PrivateAddress(ValidationFailed):
-    """The network settings do not allow the address."""
+    """The network settings do not allow the address. `advice` says who can change that."""
+
+    def __init__(self, reason: str, *, field: str, advice: str = "") -> None:
+        self.bare_reason = reason
+        super().__init__(f"{reason} {advice}".rstrip(), field=field)
 
 
 class BadRequest(ApiError, status=400, code="bad_request"):

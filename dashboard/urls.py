@@ -1,7 +1,18 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import channels, connectors, imports, incidents, projects, security_log, status_pages, tokens, windows
+from dashboard import (
+    channels,
+    connectors,
+    imports,
+    incidents,
+    private_networks,
+    projects,
+    security_log,
+    status_pages,
+    tokens,
+    windows,
+)
 from dashboard.monitors import detail, editing, overview, schedules, signals
 from dashboard.pages import home
 
@@ -25,6 +36,7 @@ urlpatterns = [
     path("monitors/<id:monitor_id>/badges", detail.badges, name="monitor_badges"),
     path("monitors/<id:monitor_id>/badges/give", detail.create_badges, name="monitor_badges_give"),
     path("monitors/<id:monitor_id>/badges/take", detail.delete_badges, name="monitor_badges_take"),
+    path("private-networks", private_networks.show, name="private_networks"),
     path("projects", projects.index, name="projects"),
     path("projects/<id:project_id>", projects.show, name="project"),
     path("projects/<id:project_id>/log", security_log.of_project, name="project_log"),

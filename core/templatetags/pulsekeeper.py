@@ -10,8 +10,7 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from core import mail
-from core.outbound import private_networks_advice as private_networks_advice_for
+from core import mail, outbound, private_networks
 
 register = template.Library()
 
@@ -36,7 +35,14 @@ def mail_problem(context: RequestContext) -> str | None:
 @register.simple_tag(takes_context=True)
 def private_networks_advice(context: RequestContext) -> str:
     """Return who can allow private networks, and how, in the words for this user."""
-    return private_networks_advice_for(staff=_is_staff(context))
+    return outbound.private_networks_advice(staff=_is_staff(context))
+
+
+@register.simple_tag
+def private_networks_question() -> bool:
+    """Return whether staff have to answer whether checks may reach private networks."""
+    path = private_networks.answer_file()
+    return path is not None and private_networks.read(path) is None
 
 
 def _is_staff(context: RequestContext) -> bool:

@@ -97,9 +97,11 @@ class _Importing:
         for index, each in enumerate(self.mapped):
             try:
                 found = self._plan(each, has_room=self.room is None or len(drafts) < self.room)
+            except PrivateAddress as error:  # the advice is given once, for all of them
+                note = Note("here", f"{error.field}: {error.bare_reason}")
+                outcomes[index] = Imported(each.name, Outcome.SKIPPED, (note,), is_private=True)
             except ValidationFailed as error:
-                note, is_private = Note("here", str(error)), isinstance(error, PrivateAddress)
-                outcomes[index] = Imported(each.name, Outcome.SKIPPED, (note,), is_private=is_private)
+                outcomes[index] = Imported(each.name, Outcome.SKIPPED, (Note("here", str(error)),))
             else:
                 if isinstance(found, Draft):
                     drafts[index] = found
