@@ -13,13 +13,12 @@ from django.shortcuts import redirect
 
 from checks.evidence import shown_address
 from core.errors import ApiError, NotFound
-from dashboard.forms import MultilineField, PageForm, project_choices
+from dashboard.forms import ChosenField, MultilineField, PageForm, project_choices
 from dashboard.pages import PageRequest, action, count_request, errors_as_messages, page, render_page
 from manifests import uploads
 from manifests.changes import MAX_BODY
 from manifests.importers.mapped import Imported, Note, Outcome
 from manifests.importers.sources import SOURCES
-from manifests.importers.upload_reader import MAX_MONITORS
 from manifests.models import LIFETIME, Upload
 from monitors import types
 from projects.access import Caller
@@ -91,11 +90,7 @@ class UploadForm(PageForm):
 class ChoiceForm(PageForm):
     """The chosen monitors, by their positions in the export."""
 
-    monitors = forms.TypedMultipleChoiceField(
-        coerce=int,
-        choices=[(n, n) for n in range(MAX_MONITORS)],
-        error_messages={"required": "Choose at least one monitor."},
-    )
+    monitors = ChosenField(coerce=int, error_messages={"required": "Choose at least one monitor."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +127,7 @@ def show(request: PageRequest, import_id: str) -> HttpResponse:
         form = ChoiceForm(request.POST or None)
 
         def run() -> Upload:
-            return uploads.run(request.caller, import_id, form.cleaned_data["monitors"], now=request.now)
+            return uploads.run(request.caller, import_id, set(form.cleaned_data["monitors"]), now=request.now)
 
         if form.save(request, run, limit="manifest") is None:
             return _preview(request, found, form)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -84,12 +84,8 @@ def get_upload(caller: Caller, public_id: str, *, now: datetime) -> Upload:
 def preview(caller: Caller, found: Upload, *, now: datetime) -> list[Imported]:
     """Return what an import of all monitors would do, with those beyond the plan's limit left out."""
     mapped = _mapped(found)
-    supported = [each for each in mapped if each.body is not None]
     with limit_waiting(caller.account, most=1, kind="manifest"):
-        report = creating.import_monitors(
-            caller, supported, place=found.place, now=now, dry_run=True, up_to_limit=True, patience_sec=PATIENCE_SEC
-        )
-    return combine(mapped, report.outcomes)
+        return _import(caller, found, mapped, now=now, dry_run=True, up_to_limit=True)[0]
 
 
 def run(caller: Caller, public_id: str, chosen: Collection[int], *, now: datetime) -> Upload:
@@ -103,20 +99,16 @@ def run(caller: Caller, public_id: str, chosen: Collection[int], *, now: datetim
         if found.imported_at is not None:
             return found
         mapped = [each for index, each in enumerate(_mapped(found)) if index in chosen and each.body is not None]
-        try:
-            report = creating.import_monitors(caller, mapped, place=found.place, now=now, patience_sec=PATIENCE_SEC)
-        except MonitorLimit as error:
-            reason = f"The plan allows {error.limit} monitors: choose fewer. Nothing was imported."
-            raise MonitorLimit(reason, limit=error.limit) from None
+        imported, report = _import(caller, found, mapped, now=now)
         found.imported_at = now
         found.content = {
-            "outcomes": [asdict(each) for each in combine(mapped, report.outcomes)],
+            "outcomes": [asdict(each) for each in imported],
             "monitors": {str(monitor.pk): etag(monitor) for monitor in report.monitors},
             "projects": {str(project.pk): etag(project) for project in report.projects},
         }
         found.save(update_fields=["imported_at", "content"])
-        imported = Upload.objects.filter(user=caller.user).exclude(imported_at=None).order_by("-imported_at", "-pk")
-        Upload.objects.filter(pk__in=list(imported.values_list("pk", flat=True)[IMPORTS_KEPT:])).delete()
+        of_account = Upload.objects.filter(user=caller.user).exclude(imported_at=None).order_by("-imported_at", "-pk")
+        Upload.objects.filter(pk__in=list(of_account.values_list("pk", flat=True)[IMPORTS_KEPT:])).delete()
     return found
 
 
@@ -155,6 +147,36 @@ def undo(caller: Caller, public_id: str, *, now: datetime) -> Upload:
         found.content = {"removed": len(gone), "kept": [asdict(one) for one in (*left, *kept_projects)]}
         found.save(update_fields=["undone_at", "content"])
     return found
+
+
+def _import(
+    caller: Caller,
+    found: Upload,
+    mapped: Sequence[MappedMonitor],
+    *,
+    now: datetime,
+    dry_run: bool = False,
+    up_to_limit: bool = False,
+) -> tuple[list[Imported], creating.Report]:
+    """Import monitors as the commands do. Raises MonitorLimit and ValidationFailed with reasons for the page."""
+    try:
+        report = creating.import_monitors(
+            caller,
+            [each for each in mapped if each.body is not None],
+            place=found.place,
+            now=now,
+            dry_run=dry_run,
+            up_to_limit=up_to_limit,
+            patience_sec=PATIENCE_SEC,
+        )
+    except MonitorLimit as error:
+        reason = f"The plan allows {error.limit} monitors: choose fewer. Nothing was imported."
+        raise MonitorLimit(reason, limit=error.limit) from None
+    except ValidationFailed:
+        raise ValidationFailed(
+            "The project was deleted, or you have no access to it any more. Upload the file again."
+        ) from None
+    return combine(mapped, report.outcomes), report
 
 
 def _mapped(found: Upload) -> list[MappedMonitor]:
