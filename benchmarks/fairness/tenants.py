@@ -173,6 +173,13 @@ def sign_in(user: User) -> str:
     return plaintext
 
 
+def cookie_of(user: User) -> str:
+    """Return the header Cookie of a new session of pages."""
+    browser = Browser()
+    browser.force_login(user)
+    return "; ".join(f"{name}={morsel.value}" for name, morsel in browser.cookies.items())
+
+
 def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     Plan.objects.create(name="quiet", min_interval_sec=1, monitor_limit=100)
     user = create_account(email=EMAIL, password=PASSWORD, plan="quiet")
@@ -201,13 +208,10 @@ def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     shown = [{"monitor_id": each.public_id, "name": str(each.number)} for each in watched]
     page = {"name": "Quiet", "slug": SLUG, "published": True, "groups": [{"name": "All", "monitors": shown}]}
     create_page(caller, page, now=utc_now())
-    browser = Browser()
-    browser.force_login(user)
-    cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in browser.cookies.items())
     spread(watched)
     still = next(each.number for each in watched if each.kind == "http" and not each.switches)
     draft = {"url": f"http://{address_of(still)}:{ports['http']}/", "timeout_ms": TIMEOUT_MS}
-    return Quiet(user, watched, sign_in(user), cookie, draft)
+    return Quiet(user, watched, sign_in(user), cookie_of(user), draft)
 
 
 def _switches(index: int, kinds: Sequence[str]) -> bool:
@@ -264,6 +268,8 @@ def equip(row: Row, attackers: Sequence[Hostile], facts: dict[str, Any]) -> None
     for account in attackers:
         if account.user is not None:
             account.own["token"] = sign_in(account.user)
+            if row.own.get("signed_in"):
+                account.own["cookie"] = cookie_of(account.user)
     if channels := row.own.get("channels"):
         kind, count = channels
         add_channels(attackers, f"http://127.0.0.1:{facts['ports'][kind]}/hook", count)
