@@ -29,7 +29,10 @@ PAUSE_SEC = 0.2
 """After an answer that refuses more, so that an attacker takes little of the machine itself."""
 SILENT_GRACE_SEC = 30  # gap detection looks at pings that were expected in the last minute
 CSRF = "a" * 32
-SLOW_EXPORT = "endpoints:\n" + "- {name: A, url: 'https://a.example/', conditions: ['[STATUS] == 200']}\n" * 2_800
+SLOW_EXPORT = (
+    "endpoints:\n"
+    + "- {name: A, url: 'https://a.example/', conditions: ['[STATUS] == 200', '[RESPONSE_TIME] < 500']}\n" * 900
+)
 LIMIT = 50  # monitors of the plan `free`, and channels of any
 
 
