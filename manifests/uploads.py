@@ -42,7 +42,7 @@ from projects.services import delete_project
 
 IMPORTS_KEPT = 5
 """Imports of an account that can be undone."""
-READ_SEC = 20.0  # elapsed time; `upload_reader` limits the CPU time
+READ_SEC, CPU_SEC = 30.0, 10  # for reading a file, by the clock and of the processor
 
 readers = Shares(at_once=1, most_waiting=8, most_present=2, patience_sec=10.0)
 """Readers of a web process: more would multiply its CPU and memory."""
@@ -91,7 +91,7 @@ def preview(caller: Caller, found: Upload, *, now: datetime) -> list[Imported]:
 def run(caller: Caller, public_id: str, chosen: Collection[int], *, now: datetime) -> Upload:
     """Import the chosen monitors, given by their positions. A repeated request returns the first result.
 
-    Raises ImportExpired, MonitorLimit, TooManyRequests, and ValidationFailed if the project is gone.
+    Raises ImportExpired, MonitorLimit, TooManyRequests, and ValidationFailed if the project is gone or nothing chosen.
     """
     with limit_waiting(caller.account, most=1, kind="manifest"), transaction.atomic():
         take_turn(caller, patience_sec=PATIENCE_SEC)
@@ -99,6 +99,8 @@ def run(caller: Caller, public_id: str, chosen: Collection[int], *, now: datetim
         if found.imported_at is not None:
             return found
         mapped = [each for index, each in enumerate(_mapped(found)) if index in chosen and each.body is not None]
+        if not mapped:
+            raise ValidationFailed("Choose at least one monitor.")
         imported, report = _import(caller, found, mapped, now=now)
         found.imported_at = now
         found.content = {
@@ -190,7 +192,7 @@ def _read(source: str, data: bytes) -> list[MappedMonitor]:
     try:
         with paused(), readers.turn(*origin.users()):
             done = subprocess.run(  # noqa: S603 - our own file, by our own interpreter
-                [sys.executable, "-I", upload_reader.__file__, source],
+                [sys.executable, "-I", upload_reader.__file__, source, str(CPU_SEC)],
                 input=data,
                 capture_output=True,
                 env={},  # it reads hostile files and needs none of our secrets

@@ -13,17 +13,16 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-CPU_SEC = 5
 MEMORY_BYTES = 512 * 1024 * 1024  # address space
 MAX_MONITORS = 1_000
 MAX_OUTPUT = 2 * 1024 * 1024
 UNREADABLE = 3  # the exit status; the reason is on standard error
 
 
-def main(source: str) -> None:
+def main(source: str, cpu_sec: int) -> None:
     """Write the monitors. SIGXCPU ends the process at the CPU limit."""
     os.nice(5)
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SEC, CPU_SEC + 1))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_sec, cpu_sec + 1))
     if sys.platform == "linux":  # other systems do not enforce it
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     from core.text import printable
@@ -53,4 +52,4 @@ def _refuse(reason: str) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))
