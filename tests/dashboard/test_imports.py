@@ -217,7 +217,7 @@ def test_nothing_chosen(web: Client) -> None:
     address, _ = previewed(web)
     for data in ({}, {"monitors": ["x"]}, {"monitors": ["1000"]}):
         assert web.post(address, data).status_code == 200
-    assert "Choose at least one monitor." in web.post(address).content.decode()
+    assert "Choose at least one monitor." in web.post(address, {"csrfmiddlewaretoken": "x"}).content.decode()
     assert not Monitor.objects.exists()
 
 
