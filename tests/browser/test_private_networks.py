@@ -24,7 +24,7 @@ def test_staff_are_asked_and_a_router_is_monitored(app: Application, browse: Bro
     axe(page)
     try:
         question.get_by_role("button", name="Allow private networks").click()
-        expect(page.get_by_role("status").first).to_contain_text("Checks may reach private networks.")
+        expect(page.locator("[data-messages]")).to_contain_text("Checks may reach private networks.")
         expect(question).to_have_count(0)
         page.goto("/monitors/new?type=ping")
         page.get_by_label("Address").fill("icmp://192.168.255.254")
@@ -34,7 +34,7 @@ def test_staff_are_asked_and_a_router_is_monitored(app: Application, browse: Bro
         page.goto("/private-networks")
         axe(page)
         page.get_by_role("button", name="Do not allow").click()
-        expect(page.get_by_role("status").first).to_contain_text("Checks may not reach private networks.")
+        expect(page.locator("[data-messages]")).to_contain_text("Checks may not reach private networks.")
     page.goto("/monitors/new?type=ping")
     page.get_by_label("Address").fill("icmp://192.168.255.254")
     page.get_by_role("button", name="Create monitor").click()
