@@ -67,8 +67,8 @@ class UploadForm(PageForm):
         ),
     )
 
-    def __init__(self, *data: Any, caller: Caller) -> None:
-        super().__init__(*data, initial={"project_id": GROUPS})
+    def __init__(self, data: Any, files: Any, *, caller: Caller) -> None:
+        super().__init__(data, files, initial={"project_id": GROUPS})
         choices = [(GROUPS, "Groups become projects"), ("", "None (personal)"), *project_choices(caller)]
         self.fields["project_id"] = forms.ChoiceField(choices=choices, required=False, label="Project")
 
@@ -78,8 +78,9 @@ class UploadForm(PageForm):
 
     @property
     def content(self) -> bytes:
-        file = self.cleaned_data["file"]
-        return file.read() if file else self.cleaned_data["text"].encode()
+        file, text = self.cleaned_data["file"], self.cleaned_data["text"]
+        content: bytes = file.read() if file else text.encode()
+        return content
 
     @property
     def place(self) -> dict[str, Any]:
@@ -202,15 +203,7 @@ def _result(request: PageRequest, found: Upload) -> HttpResponse:
     if found.undone_at is not None:
         removed, kept = found.content["removed"], uploads.kept(found)
         return render_page(request, "imports/undone", upload=found, title=title, removed=removed, kept=kept)
-    imported = uploads.outcomes(found)
-    return render_page(
-        request,
-        "imports/done",
-        upload=found,
-        title=title,
-        until=found.imported_at + LIFETIME,
-        **{
-            outcome.value: [(each, _details(each)) for each in imported if each.outcome is outcome]
-            for outcome in Outcome
-        },
-    )
+    lists: dict[str, Any] = {outcome.value: [] for outcome in Outcome}
+    for each in uploads.outcomes(found):
+        lists[each.outcome].append((each, _details(each)))
+    return render_page(request, "imports/done", upload=found, title=title, until=found.imported_at + LIFETIME, **lists)

@@ -110,8 +110,9 @@ class _Importing:
         self.report.monitors = services.create_monitors([*drafts.values()], now=self.now)
         for index, monitor in zip(drafts, self.report.monitors, strict=True):
             notes, created = tuple(self._notes(self.mapped[index], monitor)), _created(monitor, dry_run=dry_run)
-            where = monitor.project and monitor.project.name
-            outcomes[index] = Imported(self.mapped[index].name, Outcome.CREATED, notes, created, where)
+            outcomes[index] = Imported(
+                self.mapped[index].name, Outcome.CREATED, notes, created, _name_of(monitor.project)
+            )
         self.report.outcomes = [outcomes[index] for index in range(len(self.mapped))]
         counts = Counter(monitor.project for monitor in self.report.monitors)
         log.record_counts(self.caller, Action.MONITORS_IMPORTED, counts)
@@ -123,10 +124,10 @@ class _Importing:
         in_group = self.has_groups and bool(each.group)
         project = self.projects.get(each.group) if in_group else self.project
         if not in_group or project is not None:
-            key = _key(project and project.pk, config.type, config.name, config.url)
+            key = _key(None if project is None else project.pk, config.type, config.name, config.url)
             if self.existing[key] > 0:
                 self.existing[key] -= 1
-                return Imported(each.name, Outcome.EXISTING, project=project and project.name)
+                return Imported(each.name, Outcome.EXISTING, project=_name_of(project))
         if not has_room:
             limit = self.owner.plan.monitor_limit
             return Imported(
@@ -187,6 +188,10 @@ def _created(monitor: Monitor, *, dry_run: bool) -> CreatedMonitor:
         timezone=None if schedule is None else schedule.timezone,
         ping_url=monitor.ping_url if pings else None,
     )
+
+
+def _name_of(project: Project | None) -> str | None:
+    return None if project is None else project.name
 
 
 def _key(project: int | None, kind: str, name: str, url: str) -> tuple[object, ...]:
