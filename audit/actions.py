@@ -51,6 +51,8 @@ class Action(StrEnum):
     INVITATION_REVOKED = "invitation.revoked", "Withdrew an invitation"
     MONITOR_RELEASED = "monitor.released", "Moved a monitor to another owner"
     MONITOR_RECEIVED = "monitor.received", "Moved a monitor here from another owner"
+    MONITORS_IMPORTED = "monitors.imported", "Imported monitors of another product"
+    IMPORT_UNDONE = "import.undone", "Undid an import of monitors"
     TOKEN_CREATED = "token.created", "Created a token"
     TOKEN_REVOKED = "token.revoked", "Revoked a token"
     CHANNEL_CREATED = "channel.created", "Created an alert channel"
@@ -59,6 +61,8 @@ class Action(StrEnum):
     CHANNEL_DELETED = "channel.deleted", "Deleted an alert channel"
     DOMAIN_VERIFIED = "domain.verified", "Verified the domain of a status page"
     DOMAIN_LOST = "domain.lost", "Lost the domain of a status page to another page"
+    NETWORKS_ALLOWED = "networks.allowed", "Allowed checks of private networks"
+    NETWORKS_REFUSED = "networks.refused", "Refused checks of private networks"
     CONNECTOR_LINKED = "connector.linked", "Linked a provider"
     CONNECTOR_UNLINKED = "connector.unlinked", "Unlinked a provider"
 

@@ -53,6 +53,13 @@ def users() -> list[str]:
     return [client_network(request), *([] if key is None else [f"user:{key}"])]
 
 
+def is_staff() -> bool:
+    """Return whether staff made the current request. A command is the operator's."""
+    request = current.get()
+    user = getattr(request, "user", None)
+    return request is None or bool(getattr(getattr(user, "user", user), "is_staff", False))
+
+
 def staff(request: HttpRequest) -> Any:
     """Return the person who acts in the admin: services only know the account that they act for."""
     user = getattr(request, "user", None) if request.path_info.startswith(ADMIN) else None

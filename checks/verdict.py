@@ -21,7 +21,7 @@ class Failure:
 
 BLOCKED = Failure(
     ReasonCode.BLOCKED_TARGET,
-    "The target's address is private or reserved, and Pulsekeeper opens no connection to such; use a public address.",
+    "The target's address is private or reserved, and the network settings of this Pulsekeeper do not allow it.",
 )
 
 

@@ -30,6 +30,8 @@ SAMPLES: dict[str, Any] = {
     "Change.path": "monitors[0]",
     "Change.fields": [],
     "ImportedItem.body": {"type": "http", "url": "https://shop.example/orders"},
+    "ImportedItem.group": "Shop",
+    "Imported.project": "Shop",
     "accent": "#5b6ee1",
     "action": "member.updated",
     "actor_email": "sam@shop.example",

@@ -47,6 +47,7 @@ ROUTES = {
     "connectors.tasks.sweep": "dispatch",
     "accounts.web.tasks.sweep": "dispatch",
     "projects.tasks.sweep": "dispatch",
+    "manifests.tasks.sweep": "dispatch",
     # Celery registers tasks of its own in every application.
     "celery.*": "dispatch",
 }

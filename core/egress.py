@@ -62,6 +62,9 @@ _REFUSED_V6 = tuple(
     )
 )
 
+# Cloud metadata, which serves credentials. No setting allows it.
+_METADATA = frozenset({IPv4Address("169.254.169.254"), IPv6Address("fd00:ec2::254")})
+
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are the IPv4 address
 
 
@@ -82,7 +85,7 @@ def _is_public(address: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EgressGuard:
-    """Permits the `allowed` networks and, if `public`, public addresses.
+    """Permits the `allowed` networks without cloud metadata and, if `public`, public addresses.
 
     Hashable, so that callers can cache by guard.
     """
@@ -91,6 +94,9 @@ class EgressGuard:
     public: bool = True
 
     def permits(self, address: Address) -> bool:
+        embedded = embedded_v4(address) if isinstance(address, IPv6Address) else None
+        if address in _METADATA or embedded in _METADATA:
+            return False
         if any(address in network for network in self.allowed):
             return True
         # A dual-stack socket reaches 127.0.0.1 as ::ffff:127.0.0.1 too; tunnelled forms stay refused.

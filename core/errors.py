@@ -51,6 +51,14 @@ class ValidationFailed(ApiError, status=422, code="validation_error"):
         super().__init__(f"{field}: {reason}" if field else reason, limit=limit)
 
 
+class PrivateAddress(ValidationFailed):
+    """The network settings do not allow the address. `advice` says who can change that."""
+
+    def __init__(self, reason: str, *, field: str, advice: str = "") -> None:
+        self.bare_reason = reason
+        super().__init__(f"{reason} {advice}".rstrip(), field=field)
+
+
 class BadRequest(ApiError, status=400, code="bad_request"):
     reason = "The request could not be understood."
 
@@ -199,6 +207,10 @@ class ProviderError(ApiError, status=502, code="provider_error"):
 
 class ProviderNotConfigured(ApiError, status=503, code="provider_not_configured"):
     reason = "This deployment has no keys for the provider; its operator sets them."
+
+
+class ImportExpired(NotFound):
+    reason = "This import does not exist, or its hour is over. Upload the file again."
 
 
 class NotConfirmed(ApiError, status=409, code="not_confirmed"):

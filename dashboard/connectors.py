@@ -7,7 +7,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from django import forms
 from django.conf import settings
 from django.core.validators import MaxLengthValidator
 from django.http import HttpResponse
@@ -22,7 +21,7 @@ from connectors.providers import BACKENDS
 from connectors.providers.backend import ProviderProject
 from connectors.serializers import MAX_REFS
 from core.errors import ApiError, MonitorLimit, NotFound, ReconnectRequired
-from dashboard.forms import PageForm, ProjectField, project_choices
+from dashboard.forms import ChosenField, PageForm, ProjectField, project_choices
 from dashboard.pages import PageRequest, action, count_request, done, errors_as_messages, page, render_page
 from projects.access import Caller
 
@@ -34,17 +33,8 @@ _Choice = tuple[
 """The value of a checkbox, as JSON: the reference of a project, and its name for the results page."""
 
 
-class _ProjectsField(forms.TypedMultipleChoiceField):
-    """Chosen projects. Only their format is checked here; `importing` asks the provider."""
-
-    widget = forms.MultipleHiddenInput
-
-    def valid_value(self, value: str) -> bool:
-        return True
-
-
 class ImportForm(PageForm):
-    projects = _ProjectsField(
+    projects = ChosenField(
         coerce=partial(msgspec.json.decode, type=_Choice),
         validators=[MaxLengthValidator(MAX_REFS, f"Import at most {MAX_REFS} at a time.")],
         error_messages={"required": "Choose at least one project."},

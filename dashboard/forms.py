@@ -97,6 +97,15 @@ class LongSelect(forms.Select):
         return mark_safe("".join(options))  # noqa: S308 - escaped
 
 
+class ChosenField(forms.TypedMultipleChoiceField):
+    """Chosen items of a list on the page. Only their format is checked here; a service knows the items."""
+
+    widget = forms.MultipleHiddenInput
+
+    def valid_value(self, value: str) -> bool:
+        return True
+
+
 class MonitorsField(forms.MultipleChoiceField):
     widget = _Picker
 

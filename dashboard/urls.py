@@ -1,7 +1,19 @@
 from django.urls import path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from dashboard import changes, channels, connectors, incidents, projects, security_log, status_pages, tokens, windows
+from dashboard import (
+    changes,
+    channels,
+    connectors,
+    imports,
+    incidents,
+    private_networks,
+    projects,
+    security_log,
+    status_pages,
+    tokens,
+    windows,
+)
 from dashboard.monitors import detail, editing, notified, overview, schedules, signals
 from dashboard.pages import home
 
@@ -14,6 +26,9 @@ urlpatterns = [
     # Before the page of a monitor, whose URL these would match.
     path("monitors/new", editing.new, name="monitor_new"),
     path("monitors/notified", notified.preview, name="notified_preview"),
+    path("monitors/import", imports.new, name="import_new"),
+    path("monitors/import/<id:import_id>", imports.show, name="import"),
+    path("monitors/import/<id:import_id>/undo", imports.undo, name="import_undo"),
     path("monitors/schedule", schedules.preview, name="schedule_preview"),
     path("monitors/<id:monitor_id>/edit", editing.edit, name="monitor_edit"),
     path("monitors/<id:monitor_id>", detail.show, name="monitor"),
@@ -25,6 +40,7 @@ urlpatterns = [
     path("monitors/<id:monitor_id>/badges", detail.badges, name="monitor_badges"),
     path("monitors/<id:monitor_id>/badges/give", detail.create_badges, name="monitor_badges_give"),
     path("monitors/<id:monitor_id>/badges/take", detail.delete_badges, name="monitor_badges_take"),
+    path("private-networks", private_networks.show, name="private_networks"),
     path("projects", projects.index, name="projects"),
     path("projects/<id:project_id>", projects.show, name="project"),
     path("projects/<id:project_id>/log", security_log.of_project, name="project_log"),

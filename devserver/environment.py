@@ -16,14 +16,13 @@ from pathlib import Path
 from types import FrameType
 
 from config.env import is_set, whole
+from core import private_networks
 from devserver.data_folder import DataFolder, load_or_create_secrets
 from devserver.locks import EmbeddedError, FileLock
 from devserver.session import embedded_servers
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
-# Probes may reach these: a local installation monitors services on its own machine. Only `up` allows it.
-PRIVATE_NETWORKS = "127.0.0.0/8,::1/128"
 
 _joined = False
 
@@ -39,15 +38,19 @@ def uses_embedded_servers() -> bool:
 def local_environment(argv: Sequence[str]) -> Iterator[None]:
     """Complete os.environ for the command line `argv`, and keep the servers running inside the block."""
     command = argv[1] if len(argv) > 1 else ""
+    data_dir = Path(os.environ.get("DATA_DIR") or BASE_DIR / ".data").expanduser().absolute()
+    is_local = not (is_set("DATABASE_URL") and is_set("REDIS_URL"))
     if command in SERVERLESS or {"-h", "--help"} & set(argv) or _uses_another_instance(argv):
+        if is_local and private_networks.read(data_dir / private_networks.FILE):
+            _set_networks(allowed=True)
         yield
         return
-    data_dir = Path(os.environ.get("DATA_DIR") or BASE_DIR / ".data").expanduser().absolute()
     with ExitStack() as stack:
         if command == "up":
             stack.enter_context(_signals_unwind())
             stack.enter_context(_sole_instance(data_dir))
-        if not (is_set("DATABASE_URL") and is_set("REDIS_URL")):
+        if is_local:
+            _set_networks(allowed=private_networks.read(data_dir / private_networks.FILE))
             stack.enter_context(_signals_unwind())
             _join(stack, data_dir)
         yield
@@ -109,9 +112,40 @@ def _sole_instance(data_dir: Path) -> Iterator[None]:
         os.environ["PORT"] = str(port)
         os.environ["DATA_DIR"] = str(folder.root)
         os.environ.setdefault("BASE_URL", address(port))
-        if "ALLOWED_PRIVATE_NETWORKS" not in os.environ:
-            os.environ["ALLOWED_PRIVATE_NETWORKS"] = PRIVATE_NETWORKS
+        if private_networks.SETTING not in os.environ:
+            answer = folder.root / private_networks.FILE
+            os.environ[private_networks.VARIABLE] = str(answer)
+            _set_networks(allowed=_ask_about_networks(answer))
         yield
+
+
+def _set_networks(*, allowed: bool | None) -> None:
+    os.environ.setdefault(private_networks.SETTING, private_networks.networks(allowed=allowed))
+
+
+def _ask_about_networks(path: Path) -> bool | None:
+    """Return whether checks may reach private networks. Ask once, at a terminal; without one, the first page asks."""
+    allowed = private_networks.read(path)
+    if allowed is not None or not _has_terminal():
+        return allowed
+    ranges = private_networks.RANGES.replace(",", ", ")
+    try:
+        answer = input(f"May checks reach private networks ({ranges})? All accounts may use it. [y/N] ")
+    except EOFError:
+        return None
+    except KeyboardInterrupt:
+        sys.exit(130)
+    allowed = answer.strip().lower() in ("y", "yes")
+    try:
+        private_networks.write(path, allowed=allowed)
+    except OSError as error:
+        raise EmbeddedError(f"cannot write {path}: {error.strerror}") from error
+    return allowed
+
+
+def _has_terminal() -> bool:
+    """Return whether somebody can answer. Reading from the terminal would stop a process in the background."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
 def _port() -> int:

@@ -44,6 +44,7 @@ class ProcessManager:
         # Locked while a child starts, is signalled or is reaped: after that its pid may be reused.
         self._lock = threading.Lock()
         self._printing = threading.Lock()
+        self._restarting: set[str] = set()
         self._ends: SimpleQueue[str | int] = SimpleQueue()  # signals and failures; handlers may write to it at any time
         self.ending = threading.Event()
 
@@ -74,6 +75,13 @@ class ProcessManager:
     def fail(self, reason: str) -> None:
         self._ends.put(reason)
 
+    def restart(self, *names: str) -> None:
+        """End these children, which start again at once with the current environment."""
+        with self._lock:
+            for name in self._children.keys() & set(names):
+                self._restarting.add(name)
+                self._signal(name, signal.SIGTERM)
+
     def _wait_for_end(self) -> str | int:
         while True:
             # Outside Linux another thread may receive a signal. Its handler runs when this thread wakes up.
@@ -98,6 +106,12 @@ class ProcessManager:
             if self.ending.is_set():
                 self._print(f"{name} stopped (rc={code})")
                 break
+            with self._lock:
+                is_wanted = name in self._restarting
+                self._restarting.discard(name)
+            if is_wanted:
+                self._print(f"{name} stopped (rc={code}): restarting")
+                continue
             now = time.monotonic()
             deaths = [death for death in deaths if now - death < DEATHS_WINDOW_SECONDS] + [now]
             if len(deaths) > DEATHS_ALLOWED:

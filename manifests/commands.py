@@ -10,8 +10,8 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,8 +20,17 @@ from core.cli import Command, CommandFailed, Output, UsageError
 from core.files import replaced
 from core.text import printable
 from manifests.changes import Report
-from manifests.importers import fetching, gatus, healthchecks, uptime_kuma, uptimerobot
-from manifests.importers.mapped import Imported, MappedMonitor, Outcome, UnreadableFileError, complete_addresses
+from manifests.importers import fetching
+from manifests.importers.mapped import (
+    Imported,
+    MappedMonitor,
+    Outcome,
+    UnreadableFileError,
+    combine,
+    complete_addresses,
+    decode,
+)
+from manifests.importers.sources import SOURCES
 from manifests.problems import InvalidManifest
 from manifests.yaml_reader import MAX_BYTES, Document, read
 from manifests.yaml_writer import write
@@ -30,13 +39,6 @@ EXIT_CHANGES = 3
 EXIT_LEFT_OUT, EXIT_NO_ROOM = 1, 3
 API_KEY = "UPTIMEROBOT_API_KEY"
 MAX_FILE = 20 * 1024 * 1024
-
-SOURCES: dict[str, Callable[[str], list[MappedMonitor]]] = {
-    "uptime-kuma": uptime_kuma.read,
-    "healthchecks": healthchecks.read,
-    "uptimerobot": uptimerobot.read,
-    "gatus": gatus.read,
-}
 
 
 class NoRoomError(CommandFailed):
@@ -50,6 +52,8 @@ class Backend(ABC):
 
     example: ClassVar[str]
     """The arguments that choose the account, in examples."""
+    private_networks: ClassVar[str]
+    """How monitors in private networks can be allowed."""
 
     @abstractmethod
     def __init__(self, options: Mapping[str, Any]) -> None: ...
@@ -172,7 +176,8 @@ files:
                 fetched with the key in UPTIMEROBOT_API_KEY
   gatus         its configuration as YAML
 
-All supported monitors are created in one transaction. Importing the same file again creates no duplicates. The output
+All supported monitors are created in one transaction. Importing the same file again creates no duplicates. Without
+--project, groups become projects: those of the account with the same name, or new ones. The output
 lists what was changed or skipped, by monitor and field. It has names, URLs and intervals, but never values of headers.
 
 example:
@@ -191,7 +196,7 @@ exit codes:
         parser.add_argument("source", choices=SOURCES, help="product that exported the file")
         parser.add_argument("file", metavar="FILE", help="the exported file, or the address of UptimeRobot's API")
         self.backend.add_arguments(parser)
-        parser.add_argument("--project", metavar="ID", help="project for the monitors")
+        parser.add_argument("--project", metavar="ID", help="one project for all monitors, in place of groups")
         parser.add_argument("--dry-run", action="store_true", help="show what would be created without creating it")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
@@ -202,22 +207,21 @@ exit codes:
             backend = self.backend(options)
             mapped = complete_addresses(mapped, backend.begins_tls)
             supported = [each for each in mapped if each.body is not None]
-            outcomes = iter(backend.import_monitors(supported, project_id=options["project"], dry_run=dry_run))
+            outcomes = backend.import_monitors(supported, project_id=options["project"], dry_run=dry_run)
         except UnreadableFileError as error:
             raise UsageError(f"{options['file']}: {error}") from None
-        imported = [
-            Imported(each.name, Outcome.SKIPPED, each.notes) if each.body is None else _noted(each, next(outcomes))
-            for each in mapped
-        ]
+        imported = combine(mapped, outcomes)
         counts = {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
         if options["as_json"]:
             monitors = [
                 {
                     "name": each.name,
+                    "project": each.project,
                     "outcome": each.outcome.value,
                     "id": each.monitor and each.monitor.id,
                     "ping_url": each.monitor and each.monitor.ping_url,
                     "notes": [asdict(note) for note in each.notes],
+                    "is_private": each.is_private,
                 }
                 for each in imported
             ]
@@ -225,6 +229,8 @@ exit codes:
         else:
             created = "would be created" if dry_run else "created"
             _print(out, *(line for each in imported for line in _imported_lines(each, dry_run=dry_run)))
+            if private := sum(each.is_private for each in imported):
+                _print(out, f"{private} in private networks: {backend.private_networks}")
             _print(out, f"{counts['created']} {created}, {counts['existing']} existing, {counts['skipped']} skipped")
         return EXIT_LEFT_OUT if counts["skipped"] else 0
 
@@ -260,11 +266,9 @@ def _read_source(source: str, file: str) -> str:
     try:
         if path.stat().st_size > MAX_FILE:
             raise UnreadableFileError("is too large")
-        return path.read_text("utf-8-sig")
+        return decode(path.read_bytes())
     except OSError as error:
         raise UnreadableFileError(f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UnreadableFileError("is not UTF-8 text") from None
 
 
 def _report_lines(report: Report) -> Iterator[str]:
@@ -282,12 +286,6 @@ def _report_lines(report: Report) -> Iterator[str]:
         yield f"{report.first_checks} {come} with the next tick of the scheduler."
 
 
-def _noted(mapped: MappedMonitor, imported: Imported) -> Imported:
-    """Return the outcome with the notes of the mapping, which matter only for new monitors."""
-    notes = mapped.notes if imported.outcome is Outcome.CREATED else ()
-    return replace(imported, notes=(*notes, *imported.notes))
-
-
 def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
     """Yield the lines about one monitor of the file."""
     about = ""
@@ -295,7 +293,8 @@ def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
         where = shown_address(monitor.url) if monitor.url else ""
         cron = f"at {monitor.schedule} in {monitor.timezone}" if monitor.schedule is not None else ""
         shown = [monitor.type, where, cron or f"every {monitor.interval_sec} s"]
-        about = f" ({', '.join(filter(None, shown))})" + (f" {monitor.id}" if monitor.id else "")
+        place = f" in {printable(each.project)}" if each.project else ""
+        about = f" ({', '.join(filter(None, shown))}){place}" + (f" {monitor.id}" if monitor.id else "")
     would_be = "WOULD BE " if dry_run and each.outcome is Outcome.CREATED else ""
     yield f"{would_be}{each.outcome.upper()} {printable(each.name)}{about}"
     if monitor is not None and monitor.ping_url:

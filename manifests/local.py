@@ -25,6 +25,7 @@ from projects.access import Caller
 
 class LocalBackend(Backend):
     example = "--account me@example.com"
+    private_networks = "ALLOWED_PRIVATE_NETWORKS allows them."
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         email = options["account"]
@@ -52,7 +53,7 @@ class LocalBackend(Backend):
     def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
         place = {} if project_id is None else {"project_id": project_id}
         try:
-            return import_monitors(self._caller, mapped, place=place, now=utc_now(), dry_run=dry_run)
+            return import_monitors(self._caller, mapped, place=place, now=utc_now(), dry_run=dry_run).outcomes
         except ValidationFailed:  # unknown project; errors of single monitors are notes
             raise UsageError(f"{self._caller.user.email} has no project {project_id}") from None
         except MonitorLimit as error:

@@ -25,6 +25,7 @@ TIMEOUT_SEC = 120.0
 
 class RemoteBackend(Backend):
     example = "--url https://pulsekeeper.example.com"
+    private_networks = "the operator of the server can allow them."
     add_arguments = staticmethod(add_server_arguments)
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -69,7 +70,11 @@ class RemoteBackend(Backend):
         return found
 
     def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
-        items = [{"name": each.name, "body": each.body, "enabled": each.enabled} for each in mapped]
+        items = [
+            {"name": each.name, "body": each.body, "enabled": each.enabled}
+            | ({"group": each.group} if each.group and project_id is None else {})
+            for each in mapped
+        ]
         body = {"monitors": items, "dry_run": dry_run} | ({} if project_id is None else {"project_id": project_id})
         answer = self._send("POST", "/v1/imports", body, lost="all or none were created: import the file again")
         found = answer.json()

@@ -112,6 +112,13 @@ class ImportedItemSerializer(StrictSerializer):
     name = TextField(max_length=MAX_NAME, help_text="For the answer.")
     body: Any = serializers.DictField(help_text="As in POST /v1/monitors. One that is invalid is skipped, with a note.")
     enabled = BoolField(required=False, help_text="false: create it paused. Default: true.")
+    group = TextField(
+        required=False,
+        allow_blank=True,
+        max_length=MAX_NAME,
+        help_text="Its group in the source: a project of the caller with this name, or a new one. Ignored with "
+        "project_id and with a project token.",
+    )
 
 
 class ImportSerializer(StrictSerializer):
@@ -148,6 +155,8 @@ class ImportedSerializer(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(choices=[outcome.value for outcome in Outcome])
     notes = ImportNoteSerializer(many=True)
     monitor = CreatedMonitorSerializer(allow_null=True)
+    project = serializers.CharField(allow_null=True, help_text="The name of its project; null: none, or skipped.")
+    is_private = serializers.BooleanField(help_text="Skipped: the network settings do not allow its address.")
 
 
 def _pieces(found: Export) -> Iterator[bytes]:
@@ -222,9 +231,13 @@ class ImportViewSet(ServiceViewSet):
         """Create monitors that do not exist yet.
 
         One transaction. A monitor exists if one of the same type, name and URL is in the same project, so repeating the
-        request creates nothing more. First checks run with the scheduler's next tick.
+        request creates nothing more. Without `project_id`, groups become projects. First checks run with the
+        scheduler's next tick.
         """
-        mapped = [MappedMonitor(item["name"], item["body"], item.get("enabled", True)) for item in data["monitors"]]
+        mapped = [
+            MappedMonitor(item["name"], item["body"], item.get("enabled", True), group=item.get("group", ""))
+            for item in data["monitors"]
+        ]
         with limit_waiting(self.caller.account, most=1, kind="manifest"):
             return import_monitors(
                 self.caller,
@@ -233,4 +246,4 @@ class ImportViewSet(ServiceViewSet):
                 now=self.now,
                 dry_run=data.get("dry_run", False),
                 patience_sec=PATIENCE_SEC,
-            )
+            ).outcomes

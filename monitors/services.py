@@ -7,7 +7,8 @@ order: states, projects, owners, registrations. Who changes many has locked the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,12 +16,13 @@ from typing import Any
 from django.db import transaction
 
 from accounts.models import Plan, User
+from audit import origin
 from checks.spec import CheckSpec
 from core.egress import literal_address
-from core.errors import MonitorLimit, NotFound, ValidationFailed
+from core.errors import MonitorLimit, NotFound, PrivateAddress, ValidationFailed
 from core.etags import IfMatch, require_match
 from core.ids import random_text
-from core.outbound import guard
+from core.outbound import guard, private_networks_advice
 from monitors import configuration, locking, types
 from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
 from monitors.edits import RECONFIGURED, changes_domain, reconfigure, switch
@@ -85,9 +87,20 @@ def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -
 
 def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
     """Return a new monitor's config with the interval limits of the owner's plan. Raises ValidationFailed."""
-    return configuration.complete(
-        given, floor_sec=plan.min_interval_sec, default_sec=plan.default_interval_sec, permits_host=permits_host
-    )
+    with _advising():
+        return configuration.complete(
+            given, floor_sec=plan.min_interval_sec, default_sec=plan.default_interval_sec, permits_host=permits_host
+        )
+
+
+@contextmanager
+def _advising() -> Iterator[None]:
+    """Say who can allow a private address, in the words for the caller."""
+    try:
+        yield
+    except PrivateAddress as error:
+        advice = private_networks_advice(staff=origin.is_staff())
+        raise PrivateAddress(error.bare_reason, field=error.field or "url", advice=advice) from None
 
 
 def test_spec(config: MonitorConfig) -> CheckSpec:
@@ -162,7 +175,8 @@ def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> Moni
     stored = monitor.full_config
     if owner.pk != monitor.owner_id:
         stored = configuration.without_secrets(stored, moved=True)
-    return configuration.patch(stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+    with _advising():
+        return configuration.patch(stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
 
 
 def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:

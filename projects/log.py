@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,22 @@ def record_moves(caller: Caller, moves: Iterable[Move]) -> None:
             for action, project, owner, word, other in sides
         ]
     audit.services.record_all(entries)
+
+
+def record_counts(caller: Caller, action: Action, counts: Mapping[Project | None, int]) -> None:
+    """Record an action on many monitors: an entry for each project with their number, with a single INSERT."""
+    audit.services.record_all(
+        audit.services.draft(
+            action,
+            actor=caller.user,
+            by_token=caller.project is not None,
+            project=project,
+            target_id="" if project is None else project.public_id,
+            target_name="" if project is None else project.name,
+            details={"monitors": count},
+        )
+        for project, count in counts.items()
+    )
 
 
 def of_account(caller: Caller, *, action: str | None = None) -> QuerySet[Entry]:

@@ -12,8 +12,10 @@ from typing import ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from alerts.messages import Message
+from audit import origin
 from checks.probes.http.request import host_of
 from checks.probes.target import MAX_URL, BadAddressError
+from core.outbound import private_networks_advice
 from core.text import shorten
 from monitors.services import permits_host
 from notifications.outbox import SendResult
@@ -161,7 +163,8 @@ def require_public_url(url: str, *, instead: str) -> str:
     except BadAddressError as error:
         raise ValueError(str(error)) from None
     if not permits_host(host):
-        raise ValueError("is a private or reserved address, to which Pulsekeeper sends nothing.")
+        advice = private_networks_advice(staff=origin.is_staff())
+        raise ValueError(f"is a private or reserved address, to which Pulsekeeper sends nothing. {advice}")
     return url
 
 

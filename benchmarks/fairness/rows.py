@@ -28,6 +28,11 @@ HEADER_REFERENCES = 4_000
 PAUSE_SEC = 0.2
 """After an answer that refuses more, so that an attacker takes little of the machine itself."""
 SILENT_GRACE_SEC = 30  # gap detection looks at pings that were expected in the last minute
+CSRF = "a" * 32
+SLOW_EXPORT = (
+    "endpoints:\n"
+    + "- {name: A, url: 'https://a.example/', conditions: ['[STATUS] == 200', '[RESPONSE_TIME] < 500']}\n" * 900
+)
 LIMIT = 50  # monitors of the plan `free`, and channels of any
 
 
@@ -52,6 +57,9 @@ class Attacker:
 
     async def ask(self, method: str, path: str, body: Any = None, *, patience: float = 30.0) -> tuple[int, bytes]:
         headers = {"Authorization": f"Bearer {self.own['token']}"} if "token" in self.own else {}
+        if cookie := self.own.get("cookie"):
+            origin = f"{'https' if self.front.name else 'http'}://{self.front.host}"
+            headers |= {"Cookie": f"{cookie}; csrftoken={CSRF}", "X-CSRFToken": CSRF, "Origin": origin}
         if isinstance(body, bytes):
             headers["Content-Type"] = "application/x-www-form-urlencoded"
         self.counts["sent"] += 1
@@ -401,6 +409,13 @@ async def lists(attacker: Attacker) -> None:
         *(f"{monitor}/checks?limit=1000", f"{monitor}/uptime?days=90", "/v1/alert-channels", "/v1/sessions"),
     )
     await attacker.repeat(8, lambda: attacker.ask("GET", random.choice(paths)))
+
+
+@row("imports", "accounts", signed_in=True)
+async def imports(attacker: Attacker) -> None:
+    """The reader of exports of other products: YAML that takes long to read."""
+    form = urlencode({"source": "gatus", "project_id": "groups", "text": SLOW_EXPORT}).encode()
+    await attacker.repeat(2, lambda: attacker.ask("POST", "/monitors/import", form, patience=60))
 
 
 @row("locks", "accounts", monitors=[("http", "fast")] * (LIMIT // 2))

@@ -173,6 +173,13 @@ def sign_in(user: User) -> str:
     return plaintext
 
 
+def cookie_of(user: User) -> str:
+    """Return the header Cookie of a new session of pages."""
+    browser = Browser()
+    browser.force_login(user)
+    return "; ".join(f"{name}={morsel.value}" for name, morsel in browser.cookies.items())
+
+
 def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     Plan.objects.create(name="quiet", min_interval_sec=1, monitor_limit=100)
     user = create_account(email=EMAIL, password=PASSWORD, plan="quiet")
@@ -206,12 +213,6 @@ def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     draft = {"url": f"http://{address_of(still)}:{ports['http']}/", "timeout_ms": TIMEOUT_MS}
     return Quiet(user, watched, sign_in(user), cookie_of(user), draft)
 
-
-def cookie_of(user: User) -> str:
-    """Return the Cookie header of a new session on the web."""
-    browser = Browser()
-    browser.force_login(user)
-    return "; ".join(f"{name}={morsel.value}" for name, morsel in browser.cookies.items())
 
 
 def _switches(index: int, kinds: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from core import mail
+from core import mail, outbound, private_networks
 
 register = template.Library()
 
@@ -29,8 +29,24 @@ def icon(name: str) -> SafeString:
 @register.simple_tag(takes_context=True)
 def mail_problem(context: RequestContext) -> str | None:
     """Return why no mail is sent, in the words for this user, or None."""
-    user = getattr(context.get("request"), "user", None)
-    return mail.server_problem(staff=getattr(user, "is_staff", False))
+    return mail.server_problem(staff=_is_staff(context))
+
+
+@register.simple_tag(takes_context=True)
+def private_networks_advice(context: RequestContext) -> str:
+    """Return who can allow private networks, and how, in the words for this user."""
+    return outbound.private_networks_advice(staff=_is_staff(context))
+
+
+@register.simple_tag
+def private_networks_question() -> bool:
+    """Return whether staff have to answer whether checks may reach private networks."""
+    path = private_networks.answer_file()
+    return path is not None and private_networks.read(path) is None
+
+
+def _is_staff(context: RequestContext) -> bool:
+    return bool(getattr(getattr(context.get("request"), "user", None), "is_staff", False))
 
 
 @register.simple_tag

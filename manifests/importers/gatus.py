@@ -52,8 +52,7 @@ class GatusBuilder(MonitorBuilder):
 
 
 def _name(item: Mapping[str, Any]) -> object:
-    name, group = item.get("name"), item.get("group")
-    return f"{group} / {name}" if group else name
+    return item.get("name")
 
 
 def _map_suite(builder: MonitorBuilder) -> None:
@@ -61,6 +60,7 @@ def _map_suite(builder: MonitorBuilder) -> None:
 
 
 def _map_external(builder: MonitorBuilder) -> None:
+    builder.set_group(builder.source.get("group"))
     heartbeat = builder.source.get("heartbeat")
     interval = duration(heartbeat.get("interval")) if isinstance(heartbeat, Mapping) else None
     if not interval:
@@ -72,6 +72,7 @@ def _map_external(builder: MonitorBuilder) -> None:
 
 
 def _map(builder: MonitorBuilder) -> None:
+    builder.set_group(builder.source.get("group"))
     if isinstance(query := builder.source.get("dns"), Mapping):  # its URL is a resolver, without a scheme
         builder.source = {**builder.source, **{f"dns.{name}": value for name, value in query.items()}}
         _dns(builder)

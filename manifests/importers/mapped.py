@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NoReturn
@@ -27,6 +27,8 @@ MAX_QUESTIONS = 50
 """Servers of one import that are asked whether https responds. Each may take seconds."""
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may contain them alone, and no database stores them
 
+_NO_EXPORTS = {b"SQLite format 3\0": "a SQLite database", b"PK\x03\x04": "a zip archive", b"\x1f\x8b": "a gzip file"}
+
 
 class UnreadableFileError(Exception):
     """The file is not an export of this product."""
@@ -42,12 +44,16 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class MappedMonitor:
-    """A monitor of the source. `body` is the API input, or None if it is unsupported; notes have the reason."""
+    """A monitor of the source. `body` is the API input, or None if it is unsupported; notes have the reason.
+
+    `group` is the name of its group in the source, which becomes a project, or empty.
+    """
 
     name: str
     body: Mapping[str, Any] | None = field(repr=False)
     enabled: bool = True
     notes: tuple[Note, ...] = ()
+    group: str = ""
 
 
 class Outcome(StrEnum):
@@ -71,12 +77,35 @@ class CreatedMonitor:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The outcome for one monitor of the file."""
+    """The outcome for one monitor of the file.
+
+    `project` is the name of the project that the monitor is in, None outside of projects. `is_private`: it was skipped
+    because the network settings do not allow its address.
+    """
 
     name: str
     outcome: Outcome
     notes: tuple[Note, ...] = ()
     monitor: CreatedMonitor | None = None
+    project: str | None = None
+    is_private: bool = False
+
+
+def combine(mapped: Sequence[MappedMonitor], outcomes: Iterable[Imported]) -> list[Imported]:
+    """Return an outcome for every monitor of the file. `outcomes` are those of the supported ones.
+
+    Notes of the mapping matter only for new monitors.
+    """
+    of_supported = iter(outcomes)
+    combined = []
+    for one in mapped:
+        if one.body is None:
+            combined.append(Imported(one.name, Outcome.SKIPPED, one.notes))
+            continue
+        found = next(of_supported)
+        notes = one.notes if found.outcome is Outcome.CREATED else ()
+        combined.append(replace(found, notes=(*notes, *found.notes)))
+    return combined
 
 
 class UnsupportedError(Exception):
@@ -91,6 +120,7 @@ class MonitorBuilder:
         self.name = (shorten(name, limit=MAX_NAME) if isinstance(name, str) else "") or "Untitled"
         self.body: dict[str, Any] = {"name": self.name}
         self.enabled = True
+        self.group = ""
         self.notes: list[Note] = []
 
     def map_type(self, field: str, kind: str, mappers: Mapping[str, Callable[[MonitorBuilder], None]]) -> None:
@@ -106,7 +136,11 @@ class MonitorBuilder:
         for field_, value in self.body.items():
             if _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
                 self.reject(field_, "is not text")
-        return MappedMonitor(self.name, self.body, self.enabled, tuple(self.notes))
+        return MappedMonitor(self.name, self.body, self.enabled, tuple(self.notes), self.group)
+
+    def set_group(self, *names: object) -> None:
+        """Set the group to a path of names, the outermost first. What is no text is left out."""
+        self.group = shorten(" / ".join(name for name in names if isinstance(name, str) and name), limit=MAX_NAME)
 
     def reject(self, field: str, text: str) -> NoReturn:
         """Raise UnsupportedError."""
@@ -357,6 +391,17 @@ def _completed(mapped: MappedMonitor, begins_tls: BeginsTls) -> MappedMonitor:
         return mapped
     note = Note("url", f"is completed to {url}{', as https did not respond' if url.startswith('http:') else ''}")
     return replace(mapped, body={**body, "url": url}, notes=(*mapped.notes, note))
+
+
+def decode(data: bytes) -> str:
+    """Return the text of an exported file. Raises UnreadableFileError."""
+    for start, kind in _NO_EXPORTS.items():
+        if data.startswith(start):
+            raise UnreadableFileError(f"the file is {kind}, not an export")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadableFileError("the file is not UTF-8 text") from None
 
 
 def load_json(text: str) -> Any:

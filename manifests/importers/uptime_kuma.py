@@ -1,12 +1,15 @@
 """A backup of Uptime Kuma version 1: `{"version": …, "monitorList": […]}`.
 
-Version 2 has no export. Tools that save its data write only the list, or an object of monitors by id.
+Version 2 has no export. Tools that save its data write only the list, or an object of monitors by id. Groups are
+monitors of the type `group`, which their members name as `parent`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from checks.probes.ping.spec import MAX_PACKETS
 from core.text import shorten
@@ -31,10 +34,31 @@ def read(text: str) -> list[MappedMonitor]:
         found = found["monitorList"]
     elif isinstance(found, Mapping) and not all(isinstance(item, Mapping) for item in found.values()):
         raise UnreadableFileError("the file has no monitorList")
-    return map_items(found, _map, what="monitorList", name=lambda item: item.get("name"))
+    items = list(found.values()) if isinstance(found, Mapping) else found
+    groups: dict[str, Mapping[str, Any]] = {}
+    if isinstance(items, list):
+        groups = {str(item.get("id")): item for item in items if _is_group(item)}
+        items = [item for item in items if not _is_group(item)]
+    return map_items(items, partial(_map, groups), what="monitorList", name=lambda item: item.get("name"))
 
 
-def _map(builder: MonitorBuilder) -> None:
+def _is_group(item: object) -> bool:
+    return isinstance(item, Mapping) and item.get("type") == "group"
+
+
+def _path(groups: Mapping[str, Mapping[str, Any]], parent: object) -> list[object]:
+    """Return the names of the groups that a monitor is in, the outermost first."""
+    names: list[object] = []
+    seen: set[str] = set()
+    while (key := str(parent)) in groups and key not in seen:
+        seen.add(key)
+        names.insert(0, groups[key].get("name"))
+        parent = groups[key].get("parent")
+    return names
+
+
+def _map(groups: Mapping[str, Mapping[str, Any]], builder: MonitorBuilder) -> None:
+    builder.set_group(*_path(groups, builder.source.get("parent")))
     if builder.source.get("upsideDown"):
         builder.reject("upsideDown", "inverted monitors are not supported")
     builder.map_type("type", builder.text("type"), _TYPES)
@@ -200,7 +224,6 @@ _IGNORED = {
     "tags": "tags are not supported",
     "description": "descriptions are not supported",
     "proxyId": "proxies are not supported",
-    "parent": "groups are not imported; use --project",
     "ipFamily": "IPv4 and IPv6 are both used",
     "resendInterval": "reminders are a setting of alert channels",
 }

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from checks.probes.http.request import host_of, parse_target
 from checks.probes.target import BadAddressError
 from checks.spec import CheckSpec, RuleType
-from core.errors import ValidationFailed
+from core.errors import PrivateAddress, ValidationFailed
 from monitors.types.addresses import BeginsTls, server_url, split_server, web_url
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 
@@ -134,7 +134,7 @@ class MonitorType:
         except BadAddressError as error:
             raise ValidationFailed(str(error), field="url") from None
         if not permits_host(host):
-            raise ValidationFailed("is a private or reserved address, which Pulsekeeper does not probe.", field="url")
+            raise PrivateAddress("is a private or reserved address, which Pulsekeeper does not probe.", field="url")
 
     def origin(self, config: MonitorConfig) -> Origin | None:
         """Return scheme, host and port of the probed address, or None."""

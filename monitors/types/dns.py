@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from checks.probes.dns.records import normal_record
 from checks.probes.dns.spec import DnsSpec, parse_dns
 from checks.probes.target import BadAddressError
-from core.errors import ValidationFailed
+from core.errors import PrivateAddress, ValidationFailed
 from monitors.types.addresses import BeginsTls, dns_url, split_resolver
 from monitors.types.base import MonitorType, Origin, Permits
 from monitors.types.content import TEXT_RULES, ContentSettings
@@ -89,7 +89,7 @@ class Dns(MonitorType):
         super().check_target(config, lambda _: True)
         target = parse_dns(config.url)
         if target.server is not None and not permits_host(target.server):
-            raise ValidationFailed(
+            raise PrivateAddress(
                 "names a private or reserved address as its resolver, which Pulsekeeper does not ask.", field="url"
             )
         for index, rule in enumerate(config["content_rules"]):

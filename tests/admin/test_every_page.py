@@ -51,6 +51,7 @@ NOT_REGISTERED = {
     # Nothing but a secret, and what is gone within a day.
     "social_django.Nonce",
     "connectors.OAuthState",
+    "manifests.Upload",
     "projects.IdempotencyKey",
     "statuspages.Badge",
     "account.EmailConfirmation",

@@ -18,6 +18,7 @@ from core import rotation
 from core.clock import utc_now
 from core.crypto import Ciphertext
 from core.rotation import encrypted_columns
+from manifests.models import Upload
 from monitors.models import Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
@@ -65,6 +66,7 @@ def test_every_encrypted_column_is_found() -> None:
         "alerts.AlertChannel.config",
         "connectors.Connector.tokens",
         "connectors.OAuthState.session",
+        "manifests.Upload.content",
         "mfa.Authenticator.data.secret",
         "mfa.Authenticator.data.seed",
         "monitors.Monitor.header_values",
@@ -81,6 +83,7 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     plain = MonitorFactory(owner=user)
     ConnectorFactory(user=user)
     OAuthState.objects.create(digest=b"x", user=user, provider="vercel", expires_at=utc_now(), session={})
+    Upload.objects.create(user=user, source="gatus", place={}, content={"monitors": []}, created_at=utc_now())
     make_subscriber(make_page(user, [plain]))
     token = api.post("/v1/tokens", body, key="k").text
     app = App(user)

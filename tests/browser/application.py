@@ -188,6 +188,7 @@ def application(
             "EMAIL_URL": f"smtp://127.0.0.1:{inbox.port}",
             "EMAIL_FROM": "Pulsekeeper <alerts@pulsekeeper.example>",
             "THROTTLE_SCALE": "0",
+            "PRIVATE_NETWORKS_FILE": str(folder / "private-networks.json"),  # as `manage.py up` does: staff are asked
             "SIGN_UP": "true",
             # The buttons are there; they lead to the true ones, which no test follows.
             **dict.fromkeys(("GITHUB_CLIENT_ID", "GITHUB_CLIENT_SECRET"), "none"),

@@ -136,6 +136,13 @@ def _show_runs(tab: Tab) -> None:
     tab.locator("#runs").evaluate("element => element.scrollIntoView()")
 
 
+def _upload(tab: Tab) -> None:
+    tab.get_by_role("radio", name="Uptime Kuma").check()
+    tab.get_by_label("File").set_input_files(ROOT / "tests" / "importers" / "samples" / "uptime-kuma-v1.json")
+    tab.get_by_role("button", name="Preview").click()
+    tab.get_by_role("heading", name="Preview").wait_for()
+
+
 PAGES = (
     Page("monitor-new", "/monitors/new"),
     Page("monitor-new-scheduler", "/monitors/new?type=scheduler"),
@@ -145,6 +152,8 @@ PAGES = (
     Page("monitor-new-ping", "/monitors/new?type=ping"),
     Page("monitor-new-dns", "/monitors/new?type=dns"),
     Page("monitor-new-wrong", "/monitors/new?type=api", act=_send_nothing),
+    Page("monitor-import", "/monitors/import"),
+    Page("monitor-import-preview", "/monitors/import", act=_upload),
     Page("monitor-badges", "/monitors/{monitor}/badges"),
     Page("monitor-edit", "/monitors/{monitor}/edit"),
     Page("projects", "/projects"),

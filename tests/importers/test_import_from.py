@@ -19,6 +19,7 @@ from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.scheduling import claim_due
 from projects.access import Caller
+from projects.models import Project
 from tests.dashboard.test_monitor_pages import worker
 from tests.factories import PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently, state_of
@@ -308,11 +309,48 @@ def test_a_database_that_is_not_there_is_4(import_from: Callable[..., Ran]) -> N
     assert "the database is not migrated" in ran.err
 
 
+GROUPED = {
+    "monitorList": [
+        {"id": 1, "type": "group", "name": "Shop"},
+        {"name": "Home", "type": "http", "url": "https://x.example/", "parent": 1},
+        {"name": "Router", "type": "http", "url": "http://192.168.1.1/", "parent": 1},
+        {"name": "Job", "type": "push", "interval": 60},
+    ]
+}
+
+
+def test_groups_become_projects_and_private_networks_are_counted_once(
+    import_from: Callable[..., Ran], user: User, tmp_path: Path
+) -> None:
+    file = tmp_path / "kuma.json"
+    file.write_text(json.dumps(GROUPED))
+    ran = import_from("uptime-kuma", str(file), "--account", user.email)
+    assert "CREATED Home (http, https://x.example/, every 60 s) in Shop mon_" in ran.out
+    assert ran.out.splitlines()[-2] == "1 in private networks: ALLOWED_PRIVATE_NETWORKS allows them."
+    project = Project.objects.get()
+    assert (project.name, Monitor.objects.get(name="Home").project) == ("Shop", project)
+    assert Monitor.objects.get(name="Job").project is None
+    assert import_from("uptime-kuma", str(file), "--account", user.email).last.startswith("0 created, 2 existing")
+    other = ProjectFactory(owner=user, name="Other")
+    ran = import_from("uptime-kuma", str(file), "--account", user.email, "--project", other.public_id)
+    assert "  group: Shop is not imported: all monitors get the same project" in ran.out
+    assert Monitor.objects.filter(project=other).count() == 2
+
+
+def test_groups_beyond_the_number_of_projects_are_skipped(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("projects.services.MAX_PROJECTS", 1)
+    mapped = [MappedMonitor(f"m{n}", {"name": f"m{n}", "type": "heartbeat"}, group=f"G{n // 2}") for n in range(4)]
+    found = import_monitors(Caller(user), mapped, place={}, now=utc_now()).outcomes
+    assert [each.outcome for each in found] == [Outcome.CREATED] * 2 + [Outcome.SKIPPED] * 2
+    assert "its project G1 cannot be created" in found[2].notes[0].text
+    assert [project.name for project in Project.objects.all()] == ["G0"]
+
+
 def test_two_imports_at_once_create_everything_once(user: User) -> None:
     mapped = [MappedMonitor(f"m{n}", {"name": f"m{n}", "type": "heartbeat"}) for n in range(5)]
 
     def run() -> list[Outcome]:
-        return [each.outcome for each in import_monitors(Caller(user), mapped, place={}, now=utc_now())]
+        return [each.outcome for each in import_monitors(Caller(user), mapped, place={}, now=utc_now()).outcomes]
 
     fates = run_concurrently(run, run)
     assert sorted(map(str, fates)) == sorted(map(str, [[Outcome.CREATED] * 5, [Outcome.EXISTING] * 5]))

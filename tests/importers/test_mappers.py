@@ -121,8 +121,8 @@ def test_uptime_kuma_2() -> None:
     api = found["API"]
     assert given_of(api) | {"type": "api", "expect_status": 200, "check_domain": True} == given_of(api)
     assert given_of(api)["content_rules"] == [{"type": "json_field", "path": "services.0.state", "equals": "ok"}]
-    assert set(notes_of(api)) == {"maxredirects", "parent", "description"}
-    assert notes_of(found["Site"]) == {"type": "group is not supported"}
+    assert set(notes_of(api)) == {"maxredirects", "description"}
+    assert (api.group, found["Partner"].group, "Site" in found) == ("Site", "", False)
     assert notes_of(found["Partner"]) == {"authMethod": "oauth2-cc is not supported"}
     assert set(notes_of(found["Queue length"])) == {"jsonPathOperator"}
     gateway = found["Gateway"]
@@ -391,9 +391,9 @@ def test_hosts_that_uptimerobot_would_not_reach(fields: dict[str, Any], field: s
 
 def test_gatus() -> None:
     found = sample("gatus.yaml")
-    front = found["core / front-end"]
+    front = found["front-end"]
     assert given_of(front) == {
-        "name": "core / front-end",
+        "name": "front-end",
         "type": "http",
         "url": "https://shop.example/$path",
         "method": "GET",
@@ -433,7 +433,7 @@ def test_gatus() -> None:
     assert (given_of(page)["type"], page.enabled) == ("keyword", False)
     query = given_of(found["filter-users"])
     assert json.loads(query["request_body"]) == {"query": '{\n  users(gender: "female") { id }\n}\n'}
-    assert given_of(found["core / ext-ep-test"])["interval_sec"] == 1800
+    assert given_of(found["ext-ep-test"])["interval_sec"] == 1800
     refused = {name: notes_of(each) for name, each in found.items() if each.body is None}
     assert refused == {
         "from-environment": {"url": "uses the variable $DOMAIN; replace it with its value"},
@@ -586,6 +586,18 @@ def test_a_password_in_an_address_becomes_a_header() -> None:
     (mapped,) = uptime_kuma.read(text)
     assert given_of(mapped)["url"] == "https://x.example:8443/a?b"
     assert given_of(mapped)["request_headers"] == [basic("me", "hunter2")]
+
+
+def test_groups_of_uptime_kuma_are_paths_that_end() -> None:
+    groups = [
+        {"id": 1, "type": "group", "name": "Europe", "parent": None},
+        {"id": 2, "type": "group", "name": "Shop", "parent": 1},
+        {"id": 3, "type": "group", "name": "Round", "parent": 4},
+        {"id": 4, "type": "group", "name": "Trip", "parent": 3},
+    ]
+    monitors = [{"type": "push", "name": str(parent), "parent": parent} for parent in (2, "1", 3, 9, None)]
+    found = uptime_kuma.read(json.dumps(groups + monitors))
+    assert [each.group for each in found] == ["Europe / Shop", "Europe", "Trip / Round", "", ""]
 
 
 _ALIASES = "\n".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 12))

@@ -14,6 +14,7 @@ from connectors.models import Import, OAuthState
 from core.clock import utc_now
 from incidents.services import acknowledge, comment, declare, resolve
 from incidents.windows import create_window
+from manifests.models import Upload
 from monitors.heartbeats import signals
 from monitors.models import DnsChange, PingExcess
 from monitors.recording import record
@@ -44,6 +45,7 @@ def live(ada: User, friend: User) -> Any:
     for claim, verdict in enumerate([Verdict.UP, Verdict.DOWN], start=1):
         record([check_record(monitor, claim=claim, verdict=verdict, at=now)], now=now)
     Import.objects.create(user=ada, provider="vercel", external_ref=NEEDLE, monitor=monitor)
+    Upload.objects.create(user=ada, source="gatus", place={}, content={"monitors": [NEEDLE]}, created_at=now)
     ConnectorFactory(user=ada, provider="netlify")
     OAuthState.objects.create(digest=b"state", user=ada, provider="vercel", expires_at=now, session={"who": NEEDLE})
     UserSocialAuth.objects.create(user=ada, provider="github", uid=NEEDLE)

@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from accounts.services import create_account
 from config.history import find_refusal
+from core import private_networks
 from core.commands import OurCommand
 from core.errors import ValidationFailed
 from devserver import readiness
@@ -29,6 +30,8 @@ from devserver.process_manager import ProcessManager
 from devserver.session import server_pids
 
 LOOK_SECONDS = 0.5
+PROBERS = ("worker", "interactive")
+"""The processes that check and send alerts."""
 
 
 class Command(OurCommand):
@@ -91,16 +94,29 @@ exit codes:
             manager.fail(f"no answer within {readiness.WAIT_SECONDS} s from: {', '.join(silent)}")
         elif not manager.ending.is_set():
             self._say(f"Pulsekeeper is up: {home}")
-        if not uses_embedded_servers():
-            return
-        before = server_pids(settings.DATA_DIR)
+        before = server_pids(settings.DATA_DIR) if uses_embedded_servers() else None
         while not manager.ending.wait(LOOK_SECONDS):
+            self._follow_networks(manager)
+            if not uses_embedded_servers():
+                continue
             now = server_pids(settings.DATA_DIR)
             if now is None:
                 manager.fail(f"the private servers ended: see {settings.DATA_DIR / 'servers' / 'supervisor.log'}")
             elif now != before:
                 self._say("A private server ended and was restarted.")
             before = now
+
+    def _follow_networks(self, manager: ProcessManager) -> None:
+        """Restart the processes that check after staff answered whether checks may reach private networks."""
+        path = private_networks.answer_file()
+        allowed = None if path is None else private_networks.read(path)
+        if allowed is None:
+            return
+        networks = private_networks.networks(allowed=allowed)
+        if networks != os.environ[private_networks.SETTING]:
+            os.environ[private_networks.SETTING] = networks
+            manager.restart(*PROBERS)
+            self._say(f"Checks may {'' if allowed else 'not '}reach private networks.")
 
     def _say(self, text: str) -> None:
         self.stdout.write(text)

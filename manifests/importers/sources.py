@@ -1,0 +1,15 @@
+"""The products whose exports can be imported. Plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
+from manifests.importers.mapped import MappedMonitor
+
+SOURCES: dict[str, Callable[[str], list[MappedMonitor]]] = {
+    "uptime-kuma": uptime_kuma.read,
+    "healthchecks": healthchecks.read,
+    "uptimerobot": uptimerobot.read,
+    "gatus": gatus.read,
+}

@@ -1,0 +1,267 @@
+"""Imports on the web: an upload is previewed, imported in part or whole, and undone. Each step has its state in a row.
+
+A row lives for an hour. An account has one preview and few imports, so nothing grows without bound.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from django.db import transaction
+from django.db.models import ForeignObjectRel, Q
+
+from audit import origin
+from audit.actions import Action
+from core.errors import ApiError, ImportExpired, MonitorLimit, ValidationFailed
+from core.etags import etag
+from core.shares import Shares
+from core.turns import paused
+from core.waiting import PATIENCE_SEC, limit_waiting
+from incidents.models import Incident
+from manifests.account import take_turn
+from manifests.changes import MAX_BODY
+from manifests.importers import creating, upload_reader
+from manifests.importers.mapped import Imported, MappedMonitor, combine
+from manifests.models import Upload
+from monitors.locking import lock_monitors
+from monitors.models import Monitor
+from monitors.selectors import list_monitors
+from monitors.services import delete_locked
+from projects import access, log, placement
+from projects.access import Caller
+from projects.models import Membership, Project, Role
+from projects.services import delete_project
+
+IMPORTS_KEPT = 5
+"""Imports of an account that can be undone."""
+READ_SEC, CPU_SEC = 30.0, 10  # for reading a file, by the clock and of the processor
+
+readers = Shares(at_once=1, most_waiting=8, most_present=2, patience_sec=10.0)
+"""Readers of a web process: more would multiply its CPU and memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an undo did not remove, and why."""
+
+    name: str
+    reason: str
+
+
+def upload(caller: Caller, *, source: str, data: bytes, place: Mapping[str, Any], now: datetime) -> Upload:
+    """Store the monitors of an export for a preview, in place of an earlier one.
+
+    Raises ValidationFailed if it cannot be read, and TooManyRequests.
+    """
+    caller.require_session()
+    with limit_waiting(caller.account, most=1, kind="manifest"):
+        mapped = _read(source, data)
+        with transaction.atomic():
+            take_turn(caller, patience_sec=PATIENCE_SEC)
+            placement.place(caller, place)
+            Upload.objects.filter(user=caller.user, imported_at=None).delete()
+            content = {"monitors": [asdict(each) for each in mapped]}
+            return Upload.objects.create(user=caller.user, source=source, place=place, content=content, created_at=now)
+
+
+def get_upload(caller: Caller, public_id: str, *, now: datetime) -> Upload:
+    """Return an upload of the caller. Raises ImportExpired."""
+    caller.require_session()
+    found = Upload.objects.filter(user=caller.user, public_id=public_id).exclude(Upload.expired(now)).first()
+    if found is None:
+        raise ImportExpired
+    return found
+
+
+def preview(caller: Caller, found: Upload, *, now: datetime) -> list[Imported]:
+    """Return what an import of all monitors would do, with those beyond the plan's limit left out."""
+    mapped = _mapped(found)
+    with limit_waiting(caller.account, most=1, kind="manifest"):
+        return _import(caller, found, mapped, now=now, dry_run=True, up_to_limit=True)[0]
+
+
+def run(caller: Caller, public_id: str, chosen: Collection[int], *, now: datetime) -> Upload:
+    """Import the chosen monitors, given by their positions. A repeated request returns the first result.
+
+    Raises ImportExpired, MonitorLimit, TooManyRequests, and ValidationFailed if the project is gone or nothing chosen.
+    """
+    with limit_waiting(caller.account, most=1, kind="manifest"), transaction.atomic():
+        take_turn(caller, patience_sec=PATIENCE_SEC)
+        found = get_upload(caller, public_id, now=now)
+        if found.imported_at is not None:
+            return found
+        mapped = [each for index, each in enumerate(_mapped(found)) if index in chosen and each.body is not None]
+        if not mapped:
+            raise ValidationFailed("Choose at least one monitor.")
+        imported, report = _import(caller, found, mapped, now=now)
+        found.imported_at = now
+        found.content = {
+            "outcomes": [asdict(each) for each in imported],
+            "monitors": {str(monitor.pk): etag(monitor) for monitor in report.monitors},
+            "projects": {str(project.pk): etag(project) for project in report.projects},
+        }
+        found.save(update_fields=["imported_at", "content"])
+        of_account = Upload.objects.filter(user=caller.user).exclude(imported_at=None).order_by("-imported_at", "-pk")
+        Upload.objects.filter(pk__in=list(of_account.values_list("pk", flat=True)[IMPORTS_KEPT:])).delete()
+    return found
+
+
+def outcomes(found: Upload) -> list[Imported]:
+    return msgspec.convert(found.content["outcomes"], list[Imported])
+
+
+def kept(found: Upload) -> list[Kept]:
+    return msgspec.convert(found.content["kept"], list[Kept])
+
+
+def undo(caller: Caller, public_id: str, *, now: datetime) -> Upload:
+    """Remove what an import created, unless it was changed or used since. A repeated request returns the first result.
+
+    Raises ImportExpired and TooManyRequests. Locks are taken in the common order: monitor states, projects.
+    """
+    with limit_waiting(caller.account, most=1, kind="manifest"), transaction.atomic():
+        take_turn(caller, patience_sec=PATIENCE_SEC)
+        found = get_upload(caller, public_id, now=now)
+        if found.imported_at is None:
+            raise ImportExpired
+        if found.undone_at is not None:
+            return found
+        tags = {int(key): tag for key, tag in found.content["monitors"].items()}
+        monitors = lock_monitors(tags, list_monitors(caller))
+        used = _used_monitors(tags)
+        reasons = {key: _reason(monitor, tags[key], is_used=key in used) for key, monitor in monitors.items()}
+        gone = [key for key, reason in reasons.items() if not reason]
+        left = [Kept(monitor.name, reasons[key]) for key, monitor in monitors.items() if reasons[key]]
+        projects, kept_projects = _removable(caller, found, gone)
+        log.record_counts(caller, Action.IMPORT_UNDONE, Counter(monitors[key].project for key in gone))
+        delete_locked(gone)
+        for project in projects:
+            delete_project(caller, project.public_id)
+        found.undone_at = now
+        found.content = {"removed": len(gone), "kept": [asdict(one) for one in (*left, *kept_projects)]}
+        found.save(update_fields=["undone_at", "content"])
+    return found
+
+
+def _import(
+    caller: Caller,
+    found: Upload,
+    mapped: Sequence[MappedMonitor],
+    *,
+    now: datetime,
+    dry_run: bool = False,
+    up_to_limit: bool = False,
+) -> tuple[list[Imported], creating.Report]:
+    """Import monitors as the commands do. Raises MonitorLimit and ValidationFailed with reasons for the page."""
+    try:
+        report = creating.import_monitors(
+            caller,
+            [each for each in mapped if each.body is not None],
+            place=found.place,
+            now=now,
+            dry_run=dry_run,
+            up_to_limit=up_to_limit,
+            patience_sec=PATIENCE_SEC,
+        )
+    except MonitorLimit as error:
+        reason = f"The plan allows {error.limit} monitors: choose fewer. Nothing was imported."
+        raise MonitorLimit(reason, limit=error.limit) from None
+    except ValidationFailed:
+        raise ValidationFailed(
+            "The project was deleted, or you have no access to it any more. Upload the file again."
+        ) from None
+    return combine(mapped, report.outcomes), report
+
+
+def _mapped(found: Upload) -> list[MappedMonitor]:
+    return msgspec.convert(found.content["monitors"], list[MappedMonitor])
+
+
+def _read(source: str, data: bytes) -> list[MappedMonitor]:
+    """Map an export in a process with limits. Raises ValidationFailed, and TooManyRequests if the reader is busy."""
+    if len(data) > MAX_BODY:
+        raise ValidationFailed("the file is larger than 1 MiB; import it with the command pulsekeeper import.")
+    try:
+        with paused(), readers.turn(*origin.users()):
+            done = subprocess.run(  # noqa: S603 - our own file, by our own interpreter
+                [sys.executable, "-I", upload_reader.__file__, source, str(CPU_SEC)],
+                input=data,
+                capture_output=True,
+                env={},  # it reads hostile files and needs none of our secrets
+                timeout=READ_SEC,
+                check=False,
+            )
+    except subprocess.TimeoutExpired:
+        done = None
+    if done is None or done.returncode == -signal.SIGXCPU:
+        raise ValidationFailed("the file takes too long to read; import it with the command pulsekeeper import.")
+    if done.returncode == upload_reader.UNREADABLE:
+        raise ValidationFailed(f"{done.stderr.decode()}.")
+    if done.returncode != 0:  # out of memory; the error may quote the file, so it is not logged
+        raise ValidationFailed("the file cannot be read; import it with the command pulsekeeper import.")
+    return msgspec.json.decode(done.stdout, type=list[MappedMonitor])
+
+
+def _reason(monitor: Monitor, tag: str, *, is_used: bool) -> str:
+    """Return why an undo keeps a monitor, or an empty text."""
+    if etag(monitor) != tag:
+        return "was changed after the import"
+    return "is used by an alert channel, a maintenance window or a status page" if is_used else ""
+
+
+def _used_monitors(keys: Collection[int]) -> set[int]:
+    """Return the monitors that others were added to since."""
+    return {
+        key
+        for model, _ in placement.links
+        for key in model._default_manager.filter(monitor__in=keys).values_list("monitor", flat=True)
+    }
+
+
+def _removable(caller: Caller, found: Upload, monitors: Collection[int]) -> tuple[list[Project], list[Kept]]:
+    """Lock the projects that the import created. Return those that are empty without these monitors, and the others."""
+    tags = {int(key): tag for key, tag in found.content["projects"].items()}
+    owned = Membership.objects.filter(user=caller.user, role=Role.OWNER, project__in=tags).order_by("project")
+    locked = []
+    for public_id in owned.values_list("project__public_id", flat=True):
+        try:
+            locked.append(access.lock_project(caller, public_id, roles=[Role.OWNER], for_deletion=True))
+        except ApiError:  # deleted or left by another request
+            continue
+    used = _used_projects(caller, [project.pk for project in locked], monitors)
+    gone, left = [], []
+    for project in locked:
+        if etag(project) != tags[project.pk]:
+            left.append(Kept(f"Project {project.name}", "was renamed after the import"))
+        elif project.pk in used:
+            left.append(Kept(f"Project {project.name}", "has other contents or members"))
+        else:
+            gone.append(project)
+    return gone, left
+
+
+def _used_projects(caller: Caller, keys: Collection[int], monitors: Collection[int]) -> set[int]:
+    """Return the projects that contain more than these monitors, their incidents, and their owner."""
+    expected = {
+        Membership: Q(user=caller.user),
+        Monitor: Q(pk__in=monitors),
+        Incident: Q(monitor__in=monitors),
+    }
+    used: set[int] = set()
+    for relation in Project._meta.get_fields(include_hidden=True):
+        if not isinstance(relation, ForeignObjectRel):
+            continue
+        name = relation.field.name
+        rows = relation.related_model._default_manager.filter(**{f"{name}__in": keys})
+        if (own := expected.get(relation.related_model)) is not None:
+            rows = rows.exclude(own)
+        used.update(rows.values_list(name, flat=True))
+    return used

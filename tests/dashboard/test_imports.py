@@ -1,0 +1,383 @@
+"""Importing on the web: preview, choice, import and undo."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.test import Client
+
+from accounts.models import User
+from audit.models import Entry
+from core.clock import utc_now
+from manifests import uploads
+from manifests.models import LIFETIME, Upload
+from manifests.tasks import sweep
+from manifests.uploads import IMPORTS_KEPT
+from monitors.models import Monitor
+from projects.access import Caller
+from projects.models import Project
+from tests.factories import ChannelFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
+from tests.helpers import run_concurrently
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PAGE = "/monitors/import"
+HOSTILE = '<script>alert(1)</script> & "quoted"'
+ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
+
+
+def kuma(*monitors: dict[str, Any]) -> str:
+    return json.dumps({"monitorList": [{"type": "http", "url": "https://x.example/", **each} for each in monitors]})
+
+
+THREE = kuma(
+    {"id": 1, "type": "group", "name": "Shop"},
+    {"name": "Home", "parent": 1, "notificationIDList": {"1": True}},
+    {"name": "Cart", "parent": 1, "notificationIDList": {"1": True}, "url": "https://me:hunter2@cart.example/"},
+    {"name": "Job", "type": "push", "interval": 60, "headers": '{"X-Key": "hunter2"}'},
+)
+
+
+def send(
+    web: Client, text: str = THREE, *, source: str = "uptime-kuma", project_id: str = "groups", **more: Any
+) -> Any:
+    return web.post(PAGE, {"source": source, "text": text, "project_id": project_id, **more})
+
+
+def previewed(web: Client, text: str = THREE, **more: Any) -> tuple[str, str]:
+    """The address of the preview, and its text."""
+    answer = send(web, text, **more)
+    assert answer.status_code == 302, errors(answer)
+    page = web.get(answer.headers["Location"])
+    assert page.status_code == 200
+    return answer.headers["Location"], page.content.decode()
+
+
+def errors(answer: Any) -> str:
+    return " ".join(re.findall(r'<ul class="errorlist[^>]*>(.*?)</ul>', answer.content.decode(), re.DOTALL))
+
+
+def chosen(text: str) -> list[str]:
+    return re.findall(r'name="monitors" value="(\d+)" checked', text)
+
+
+def imported(web: Client, text: str = THREE, **more: Any) -> str:
+    address, page = previewed(web, text, **more)
+    answer = web.post(address, {"monitors": chosen(page)})
+    assert answer.status_code == 302, errors(answer)
+    return address
+
+
+def names() -> set[str]:
+    return set(Monitor.objects.values_list("name", flat=True))
+
+
+def test_a_preview_creates_nothing_and_shows_no_secret(web: Client, user: User) -> None:
+    _, text = previewed(web)
+    assert chosen(text) == ["0", "1", "2"]
+    assert "3 to create, 0 existing, 0 to skip." in text
+    assert "Projects: Shop." in text
+    assert "2 monitors: alert channels are not imported" in text
+    assert "https://cart.example/" in text
+    assert "hunter2" not in text
+    assert [model.objects.count() for model in (Monitor, Project)] == [0, 0]
+    assert not Entry.objects.filter(action="monitors.imported").exists()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT content FROM manifests_upload")
+        assert b"hunter2" not in bytes(cursor.fetchone()[0])
+
+
+def test_what_is_chosen_is_imported_and_groups_are_projects(web: Client, user: User) -> None:
+    address, _ = previewed(web)
+    assert web.post(address, {"monitors": ["1", "2"]}).headers["Location"] == address
+    text = web.get(address).content.decode()
+    assert "2 created, 0 existing, 0 skipped." in text
+    assert names() == {"Cart", "Job"}
+    project = Project.objects.get()
+    assert (project.name, Monitor.objects.get(name="Cart").project) == ("Shop", project)
+    job = Monitor.objects.get(name="Job")
+    assert (job.project, job.owner) == (None, user)
+    assert job.ping_url in text
+    assert "hunter2" not in text
+    logged = Entry.objects.filter(action="monitors.imported").order_by("-project_id")
+    assert {(entry.project_public_id, entry.details["monitors"], entry.actor_id) for entry in logged} == {
+        ("", 1, user.pk),
+        (project.public_id, 1, user.pk),
+    }
+    assert "hunter2" not in str(list(Entry.objects.values()))
+
+
+def test_a_file_is_as_good_as_text(web: Client) -> None:
+    file = SimpleUploadedFile("kuma.json", b"\xef\xbb\xbf" + THREE.encode())
+    _, text = previewed(web, "", file=file)
+    assert chosen(text) == ["0", "1", "2"]
+
+
+def test_every_source_can_be_uploaded(web: Client) -> None:
+    gatus = "endpoints:\n- {name: A, group: core, url: 'https://a.example/', conditions: ['[STATUS] == 200']}"
+    assert "in core" in previewed(web, gatus, source="gatus")[1]
+    checks = json.dumps({"checks": [{"name": "Backup", "timeout": 3600, "grace": 60}]})
+    assert "Backup" in previewed(web, checks, source="healthchecks")[1]
+    robot = json.dumps({"data": [{"friendlyName": "Site", "type": "HTTP", "url": "https://s.example/"}]})
+    assert "Site" in previewed(web, robot, source="uptimerobot")[1]
+
+
+BOMB = "x0: &x0 [lol]\n" + "\n".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 12))
+WIDE = (
+    "b: &b "
+    + "a" * 100_000
+    + "\nendpoints:\n"
+    + "- {name: A, url: 'https://a.example/', method: POST, body: *b}\n" * 30
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "content", "reason"),
+    [
+        ("uptime-kuma", b"SQLite format 3\0rest", "The file is a SQLite database, not an export."),
+        ("uptime-kuma", b"PK\x03\x04rest", "The file is a zip archive, not an export."),
+        ("uptime-kuma", b"\xff\xfe", "The file is not UTF-8 text."),
+        ("uptime-kuma", b"", "The file is not JSON."),
+        ("uptime-kuma", b"{}", None),
+        ("uptime-kuma", b"[" * 100_000, "The file is not JSON."),
+        ("healthchecks", b"{}", "The file has no checks."),
+        ("gatus", BOMB.encode() + b"\nendpoints: *x11", "Endpoints is not a list of objects."),
+        ("gatus", WIDE.encode(), "The file is too large"),
+        ("uptime-kuma", b"[" + b",".join([b"{}"] * 1001) + b"]", "The file has more than 1,000 monitors"),
+        ("uptime-kuma", b" " * (1024 * 1024 + 1), "The file is larger than 1 MiB"),
+    ],
+    ids=lambda given: str(given)[:20],
+)
+def test_files_that_cannot_be_read(web: Client, source: str, content: bytes, reason: str | None) -> None:
+    answer = send(web, "", source=source, file=SimpleUploadedFile("export", content))
+    if reason is None:
+        assert answer.status_code == 302
+        return
+    assert answer.status_code == 200
+    assert reason in unescape(answer.content.decode())
+    assert not Upload.objects.exists()
+
+
+def test_a_file_that_takes_long_is_given_up(web: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "CPU_SEC", 1)
+    slow = "endpoints:\n" + "- {name: A, url: 'https://a.example/', conditions: ['[STATUS] == 200']}\n" * 3_000
+    answer = send(web, "", source="gatus", file=SimpleUploadedFile("export", slow.encode()))
+    assert "The file takes too long to read" in answer.content.decode()
+
+
+def test_neither_or_both(web: Client) -> None:
+    for more in ({"text": ""}, {"file": SimpleUploadedFile("a", b"[]")}):
+        answer = web.post(PAGE, {"source": "uptime-kuma", "text": THREE, "project_id": "groups", **more})
+        assert "Choose a file or paste its text" in answer.content.decode()
+    assert THREE[:20] in unescape(answer.content.decode())
+
+
+def test_lines_say_why_and_private_networks_are_counted_once(web: Client, user: User) -> None:
+    MonitorFactory(owner=user, name="Old", url="https://old.example/")
+    text = kuma(
+        {"name": "Old", "url": "https://old.example/"},
+        {"name": "Router", "url": "http://192.168.1.1/"},
+        {"name": "Printer", "url": "http://192.168.1.2/"},
+        {"name": HOSTILE, "upsideDown": True},
+        {"name": "New"},
+    )
+    _, page = previewed(web, text)
+    assert "1 to create, 1 existing, 3 to skip." in page
+    assert "2 in private networks.</strong> The operator of this Pulsekeeper can allow private networks." in page
+    assert "inverted monitors are not supported" in page
+    assert (ESCAPED in page, HOSTILE in page) == (True, False)
+    assert chosen(page) == ["4"]
+    assert page.count(" disabled>") == 4
+    user.is_staff = True
+    user.save(update_fields=["is_staff"])
+    assert "ALLOWED_PRIVATE_NETWORKS" in previewed(web, text)[1]
+
+
+def test_the_plan_limits_each_entry(web: Client, user: User) -> None:
+    user.plan = PlanFactory(monitor_limit=2)
+    user.save(update_fields=["plan"])
+    address, text = previewed(web)
+    assert chosen(text) == ["0", "1"]
+    assert text.count("exceeds the plan&#x27;s limit of 2 monitors") == 1
+    answer = web.post(address, {"monitors": ["0", "1", "2"]})
+    assert "The plan allows 2 monitors: choose fewer. Nothing was imported." in answer.content.decode()
+    assert chosen(answer.content.decode()) == ["0", "1", "2"]
+    assert not Monitor.objects.exists()
+    web.post(address, {"monitors": ["1", "2"]})
+    assert names() == {"Cart", "Job"}
+
+
+def test_nothing_chosen(web: Client) -> None:
+    address, _ = previewed(web)
+    for data in ({}, {"monitors": ["x"]}, {"monitors": ["1000"]}):
+        assert web.post(address, data).status_code == 200
+    assert "Choose at least one monitor." in web.post(address, {"csrfmiddlewaretoken": "x"}).content.decode()
+    assert not Monitor.objects.exists()
+
+
+def test_groups_are_only_ones_own_projects(web: Client, user: User) -> None:
+    """Anyone may add a person to a project; it must not receive the secrets of that person's export."""
+    ProjectFactory(owner=UserFactory(), member=user, name="Shop")
+    imported(web)
+    own = Project.objects.get(name="Shop", memberships__user=user, memberships__role="owner")
+    assert set(own.monitors.values_list("name", flat=True)) == {"Home", "Cart"}
+    again, text = previewed(web)
+    assert "0 to create, 3 existing, 0 to skip." in text
+    web.post(again, {"monitors": ["0", "1", "2"]})
+    assert "0 created, 3 existing, 0 skipped." in web.get(again).content.decode()
+    assert (Project.objects.filter(name="Shop").count(), Monitor.objects.count()) == (2, 3)
+
+
+def test_a_chosen_project_takes_all(web: Client, user: User) -> None:
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner, member=user)
+    address = imported(web, project_id=project.public_id)
+    assert {monitor.project for monitor in Monitor.objects.all()} == {project}
+    assert {monitor.owner for monitor in Monitor.objects.all()} == {owner}
+    assert "Shop is not imported: all monitors get the same project" in web.get(address).content.decode()
+
+
+@pytest.mark.parametrize("project_id", ["prj_none", "STRANGER"])
+def test_a_project_of_others_is_no_choice(web: Client, project_id: str) -> None:
+    stranger = ProjectFactory(owner=UserFactory()).public_id
+    answer = send(web, project_id=stranger if project_id == "STRANGER" else project_id)
+    assert "Select a valid choice" in answer.content.decode()
+
+
+def test_a_role_that_ended_since_the_preview(web: Client, user: User) -> None:
+    project = ProjectFactory(owner=UserFactory(), member=user)
+    address, text = previewed(web, project_id=project.public_id)
+    project.memberships.filter(user=user).delete()
+    answer = web.post(address, {"monitors": chosen(text)})
+    assert answer.status_code == 200
+    assert "The project was deleted, or you have no access to it any more." in answer.content.decode()
+    assert not Monitor.objects.exists()
+
+
+def test_sent_twice_imports_once(web: Client, user: User) -> None:
+    address, text = previewed(web)
+    for _ in range(2):
+        assert web.post(address, {"monitors": chosen(text)}).headers["Location"] == address
+    assert Monitor.objects.count() == 3
+    upload = uploads.upload(
+        Caller(user), source="uptime-kuma", data=kuma({"name": "Once"}).encode(), place={}, now=utc_now()
+    )
+
+    def run() -> int:
+        found = uploads.run(Caller(user), upload.public_id, {0}, now=utc_now())
+        return len(found.content["monitors"])
+
+    assert run_concurrently(run, run) == [1, 1]
+    assert Monitor.objects.filter(name="Once").count() == 1
+
+
+def test_others_have_no_access(web: Client, client: Client) -> None:
+    addresses = [previewed(web)[0], imported(web, kuma({"name": "Mine"}))]
+    stranger = Client()
+    assert stranger.get(PAGE).status_code == 302
+    stranger.force_login(UserFactory())
+    missing = stranger.get(f"{PAGE}/imp_none")
+    assert missing.status_code == 404
+    for address in addresses:
+        for answer in (
+            stranger.get(address),
+            stranger.post(address, {"monitors": ["0"]}),
+            stranger.post(f"{address}/undo"),
+        ):
+            assert answer.status_code == 404
+    assert names() == {"Mine"}
+    assert web.get(f"{addresses[1]}/undo").status_code == 405
+    checked = Client(enforce_csrf_checks=True)
+    checked.cookies = web.cookies
+    for path in (PAGE, addresses[1], f"{addresses[1]}/undo"):
+        assert checked.post(path).status_code == 403
+
+
+def test_rows_are_few_and_end(web: Client, user: User) -> None:
+    first, _ = previewed(web)
+    previewed(web)
+    assert web.get(first).status_code == 404
+    assert Upload.objects.count() == 1
+    for number in range(IMPORTS_KEPT + 1):
+        imported(web, kuma({"name": f"M{number}"}))
+    assert Upload.objects.count() == IMPORTS_KEPT
+    before = utc_now() - LIFETIME
+    Upload.objects.update(imported_at=before)
+    last = Upload.objects.latest("pk")
+    assert web.get(f"{PAGE}/{last.public_id}").status_code == 404
+    assert web.post(f"{PAGE}/{last.public_id}/undo").status_code == 404
+    address, text = previewed(web)
+    sweep()
+    assert Upload.objects.count() == 1
+    Upload.objects.update(created_at=before)
+    answer = web.post(address, {"monitors": chosen(text)})
+    assert answer.status_code == 404
+    assert "its hour is over. Upload the file again." in answer.content.decode()
+    sweep()
+    assert not Upload.objects.exists()
+
+
+class TestUndo:
+    def test_removes_all_of_it(self, web: Client, user: User) -> None:
+        MonitorFactory(owner=user, name="Before")
+        address = imported(web)
+        assert web.post(f"{address}/undo").headers["Location"] == address
+        assert "3 monitors removed." in web.get(address).content.decode()
+        assert (names(), Project.objects.count()) == ({"Before"}, 0)
+        logged = Entry.objects.filter(action="import.undone")
+        assert sum(entry.details["monitors"] for entry in logged) == 3
+        assert web.post(f"{address}/undo").headers["Location"] == address
+        assert logged.count() == 2
+
+    def test_keeps_what_was_changed_or_used_since(self, web: Client, user: User) -> None:
+        address = imported(web)
+        home, cart, job = (Monitor.objects.get(name=name) for name in ("Home", "Cart", "Job"))
+        Monitor.objects.filter(pk=home.pk).update(interval_sec=3600)
+        ChannelFactory(owner=user).monitors.add(job)
+        web.post(f"{address}/undo")
+        text = web.get(address).content.decode()
+        assert "1 monitor removed, 3 kept." in text
+        assert "was changed after the import" in text
+        assert "is used by an alert channel" in text
+        assert "Project Shop" in text
+        assert names() == {"Home", "Job"}
+        assert not Monitor.objects.filter(pk=cart.pk).exists()
+
+    def test_keeps_a_project_with_other_contents(self, web: Client, user: User) -> None:
+        address = imported(web)
+        project = Project.objects.get()
+        MonitorFactory(owner=user, project=project, name="Mine")
+        web.post(f"{address}/undo")
+        assert "has other contents or members" in web.get(address).content.decode()
+        assert names() == {"Mine"}
+        assert Project.objects.filter(pk=project.pk).exists()
+
+    def test_a_renamed_project_stays(self, web: Client) -> None:
+        address = imported(web)
+        Project.objects.update(name="Renamed")
+        web.post(f"{address}/undo")
+        assert "was renamed after the import" in web.get(address).content.decode()
+
+    def test_what_is_gone_already_is_no_error(self, web: Client) -> None:
+        address = imported(web)
+        Monitor.objects.filter(name="Home").delete()
+        Project.objects.all().delete()
+        web.post(f"{address}/undo")
+        assert web.get(address).status_code == 200
+
+    def test_a_preview_cannot_be_undone(self, web: Client) -> None:
+        address, _ = previewed(web)
+        assert web.post(f"{address}/undo").status_code == 404
+
+
+def test_the_queries_do_not_grow_with_the_file(web: Client, django_assert_max_num_queries: Any) -> None:
+    address, text = previewed(web, kuma(*({"name": f"M{n}"} for n in range(60))))
+    with django_assert_max_num_queries(60):
+        web.post(address, {"monitors": chosen(text)})
+    assert Monitor.objects.count() == 60
