@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,12 +30,14 @@ from incidents.models import Incident
 from manifests.account import take_turn
 from manifests.changes import MAX_BODY
 from manifests.importers import creating, upload_reader
-from manifests.importers.mapped import Imported, MappedMonitor, combine
+from manifests.importers.mapped import Imported, MappedMonitor, combine, complete_addresses
 from manifests.models import Upload
 from monitors.locking import lock_monitors
 from monitors.models import Monitor
+from monitors.probing import interactive
 from monitors.selectors import list_monitors
 from monitors.services import delete_locked
+from monitors.types.addresses import BeginsTls, UntestedError
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Membership, Project, Role
@@ -43,6 +46,8 @@ from projects.services import delete_project
 IMPORTS_KEPT = 5
 """Imports of an account that can be undone."""
 READ_SEC, CPU_SEC = 30.0, 10  # for reading a file, by the clock and of the processor
+ASK_SEC = 20.0
+"""For asking servers of an export whether https responds. Monitors of servers that were not asked are skipped."""
 
 readers = Shares(at_once=1, most_waiting=8, most_present=2, patience_sec=10.0)
 """Readers of a web process: more would multiply its CPU and memory."""
@@ -63,7 +68,7 @@ def upload(caller: Caller, *, source: str, data: bytes, place: Mapping[str, Any]
     """
     caller.require_session()
     with limit_waiting(caller.account, most=1, kind="manifest"):
-        mapped = _read(source, data)
+        mapped = complete_addresses(_read(source, data), _asking(caller))
         with transaction.atomic():
             take_turn(caller, patience_sec=PATIENCE_SEC)
             placement.place(caller, place)
@@ -183,6 +188,17 @@ def _import(
 
 def _mapped(found: Upload) -> list[MappedMonitor]:
     return msgspec.convert(found.content["monitors"], list[MappedMonitor])
+
+
+def _asking(caller: Caller) -> BeginsTls:
+    end = time.monotonic() + ASK_SEC
+
+    def ask(host: str, port: int) -> bool:
+        if time.monotonic() > end:
+            raise UntestedError
+        return interactive.begins_tls(caller, host, port)
+
+    return ask
 
 
 def _read(source: str, data: bytes) -> list[MappedMonitor]:
