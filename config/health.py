@@ -92,7 +92,7 @@ def run_checks() -> dict[str, str]:
         network = OK if not levels.get(own_network.DOWN.name) else NO_NETWORK
         clocks = check_clocks(read_processes(), CLOCK_STEPS.read(levels))
     except redis.RedisError:
-        return checks | {"broker": SILENT} | dict.fromkeys(("mail", "network", "lateness", "clocks"), "not looked at")
+        return checks | {"broker": SILENT} | dict.fromkeys(("mail", "network", "lateness", "clocks"), "not checked")
     if checks["alerts"] == OK and queued > MAX_QUEUED:
         checks["alerts"] = f"{queued} messages wait in queue alerts: does interactive run?"
     return checks | {"mail": mail, "network": network, "broker": OK, "lateness": lateness, "clocks": clocks}
@@ -104,7 +104,7 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 def _check_database() -> dict[str, str]:
     new = {"database": OK, "migrations": "applied, but a table or a column is missing"}
     rest = ("version", "writes", "scheduler", "monitors", "coverage", "alerts", "canary")
-    new |= dict.fromkeys(rest, "not looked at")
+    new |= dict.fromkeys(rest, "not checked")
     try:
         # Not from the pool, which would wait longer than the caller.
         with separate_connection(patience_sec=PATIENCE_SEC) as database:

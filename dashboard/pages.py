@@ -151,10 +151,14 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
 
 
 def _navigation(user: User) -> list[tuple[str, str, str, int]]:
-    """Return the section, title, icon and number of open incidents of each entry."""
+    return navigation_entries(open_incidents=list_incidents(Caller(user), is_open=True).count())
+
+
+def navigation_entries(*, open_incidents: int) -> list[tuple[str, str, str, int]]:
+    """Return the section, title, icon and number of open items of each entry."""
     return [
         ("monitors", "Monitors", "heart-pulse", 0),
-        ("incidents", "Incidents", "triangle-alert", list_incidents(Caller(user), is_open=True).count()),
+        ("incidents", "Incidents", "triangle-alert", open_incidents),
         ("status-pages", "Status pages", "globe", 0),
         ("alert-channels", "Alert channels", "bell", 0),
         ("maintenance", "Maintenance", "calendar", 0),

@@ -69,7 +69,7 @@ def test_without_the_broker(settings: Settings, listening: bool, monkeypatch: py
         start = time.monotonic()
         assert ready() == (
             503,
-            GOOD | {"broker": "does not answer"} | dict.fromkeys(OF_BROKER, "not looked at"),
+            GOOD | {"broker": "does not answer"} | dict.fromkeys(OF_BROKER, "not checked"),
         )
         assert time.monotonic() - start < 5
 
