@@ -147,7 +147,7 @@ def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> list[Monitor] | 
     found = lock_monitors(caller, given["monitor_ids"])
     for index, public_id in enumerate(given["monitor_ids"]):
         if public_id not in found:
-            raise ValidationFailed("you have no such monitor.", field=f"monitor_ids[{index}]")
+            raise ValidationFailed("monitor not found.", field=f"monitor_ids[{index}]")
     return list(found.values())
 
 
@@ -158,7 +158,7 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
     try:
         return access.lock_project(caller, wanted)
     except ApiError:
-        raise ValidationFailed("you have no such project.", field="scope_project_id") from None
+        raise ValidationFailed("project not found.", field="scope_project_id") from None
 
 
 def _set_common(

@@ -30,7 +30,7 @@ from projects.serializers import (
     ProjectSerializer,
 )
 
-ACTION = ChoiceParam("action", "Only such entries.", [action.value for action in Action])
+ACTION = ChoiceParam("action", "Only entries of this action.", [action.value for action in Action])
 
 
 class ProjectViewSet(ServiceViewSet):

@@ -185,7 +185,7 @@ def _replace_groups(page: StatusPage, groups: Sequence[Mapping[str, Any]], monit
             field = f"groups[{i}].monitors[{j}].monitor_id"
             monitor = monitors.get(item["monitor_id"])
             if monitor is None:
-                raise ValidationFailed("you have no such monitor.", field=field)
+                raise ValidationFailed("monitor not found.", field=field)
             if page.project is not None and monitor.project_id != page.project_id:
                 raise ValidationFailed("a project's page shows its project's monitors.", field=field)
             if monitor.public_id in items:

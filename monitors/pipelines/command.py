@@ -27,7 +27,7 @@ EXIT_CODES = """
 exit codes:
   0    nothing is down (with --fail-on slow: nor slow)
   1    a monitor is down (with --fail-on slow: or slow)
-  2    wrong use: no such option, monitor, project, account, token or file
+  2    usage error: no such option, monitor, project, account, token or file
   3    a monitor could not be checked in time: no worker took it, or a fault of ours prevented it
   4    the database, the broker or the API at --url cannot be reached
   130  interrupted

@@ -34,7 +34,7 @@ are sent with the exit status. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIG
 on to it.
 
 exit codes:
-  125  wrong use: the command was not run
+  125  usage error: the command was not run
   126  the command cannot be executed
   127  the command was not found
 

@@ -194,8 +194,8 @@ def test_another_plan_slows_down_what_is_too_fast_for_it(staff: Client) -> None:
     Plan.objects.filter(pk=free.pk).update(monitor_limit=2)
     told = act(staff, User, "put_on_plan", owner, other, _asked=1, plan=free.pk)
     assert told == (
-        "1 user was put on plan free. Not changed: 1 is on plan free already. "
-        "With more monitors than the 2 of plan free, which they keep: 1."
+        "1 user was moved to plan free. Not changed: 1 is already on plan free. "
+        "Over the limit of 2 monitors of plan free: 1. Their monitors stay."
     )
     intervals = dict(Monitor.objects.values_list("pk", "interval_sec"))
     assert intervals == {fast.pk: 300, slow.pk: 3600, heartbeat.pk: 300}

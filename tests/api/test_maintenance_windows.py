@@ -135,7 +135,7 @@ WRONG = [
     ({"monitors": "chosen", "monitor_ids": ["mon_x"]}, "monitor_ids: there is no monitor mon_x of yours."),
     ({"monitors": "chosen", "monitor_ids": [5]}, "monitor_ids[0]: must be a string."),
     ({"monitors": "chosen", "monitor_ids": ["x"] * 1001}, "monitor_ids"),
-    ({"project_id": "prj_x"}, "project_id: you have no such project."),
+    ({"project_id": "prj_x"}, "project_id: project not found."),
     ({"active": True}, "active: is not a field of this request."),
 ]
 
@@ -203,7 +203,7 @@ def test_a_project_token_acts_in_its_project(user: User) -> None:
             assert (answer.status, answer.json["error"]) == (404, "not_found")
     for project_id in (None, other.public_id):
         answer = token.post(PATH, body(project_id=project_id))
-        assert answer.error == "validation_error project_id: a project token works in its own project only."
+        assert answer.error == "validation_error project_id: a project token works only in its own project."
     outside = MonitorFactory(owner=user)
     answer = token.post(PATH, body(monitors="chosen", monitor_ids=[outside.public_id]))
     assert answer.status == 422

@@ -92,7 +92,7 @@ def test_what_is_no_domain(api: Api, settings: Settings, domain: str) -> None:
 
 def test_a_page_of_a_thousand_long_names_is_no_body_too_large(api: Api) -> None:
     shown = [{"monitor_id": f"mon_{n:026}", "name": "x" * 200} for n in range(1_000)]
-    assert "you have no such monitor" in create(api, groups=[{"monitors": shown}]).error
+    assert "monitor not found" in create(api, groups=[{"monitors": shown}]).error
     assert create(api, groups=[{"monitors": [*shown, shown[0]]}]).error.startswith(
         "validation_error groups[0].monitors"
     )
@@ -116,7 +116,7 @@ def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user
     def groups(monitor: Any, times: int = 1) -> Any:
         return [{"monitors": [{"monitor_id": monitor.public_id, "name": "x"}] * times}]
 
-    assert "you have no such monitor" in create(api, groups=groups(theirs)).error
+    assert "monitor not found" in create(api, groups=groups(theirs)).error
     here = {"project_id": project.public_id}
     assert "shows its project's monitors" in create(api, groups=groups(mine), **here).error
     assert "is already on the page" in create(api, groups=groups(mine, 2)).error

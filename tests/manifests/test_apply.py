@@ -344,7 +344,7 @@ status_pages:
         "23:40: monitors[5].request_headers[0].value: ${SECRET_KEY} is not a pl",
         "26:5: monitors[7].name: This field is required.",
         "27:11: monitors[8].name: you have 2 with this name here; set id.",
-        "29:9: monitors[9].id: you have no such monitor; without an id it is fo",
+        "29:9: monitors[9].id: monitor not found; without an id it is found by ",
         "32:5: monitors[10]: must be a map.",
         "41:16: channels[1].monitors[0]: no monitor 'Bb' outside of projects.",
         "44:10: channels[2].url: is a private or reserved address, to which Pul",
@@ -391,12 +391,12 @@ def test_somebody_elses_things_are_not_there() -> None:
     theirs = MonitorFactory(name="M")
     user = UserFactory()
     text = f"version: 1\nmonitors: [{{id: {theirs.public_id}, name: M, url: 'https://example.com/'}}]\n"
-    assert "you have no such monitor" in refusal(user, text)[0]
+    assert "monitor not found" in refusal(user, text)[0]
     text = (
         "version: 1\nchannels: [{name: C, kind: webhook, url: 'https://example.com/', "
         f"monitors: [{{id: {theirs.public_id}}}]}}]\n"
     )
-    assert "you have no such monitor" in refusal(user, text)[0]
+    assert "monitor not found" in refusal(user, text)[0]
 
 
 def test_a_member_works_in_a_shared_project_under_its_owners_plan() -> None:

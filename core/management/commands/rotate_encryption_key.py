@@ -18,7 +18,7 @@ class Command(OurCommand):
 exit codes:
   0  everything is encrypted under the first key
   1  no key decrypts some of the rows
-  2  wrong use
+  2  usage error
   4  the database cannot be reached
 """
 

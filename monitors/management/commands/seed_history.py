@@ -34,7 +34,7 @@ example, for a database of tests:
 exit codes:
   0  the monitors are there, with their past
   1  the account could not be made
-  2  wrong use, or this may be production
+  2  usage error, or this may be production
   4  the database cannot be reached
 """
 
