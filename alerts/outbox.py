@@ -275,7 +275,7 @@ def _send(channel: AlertChannel, items: Sequence[Payload], key: str) -> SendResu
     except Exception:
         # Our own error fails only this message, and the next ones are still sent.
         logger.exception("the alert %s could not be sent", key)
-        return SendResult(delivered=False, detail="Something broke on our side; it has been logged.")
+        return SendResult(delivered=False, detail="Internal error. It has been logged.")
 
 
 OUTBOX = DeliveryOutbox()

@@ -92,7 +92,7 @@ class DeliveryViewSet(ServiceViewSet):
     @operation(
         id="list_alert_channel_deliveries",
         pages=TimePages(chars=selectors.chars_of),
-        params=(ChoiceParam("state", "Only such deliveries.", Delivery.State.values),),
+        params=(ChoiceParam("state", "Only deliveries in this state.", Delivery.State.values),),
     )
     def list(
         self, channel_id: str, state: str | None, limit: int, before: tuple[datetime, int] | None

@@ -35,9 +35,9 @@ class IncidentViewSet(ServiceViewSet):
         answer=IncidentSerializer,
         pages=Pages(newest_first=True, default=HISTORY_LIMIT, weight=selectors.INCIDENT_CHARS, few=100),
         params=(
-            ChoiceParam("status", "Only such incidents.", INCIDENT_STATUSES),
-            IdParam("monitor_id", "Only those of this monitor."),
-            IdParam("project_id", "Only those of this project."),
+            ChoiceParam("status", "Only incidents in this state.", INCIDENT_STATUSES),
+            IdParam("monitor_id", "Only incidents of this monitor."),
+            IdParam("project_id", "Only incidents of this project."),
         ),
     )
     def list(self, status: str | None, **ids: str | None) -> QuerySet[Incident]:

@@ -57,8 +57,8 @@ class ErrorSerializer(serializers.Serializer[Any]):
     """Every error below /v1."""
 
     error = serializers.CharField(help_text="A stable code in snake_case.")
-    reason = serializers.CharField(required=False, help_text="A sentence for a person; names the field.")
-    limit = serializers.IntegerField(required=False, help_text="The cap that was met.")
+    reason = serializers.CharField(required=False, help_text="A sentence for people; it names the field.")
+    limit = serializers.IntegerField(required=False, help_text="The limit that was reached.")
 
 
 class PulsekeeperSchema(AutoSchema):

@@ -61,12 +61,12 @@ def test_sent_twice_with_a_key_it_is_made_once(api: Api) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"slug": "Shop"}, "validation_error slug: must be 1 to 64 of a-z, 0-9 and -, with no - at either end."),
+        ({"slug": "Shop"}, "validation_error slug: must be 1 to 64 characters of a-z, 0-9 and -, without - at"),
         ({"slug": "-a"}, "validation_error slug: must be 1 to 64"),
         ({"slug": "static"}, "validation_error slug: is reserved"),
         ({"accent": "red"}, "validation_error accent: must be a colour"),
-        ({"accent": "#ffffff"}, "validation_error accent: is hard to see on the light theme"),
-        ({"accent": "#101010"}, "validation_error accent: is hard to see on the dark theme"),
+        ({"accent": "#ffffff"}, "validation_error accent: has too little contrast on the light theme"),
+        ({"accent": "#101010"}, "validation_error accent: has too little contrast on the dark theme"),
         ({"theme": "blue"}, "validation_error theme: must be one of"),
         ({"password": "short"}, "validation_error password: "),
         ({"custom_domain": "status.shop.example"}, "validation_error custom_domain: is not a domain"),
@@ -102,7 +102,7 @@ def test_a_slug_is_one_pages_and_a_domain_may_be_claimed_by_many(api: Api, setti
     settings.STATUS_PAGE_DOMAINS = [".shop.example"]
     create(api, custom_domain="Status.Shop.Example.")
     other = Api.signed_in(UserFactory())
-    assert create(other).error == "validation_error slug: is taken by another status page."
+    assert create(other).error == "validation_error slug: is already used by another status page."
     claimed = create(other, slug="another", custom_domain="status.shop.example").json
     assert (claimed["custom_domain"], claimed["domain_verified"]) == ("status.shop.example", False)
     assert claimed["url"].endswith("/status/another")

@@ -227,10 +227,10 @@ def test_keys_that_the_provider_does_not_know(fake: Fake, user: User, settings: 
 MODES: list[tuple[Mode, str]] = [
     ("down", "cannot be reached"),
     ("slow", "took too long to answer"),
-    ("429", "takes no more requests for now"),
+    ("429", "limits requests; try again later"),
     ("500", "answered 500"),
-    ("wrong_json", "answered with what makes no sense"),
-    ("wrong_types", "answered with what makes no sense"),
+    ("wrong_json", "sent an invalid answer"),
+    ("wrong_types", "sent an invalid answer"),
 ]
 
 

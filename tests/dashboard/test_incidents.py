@@ -193,7 +193,7 @@ def test_somebody_takes_care_says_so_and_it_is_in_the_timeline(web: Client, user
 def test_what_is_over_by_now_is_said_and_not_an_error_page(web: Client, user: User) -> None:
     incident = outage(user, resolved=True)
     for action, reason in {
-        "acknowledge": "The incident is resolved already.",
+        "acknowledge": "The incident is already resolved.",
         "resolve": "resolved by its recovery",
     }.items():
         page = web.post(f"/incidents/{incident.public_id}/{action}", follow=True)

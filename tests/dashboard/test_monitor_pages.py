@@ -234,7 +234,7 @@ def test_the_cap_of_the_plan_is_told(web: Client, user: User) -> None:
     user.plan = PlanFactory(monitor_limit=0)
     user.save(update_fields=["plan"])
     page = web.post("/monitors/new", typed(name="Kept")).content.decode()
-    assert errors_in(page) == ["The plan's number of monitors is reached."]
+    assert errors_in(page) == ["The plan's limit of monitors is reached."]
     assert 'value="Kept"' in page
 
 
@@ -541,7 +541,7 @@ def test_tests_and_creations_are_throttled_with_those_of_the_api(web: Client, se
     settings.THROTTLES = settings.THROTTLES | {"create-and-test": (1, 60)}
     assert web.post("/monitors/new", typed()).status_code == 302
     for page in (web.post("/monitors/new", typed(form_key="b")), tried(web, "/monitors/new", typed())):
-        assert errors_in(page.content.decode()) == ["Too many requests; wait before the next."]
+        assert errors_in(page.content.decode()) == ["Too many requests; try again later."]
     assert Monitor.objects.count() == 1
 
 

@@ -191,6 +191,6 @@ def test_an_outdated_page_deletes_nothing(web: Client, user: User, kind: str) ->
     web.post(path, form | {"name": "Theirs"})
     address = path.removesuffix("/edit") + "/delete"
     refused = web.post(address, {"form_etag": form["form_etag"]}, follow=True)
-    assert "It was changed since you read it." in refused.content.decode()
+    assert "The object was changed since you read it." in refused.content.decode()
     web.post(address, {"form_etag": opened(web, path)["form_etag"]})
     assert web.get(path).status_code == 404
