@@ -277,13 +277,13 @@ def _choose(caller: Caller, project: Project | None, *, scope: str, monitor_ids:
             raise ValidationFailed('apply only with "monitors": "chosen".', field="monitor_ids")
         return []
     if not monitor_ids:
-        raise ValidationFailed("name at least one monitor.", field="monitor_ids")
+        raise ValidationFailed("select at least one monitor.", field="monitor_ids")
     monitors = access.accessible(caller, Monitor.objects.only("public_id").filter(public_id__in=monitor_ids))
     if project is not None:
         monitors = monitors.filter(project=project)
     found = list(monitors)
     missing = set(monitor_ids) - {monitor.public_id for monitor in found}
     if missing:
-        whose = "in this project" if project else "of yours"
-        raise ValidationFailed(f"there is no monitor {min(missing)} {whose}.", field="monitor_ids")
+        where = " in this project" if project else ""
+        raise ValidationFailed(f"monitor {min(missing)} not found{where}.", field="monitor_ids")
     return found

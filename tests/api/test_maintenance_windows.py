@@ -95,7 +95,7 @@ def test_chosen_monitors(api: Api, user: User) -> None:
     made = api.post(PATH, body(**here, monitor_ids=[inside.public_id]))
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
     refused = api.post(PATH, body(**here, monitor_ids=both))
-    assert refused.error == (f"validation_error monitor_ids: there is no monitor {own.public_id} in this project.")
+    assert refused.error == (f"validation_error monitor_ids: monitor {own.public_id} not found in this project.")
     # One that leaves the project is no longer covered, nor shown; what was read can be sent back.
     assert api.patch(f"/v1/monitors/{inside.public_id}", {"project_id": None}).status == 200
     shown = api.get(f"{PATH}/{made.json['id']}").json
@@ -130,9 +130,9 @@ WRONG = [
     ({"monitors": "some"}, "monitors: must be one of all, chosen."),
     ({"monitors": None}, "monitors"),
     ({"monitor_ids": ["mon_x"]}, 'monitor_ids: apply only with "monitors": "chosen".'),
-    ({"monitors": "chosen"}, "monitor_ids: name at least one monitor."),
-    ({"monitors": "chosen", "monitor_ids": []}, "monitor_ids: name at least one monitor."),
-    ({"monitors": "chosen", "monitor_ids": ["mon_x"]}, "monitor_ids: there is no monitor mon_x of yours."),
+    ({"monitors": "chosen"}, "monitor_ids: select at least one monitor."),
+    ({"monitors": "chosen", "monitor_ids": []}, "monitor_ids: select at least one monitor."),
+    ({"monitors": "chosen", "monitor_ids": ["mon_x"]}, "monitor_ids: monitor mon_x not found."),
     ({"monitors": "chosen", "monitor_ids": [5]}, "monitor_ids[0]: must be a string."),
     ({"monitors": "chosen", "monitor_ids": ["x"] * 1001}, "monitor_ids"),
     ({"project_id": "prj_x"}, "project_id: project not found."),
@@ -177,7 +177,7 @@ def test_patch_judges_the_merged_window(api: Api, user: User) -> None:
     on = api.patch(path, {"starts_at": NOW, "name": "Now"})
     assert (on.json["active"], on.json["name"]) == (True, "Now")
     none = api.patch(path, {"monitors": "chosen"})
-    assert none.error == "validation_error monitor_ids: name at least one monitor."
+    assert none.error == "validation_error monitor_ids: select at least one monitor."
     chosen = api.patch(path, {"monitors": "chosen", "monitor_ids": [monitor.public_id]})
     assert chosen.json["monitor_ids"] == [monitor.public_id]
     every = api.patch(path, {"monitors": "all"})
@@ -219,7 +219,7 @@ def test_a_members_window_and_that_of_somebody_else(user: User, api: Api) -> Non
     assert api.get(f"{PATH}/{personal['id']}").status == 404
     foreign = MonitorFactory()
     answer = api.post(PATH, body(monitors="chosen", monitor_ids=[foreign.public_id]))
-    assert answer.error == f"validation_error monitor_ids: there is no monitor {foreign.public_id} of yours."
+    assert answer.error == f"validation_error monitor_ids: monitor {foreign.public_id} not found."
 
 
 def test_deleted(api: Api) -> None:
