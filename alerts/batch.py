@@ -123,7 +123,7 @@ class NotificationBatch:
         items = []
         for one in self.notices:
             channel_ids = _channels(one, routes)
-            alerts = "No channel gets an alert"
+            alerts = "No channel is notified"
             if channel_ids:
                 alerts = f"Alert to {len(channel_ids)} channel{'' if len(channel_ids) == 1 else 's'}"
             announced = IncidentEvent(

@@ -140,7 +140,7 @@ WORDS: Mapping[EventType, Words] = {
     EventType.TEST: Words(
         None,
         "TEST",
-        "This is a test. Alerts to this channel arrive.",
+        "This is a test. Alerts to this channel work.",
         "arrived",
         log_text="message",
         noun="test message",

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 DELIVERIES = Counter(
     "pulsekeeper_deliveries_total",
-    "Tries to send an alert: `sent`, `waiting` for another try, `dead` (given up), `overtaken` by a later try.",
+    "Attempts to send an alert: `sent`, `waiting` for a retry, `dead` (given up), `overtaken` by a later attempt.",
     ("outcome", "kind"),
     list(product(OUTCOMES, KINDS)),
 )
@@ -172,7 +172,7 @@ class DeliveryOutbox(Outbox[Delivery]):
             else:
                 release_connection()
                 if channel is None:
-                    result = SendResult(delivered=False, detail="The channel is switched off.", retry=False)
+                    result = SendResult(delivered=False, detail="The channel is disabled.", retry=False)
                 else:
                     result = _send(channel, items, delivery.public_id)
             yield delivery, result
@@ -206,10 +206,11 @@ class DeliveryOutbox(Outbox[Delivery]):
         if state == State.WAITING and message.attempts > 1:
             return
         channel = channels.get()
+        attempts = f"{message.attempts} attempt{'' if message.attempts == 1 else 's'}"
         texts = {
-            State.SENT: f"An alert was taken by {channel}.",
-            State.WAITING: f"An alert to {channel} failed and will be tried again: {result.detail}",
-            State.DEAD: f"An alert to {channel} was given up after {message.attempts} tries: {result.detail}",
+            State.SENT: f"Alert delivered to {channel}.",
+            State.WAITING: f"Alert to {channel} failed and will be retried: {result.detail}",
+            State.DEAD: f"Alert to {channel} was given up after {attempts}: {result.detail}",
         }
         incidents = Incident.objects.filter(delivery_items__delivery=message).distinct().order_by("pk")
         IncidentEvent.objects.bulk_create(

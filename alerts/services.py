@@ -194,7 +194,7 @@ def _set_common(
     if monitors is None and before == Scope.CHOSEN:
         return None
     if not monitors:
-        raise ValidationFailed('name at least one with monitors "chosen".', field="monitor_ids")
+        raise ValidationFailed('select at least one with monitors "chosen".', field="monitor_ids")
     if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
         raise ValidationFailed("a project's channel can only have monitors of its project.", field="monitor_ids")
     return monitors

@@ -117,7 +117,7 @@ def confirm_address(request: HttpRequest, token: str) -> HttpResponse:
     try:
         channel = (confirmation.confirm if is_done else confirmation.find_unconfirmed)(token, now=utc_now())
     except NotFound:
-        reason = "This link was used, has run out or was replaced by a later one."
+        reason = "This link was already used, has expired or was replaced by a newer one."
         page = render(request, "problem.html", {"title": "Nothing to confirm", "reason": reason}, status=404)
     else:
         page = render(request, "alerts/confirm_address.html", {"channel": channel, "done": is_done})

@@ -99,7 +99,7 @@ class ChannelForm(ScopeForm):
             self.fields["name"].help_text = "Default: derived from the channel's address."
             self.fields["project_id"] = ProjectField(
                 self.projects,
-                none="None: mine alone",
+                none="None: personal",
                 help_text="Members of the project can see and change its channels, which send alerts of its monitors.",
             )
         elif kind.settings[0].secret:
@@ -268,7 +268,7 @@ def create(request: PageRequest) -> HttpResponse:
         return render_page(request, "channels/created", shown=ChannelView(channel), secret=secret)
     messages.success(request, "Channel created.")
     if channel.confirmed_at is None:
-        _report_confirmation_request(request, channel, "A request to confirm was sent")
+        _report_confirmation_request(request, channel, "A confirmation request was sent")
     return redirect("alert_channel", channel.public_id)
 
 
@@ -331,7 +331,7 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
         if channel.confirmed_at is None:
             _report_confirmation_request(request, channel, "Another request was sent")
         else:
-            messages.success(request, "The address is confirmed already.")
+            messages.success(request, "The address is already confirmed.")
     return redirect("alert_channel", channel_id)
 
 

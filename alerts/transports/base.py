@@ -161,7 +161,7 @@ def require_public_url(url: str, *, instead: str) -> str:
     except BadAddressError as error:
         raise ValueError(str(error)) from None
     if not permits_host(host):
-        raise ValueError("is a private or reserved address, to which Pulsekeeper sends nothing.")
+        raise ValueError("is a private or reserved address, which Pulsekeeper does not connect to.")
     return url
 
 

@@ -176,7 +176,7 @@ def test_dead_deliveries_go_out_again_once(staff: Client) -> None:
     dead = DeliveryFactory(channel=channel, dead=True)
     sent = DeliveryFactory(channel=channel, sent=True)
     told = act(staff, Delivery, "replay", dead, sent)
-    assert told == "1 delivery was set to be tried again. Not changed: 1 is sent, or still tried."
+    assert told == "1 delivery was queued again. Not changed: 1 is sent or still being retried."
     assert act(staff, Delivery, "replay", dead).startswith("0 ")
     dead.refresh_from_db()
     assert dead.state == Delivery.State.WAITING

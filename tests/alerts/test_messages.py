@@ -100,7 +100,7 @@ SINGLE = [
     (
         Payload(EventType.TEST, at(3, 16, 47)),
         "[TEST] Pulsekeeper",
-        "This is a test. Alerts to this channel arrive.",
+        "This is a test. Alerts to this channel work.",
         Level.INFO,
     ),
 ]

@@ -179,8 +179,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (WEBHOOK | {"monitors": "project"}, "scope_project_id: is required"),
     (WEBHOOK | {"monitors": "project", "scope_project_id": None}, "scope_project_id: is required"),
     (WEBHOOK | {"monitors": "project", "scope_project_id": "prj_x"}, "scope_project_id: project not found"),
-    (WEBHOOK | {"monitors": "chosen"}, "monitor_ids: name at least one"),
-    (WEBHOOK | {"monitors": "chosen", "monitor_ids": []}, "monitor_ids: name at least one"),
+    (WEBHOOK | {"monitors": "chosen"}, "monitor_ids: select at least one"),
+    (WEBHOOK | {"monitors": "chosen", "monitor_ids": []}, "monitor_ids: select at least one"),
     (WEBHOOK | {"monitors": "chosen", "monitor_ids": ["mon_x"]}, "monitor_ids[0]: monitor not found"),
     (WEBHOOK | {"monitor_ids": ["mon_x"] * 1001}, "monitor_ids: "),
     (WEBHOOK | {"remind_every_hours": 0}, "remind_every_hours: "),
@@ -212,7 +212,7 @@ def test_what_is_no_channel(api: Api, body: dict[str, Any], reason: str) -> None
         ({"url": None}, "url: "),
         ({"secret": "short"}, "secret: "),
         ({"monitors": "project"}, "scope_project_id: is required"),
-        ({"monitors": "chosen"}, "monitor_ids: name at least one"),
+        ({"monitors": "chosen"}, "monitor_ids: select at least one"),
         ({"monitor_ids": ["mon_x"]}, "monitor_ids[0]: monitor not found"),
         ({"name": "n" * 10_000}, "name: "),
         ({"enabled": "no"}, "enabled: "),
@@ -408,7 +408,7 @@ def test_a_deleted_channel_is_not_tested(db: None) -> None:
     unconfirmed = ChannelFactory(owner=UserFactory(), kind="email", address="stranger@example.com")
     mail.outbox.clear()
     for pk in (0, unconfirmed.pk):
-        detail = "The channel was deleted, or nothing may be sent there any more."
+        detail = "The channel was deleted, or may no longer be used."
         assert testing.run_test(pk) == SendResult(delivered=False, detail=detail)
     assert not mail.outbox
 

@@ -255,7 +255,7 @@ def test_the_log_and_another_try(web: Client, user: User) -> None:
     assert "1 given up" in listed
     text = web.get(f"{address}?state=dead").content.decode()
     assert "<script>alert" not in text + listed
-    for words in ("Given up", "3 tries.", "The receiver answered with status 503.", "and 2 more", ESCAPED):
+    for words in ("Given up", "3 attempts failed", "The receiver answered with status 503.", "and 2 more", ESCAPED):
         assert words in text, words
     replay = f"{address}/deliveries/{dead.public_id}/replay"
     assert "The delivery is retried" in web.post(replay, follow=True).content.decode()

@@ -347,7 +347,7 @@ status_pages:
         "29:9: monitors[9].id: monitor not found; without an id it is found by ",
         "32:5: monitors[10]: must be a map.",
         "41:16: channels[1].monitors[0]: no monitor 'Bb' outside of projects.",
-        "44:10: channels[2].url: is a private or reserved address, to which Pul",
+        "44:10: channels[2].url: is a private or reserved address, which Pulsek",
         "48:13: channels[3].secret: is not a field of channels of kind email.",
         "50:26: maintenance_windows[0].starts_at: must be a date and time with ",
         "50:56: maintenance_windows[0].ends_at: must be a date and time with it",
