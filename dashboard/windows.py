@@ -114,12 +114,12 @@ class WindowForm(ScopeForm):
     ends_at = _LocalTimeField(label="Ends")
     time_zone = forms.ChoiceField(
         widget=LongSelect,
-        help_text="Of these times. A recurring window keeps its local time in summer and winter.",
+        help_text="Of the start and the end. A recurring window keeps its local time in summer and winter.",
     )
     repeats = forms.ChoiceField(label="Repeats", choices=list(REPEATS.items()), widget=forms.RadioSelect, initial=ONCE)
     days = conditional(
         forms.MultipleChoiceField(
-            label="On which days",
+            label="Days",
             choices=list(DAYS.items()),
             widget=forms.CheckboxSelectMultiple,
             help_text="Without a choice: the day of the start.",
@@ -144,8 +144,8 @@ class WindowForm(ScopeForm):
         )
     )
     monitors = forms.ChoiceField(
-        label="Which monitors",
-        choices=[("all", "All of mine, or of the window's project"), ("chosen", "Selected monitors")],
+        label="Monitors",
+        choices=[("all", "All my monitors, or all of the window's project"), ("chosen", "Selected monitors")],
         widget=forms.RadioSelect,
         initial="all",
     )

@@ -94,7 +94,7 @@ def test_checking_now(staff: Client, django_capture_on_commit_callbacks: DjangoC
     with django_capture_on_commit_callbacks(execute=True):
         told = act(staff, Monitor, "check_now", wanted, paused, *others)
     assert told == (
-        "1 monitor was handed out to be checked. Not changed: 1 is a heartbeat, which is not checked on demand; "
+        "1 monitor was scheduled for a check. Not changed: 1 is a heartbeat, which is not checked on demand; "
         "1 is a scheduler, which is not checked on demand; 1 is paused."
     )
     assert state_of(wanted).claim == before + 1

@@ -27,9 +27,9 @@ def test_staff_finds_a_monitor_and_mutes_it(app: Application, browse: Browse) ->
     expect(table.get_by_text("Till")).to_be_visible()
     expect(table.get_by_text("Blog")).to_have_count(0)
     table.locator("th a").first.click()
-    page.get_by_role("button", name="Mute, or end a mute").click()
+    page.get_by_role("button", name="Mute or unmute").click()
     page.get_by_label("Mute").select_option("for a day")
-    page.get_by_role("button", name="Do it").click()
+    page.get_by_role("button", name="Apply").click()
     expect(page.get_by_text("1 monitor was muted for a day.")).to_be_visible()
 
 
