@@ -16,7 +16,7 @@ _OTHER_HOST = 62
 _CERTIFICATE_FAULTS = {
     9: "the certificate is not valid yet; check its dates and the server's clock",
     10: "the certificate has expired; renew it",
-    18: "the certificate is self-signed, so nobody vouches for it; install one of a public authority",
+    18: "the certificate is self-signed; install one of a public authority",
     19: "the certificate comes from a self-signed authority that is not trusted; install one of a public authority",
     20: _NO_ISSUER,
     21: _NO_ISSUER,
@@ -38,11 +38,11 @@ _HANDSHAKE_FAULTS = {
     ),
     ("protocol version", "unsupported protocol"): "the server offers no TLS version from 1.2 on; update it",
     ("handshake failure", "no shared cipher"): (
-        "the server and Pulsekeeper share no way of encryption; check the server's TLS settings"
+        "the server and Pulsekeeper have no encryption in common; check the server's TLS settings"
     ),
     ("unrecognized name",): "the server has no certificate for this host name; check its virtual hosts",
     (CERTIFICATE_WANTED, "bad certificate"): (
-        "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
+        "the server requires a client certificate, which Pulsekeeper does not support; exempt the URL from it"
     ),
     ("excessive message size",): "the server's certificate is too large to be read; install a smaller one",
     ("eof", "reset"): "the server ended the connection during the TLS handshake; check its TLS settings",

@@ -123,7 +123,7 @@ class _RunId(Param):
         return {"type": "string", "format": "uuid"}
 
 
-_RID = _RunId("rid", "Ties the start of a run to its end. Without one, an end belongs to the last start without one.")
+_RID = _RunId("rid", "Identifies a run at its start and end. An end without it belongs to the last start without one.")
 
 
 class PingViewSet(ServiceViewSet):

@@ -70,7 +70,7 @@ class DraftAnswer(msgspec.Struct, omit_defaults=True):
 def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
     """Check an unsaved spec of an account and return the result.
 
-    Raises NoWorker if none came in time, or the check was not made.
+    Raises NoWorker if none came in time, or the check did not run.
     """
     encoded = msgspec.json.encode((type(spec).__name__, spec, owner_id)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.

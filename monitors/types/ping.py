@@ -49,7 +49,7 @@ class Ping(MonitorType):
     example = "icmp://router.example"
     helps = {  # noqa: RUF012
         "url": "icmp:// with a host, and no port.",
-        "slow_ms": "A mean round trip this long is slow.",
+        "slow_ms": "A mean round trip of this length counts as slow.",
     }
     settings = PingSettings
     unasked = frozenset({"check_ssl"})

@@ -112,7 +112,7 @@ def _ping_url(options: Mapping[str, Any]) -> str:
     if url is not None and (server or monitor_id):
         raise _usage("give --url, or --server and --id")
     if bool(server) != bool(monitor_id):
-        raise _usage("--server and --id belong together")
+        raise _usage("--server and --id must be used together")
     if server:
         if not _ID.fullmatch(monitor_id):
             raise _usage("--id is not the id of a heartbeat")

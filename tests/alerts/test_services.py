@@ -285,7 +285,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ntfy", {"topic": "https://ntfy.sh/"}, "topic: must be 1 to 64 letters"),
     ("ntfy", {"topic": "https://ntfy.sh/a?priority=5"}, "topic: must be 1 to 64 letters"),
     ("ntfy", {"topic": "ftp://ntfy.sh/a"}, "server: must be"),
-    ("ntfy", {"topic": "https://me:pw@ntfy.sh/a"}, "server: must hold no user name"),
+    ("ntfy", {"topic": "https://me:pw@ntfy.sh/a"}, "server: cannot contain a user name"),
     ("ntfy", {"topic": "https://10.0.0.1/a"}, "server: is a private or reserved address"),
     ("ntfy", {"topic": "https://[::1/a"}, "server: "),
     (
@@ -296,7 +296,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ntfy", {"topic": "a", "server": "http://93.184.216.34"}, "server: must be https://"),
     ("ntfy", {"topic": "a", "server": "https://ntfy.sh/a"}, "the topic has its own field"),
     ("ntfy", {"topic": "a", "server": "https://10.0.0.1"}, "server: is a private or reserved address"),
-    ("ntfy", {"topic": "a", "server": "https://me:pw@ntfy.sh"}, "server: must hold no user name"),
+    ("ntfy", {"topic": "a", "server": "https://me:pw@ntfy.sh"}, "server: cannot contain a user name"),
     ("ntfy", {"topic": "a", "access_token": "secret"}, "access_token: must be tk_"),
     ("ntfy", {"topic": "a", "priority": "highest"}, "priority: must be one of min, low, default, high, max"),
     ("pushover", {"user_key": USER}, "app_token: is required"),

@@ -206,7 +206,7 @@ def test_parse_udp(url: str, host: str, port: int) -> None:
         ("udp://host:53?", "no query"),
         ("udp://host:53?a=b", "no query"),
         ("udp://host:53#", "no path and no fragment"),
-        ("udp://user@host:53", "no user name"),
+        ("udp://user@host:53", "a user name"),
         ("udp://ho st:53", "no blanks"),
         ("udp://a..b:53", "valid host"),
     ],

@@ -159,7 +159,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"request_body": "x" * 8193, "method": "POST"}, "Body: "),
         ({"project_id": "prj_of_nobody"}, "Project: "),
         ({"type": "keyword"}, "Content rules: A keyword monitor needs at least one"),
-        ({"type": "scheduler", "method": "HEAD"}, "Method: A scheduler cannot trigger with HEAD."),
+        ({"type": "scheduler", "method": "HEAD"}, "Method: A scheduler cannot use HEAD."),
         (
             {"rule-0-value": "a", "rule-2-kind": "json_equals", "rule-2-value": "ok"},
             "Path in the JSON: Is required for json_field.",
@@ -168,7 +168,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"rule-1-value": "x" * 257}, "Text: "),
         ({"rule-1-value": "x", "rule-1-kind": "odd"}, "Rule: "),
         ({"header-2-name": "Bad name", "header-2-value": "x"}, "Name: Is not a valid header name."),
-        ({"header-2-name": "Connection", "header-2-value": "x"}, "Name: Connection is set by the prober itself."),
+        ({"header-2-name": "Connection", "header-2-value": "x"}, "Name: Connection is set by Pulsekeeper."),
         ({"header-2-value": "x"}, "Name: Name the header that has this value."),
         ({"header-2-name": "X-Team"}, "Value: Type the value"),
     ],
@@ -532,7 +532,7 @@ def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) ->
     assert 'value="Kept"' in page
     assert errors_in(page)[0].startswith("Address: ")
     heartbeat = tried(web, "/monitors/new", typed(type="heartbeat")).content.decode()
-    assert errors_in(heartbeat) == ["Type: A heartbeat is pinged, so there is nothing to test."]
+    assert errors_in(heartbeat) == ["Type: A heartbeat waits for pings, so there is nothing to test."]
 
 
 def test_tests_and_creations_are_throttled_with_those_of_the_api(web: Client, settings: Settings) -> None:

@@ -147,7 +147,7 @@ def test_the_command(user: User, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("email", "output", "said"), [("nobody@example.com", None, "no account"), (None, "no/x", "cannot")]
+    ("email", "output", "said"), [("nobody@example.com", None, "not found"), (None, "no/x", "cannot")]
 )
 def test_what_the_command_refuses(user: User, tmp_path: Path, email: str | None, output: str | None, said: str) -> None:
     with pytest.raises(CommandError, match=said):

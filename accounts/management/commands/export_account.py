@@ -33,7 +33,7 @@ exit codes:
     def handle(self, *args: Any, email: str, output: Path | None, overwrite: bool, **options: Any) -> None:
         user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
         if user is None:
-            raise CommandError(f"account {email} does not exist")
+            raise CommandError(f"account {email} not found")
         if output is None:
             for piece in export(user, now=utc_now()):
                 self.stdout.write(piece, ending="")

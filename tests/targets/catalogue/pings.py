@@ -126,7 +126,7 @@ silent(
     REPLY,
     LOST,
     REPLY,
-    words="2 of 3 packets returned (33 % lost), and 3 have to",
+    words="2 of 3 packets returned (33 % lost), 3 required",
     loss=33,
     min_replies=3,
 )
@@ -153,7 +153,7 @@ silent(
     "Answers one packet three times, and two have to return.",
     Answer(copies=3),
     LOST,
-    words="1 of 3 packets returned (67 % lost), and 2 have to",
+    words="1 of 3 packets returned (67 % lost), 2 required",
     loss=67,
     min_replies=2,
 )

@@ -289,13 +289,13 @@ for protocol in PROTOCOLS:
         "expired",
     )
     stops: tuple[tuple[str, str, Script, str, str, Mapping[str, Any]], ...] = (
-        ("silent", "Says nothing at all.", [Hang()], "timeout", "did not lead to TLS", SHORT),
+        ("silent", "Says nothing at all.", [Hang()], "timeout", "did not start TLS", SHORT),
         (
             "stalls",
             "Stalls in the dialogue.",
             [*protocol.dialogue, protocol.go[:-1], Hang()],
             "timeout",
-            "did not lead to TLS",
+            "did not start TLS",
             SHORT,
         ),
         (
