@@ -43,7 +43,7 @@ class SharedCommand(OurCommand):
         self.help = self.shared.help
         self.epilog = self.shared.epilog.replace("{prog}", f"manage.py {subcommand}")
         if self.shared.usage_code != cli.EXIT_USAGE:
-            self._called_from_command_line = False  # raises CommandError on wrong usage; argparse would exit with 2
+            self._called_from_command_line = False  # raises CommandError on usage error; argparse would exit with 2
         return super().create_parser(prog_name, subcommand, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
