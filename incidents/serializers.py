@@ -21,7 +21,7 @@ INCIDENT_STATUSES = ("open", "resolved")
 
 
 class IncidentSerializer(serializers.Serializer[Any]):
-    """An outage of a monitor, or an incident that people declared."""
+    """An outage of a monitor, or a declared incident."""
 
     id = serializers.CharField(source="public_id")
     monitor_id = serializers.SerializerMethodField(
@@ -84,7 +84,7 @@ class IncidentDetailSerializer(IncidentSerializer):
 
 
 class IncidentInputSerializer(StrictSerializer):
-    """An incident that no monitor found."""
+    """An incident that no monitor detected."""
 
     project_id = TextField(required=False, allow_null=True, max_length=64)
     title = TextField(max_length=200)

@@ -29,7 +29,7 @@ DEFAULT_DAYS = 7
 
 
 class CheckSerializer(serializers.Serializer[Any]):
-    """A check that was made."""
+    """A finished check."""
 
     id = serializers.SerializerMethodField()
     checked_at = EpochMsField(help_text="When the check ended.")
@@ -71,14 +71,14 @@ class RedirectSerializer(PairSerializer):
 
 
 class FactSerializer(PairSerializer):
-    """What only the check's protocol knows, for example the flags of a DNS answer."""
+    """Facts that depend on the protocol, for example the flags of a DNS answer."""
 
     name = serializers.CharField()
     value = serializers.CharField(allow_blank=True)
 
 
 class EvidenceSerializer(serializers.Serializer[Any]):
-    """What the failing check saw of the target."""
+    """Evidence of a failed check."""
 
     address = serializers.CharField(allow_null=True, default=None, help_text="Remote address and port.")
     tls_version = serializers.CharField(allow_null=True, default=None)
@@ -93,7 +93,7 @@ class EvidenceSerializer(serializers.Serializer[Any]):
 
 
 class CheckDetailSerializer(CheckSerializer):
-    """A check that was made, with the evidence of a failure."""
+    """A finished check, with the evidence of a failure."""
 
     evidence = EvidenceSerializer(
         allow_null=True,
@@ -121,13 +121,13 @@ class UptimeDaySerializer(serializers.Serializer[Any]):
 
 
 class DnsChangeSerializer(serializers.Serializer[Any]):
-    """A check that found other records than the one before it."""
+    """A check that found other records than the previous one."""
 
     at = EpochMsField(help_text="When the check ended.")
     added = serializers.ListField(
         child=serializers.CharField(),
-        help_text=f"Records that the answer before did not have, at most {MAX_LISTED}: names in lower case without the "
-        "final dot, TXT without quotes, of long ones the beginning and a digest.",
+        help_text=f"Records that the previous answer did not have, at most {MAX_LISTED}: names in lower case without "
+        "the final dot, TXT without quotes, long ones shortened with a digest.",
     )
     removed = serializers.ListField(
         child=serializers.CharField(), help_text=f"Records that only the previous answer had, at most {MAX_LISTED}."
@@ -199,8 +199,8 @@ class CheckViewSet(HistoryViewSet):
     def create(self, monitor_id: str) -> CheckResult:
         """Check a monitor now.
 
-        Answers when a worker has made the check, which is recorded and counts like any other. Heartbeats and schedulers
-        are refused: one is pinged, and the other's check is an action at its target.
+        Waits for the check, which is recorded and counts like any other. Heartbeats and schedulers are refused: a
+        heartbeat waits for pings, and a check of a scheduler would trigger its target.
         """
         monitor = self.get_parent(monitor_id)
         with limit_waiting(self.caller.account):
@@ -227,7 +227,7 @@ class DnsChangeViewSet(HistoryViewSet):
     def list(self, monitor_id: str, **page: Any) -> Sequence[DnsChange]:
         """List the changes of the records that a dns monitor finds, newest first.
 
-        Noted while `records` is null. For monitors of other types the list is empty.
+        Recorded while `records` is null. For monitors of other types the list is empty.
         """
         return dns_changes_of(self.get_parent(monitor_id), **page)
 

@@ -23,9 +23,9 @@ class ProjectSerializer(serializers.Serializer[Any]):
 
 
 class ListedProjectSerializer(ProjectSerializer):
-    """A project with the number of its monitors: in all, and by status.
+    """A project with the number of its monitors, in total and by status.
 
-    `unknown`: not checked yet, or not checked by a fault of Pulsekeeper (`stale_since`).
+    `unknown`: not checked yet, or not checked because of a problem of Pulsekeeper (`stale_since`).
     """
 
     monitors = serializers.IntegerField(source="monitor_count")

@@ -58,8 +58,8 @@ class ContentSettings(Settings, frozen=True, kw_only=True):
     request_body_encoding: Annotated[
         str,
         Setting(
-            description="Encoding of request_body. With hex and base64, rules compare with what was received "
-            "as lower-case hex. http types accept text only.",
+            description="Encoding of request_body. With hex and base64, rules are compared with the received "
+            "bytes as lower-case hex. http types accept text only.",
             label="Encoding of the body",
             help="With hex and base64, rules are compared with the received bytes as lower-case hex.",
             position=121,

@@ -21,7 +21,7 @@ class TlsSettings(ContentSettings, frozen=True, kw_only=True):
         bool,
         Setting(
             description="http types and port: false accepts any certificate. You are still warned before it expires. "
-            "Not false with check_ssl.",
+            "Cannot be false with check_ssl.",
             label="Verify the certificate",
             help="Off is unsafe: any certificate is accepted, so anyone in between can impersonate the server and "
             "read what is sent. For a private authority, enter its certificate instead.",
