@@ -197,7 +197,7 @@ def create_badges(request: PageRequest, monitor_id: str) -> HttpResponse:
 
 delete_badges = button(
     delete_badge,
-    "Badges removed. Their URLs no longer work.",
+    "Badges deleted. Their URLs no longer work.",
     "monitor_badges",
     to_first_id=True,
 )
