@@ -76,7 +76,7 @@ def test_a_message_arrives(targets: TargetServer, trusting: Certificates, url: s
     site = serve(targets, trusting, [answer(200, b"{}", "Content-Type: application/json")])
     outcome = deliver(url.format(host=f"127.0.0.1:{site.port}"))
     assert outcome.delivered, outcome
-    assert outcome.detail.endswith(" took the message.")
+    assert outcome.detail.endswith(" accepted the message.")
     (request,) = site.seen
     assert request.method == "POST"
     assert request.path.startswith(path)
@@ -182,8 +182,8 @@ BAD = {
     f"{SLACK}/?template=http://169.254.169.254/": "template: templates are not supported",
     "ntfys://ntfy.example.com/topic?verify=no": "verify: certificates are always verified",
     f"{SLACK}/{'/'.join(f'%23c{n}' for n in range(50))}": "The URL names 50 receivers; the maximum is 10",
-    f"{SLACK} ": "without blanks and controls",
-    f"{SLACK}\r\nHost: x": "without blanks and controls",
+    f"{SLACK} ": "without spaces and control characters",
+    f"{SLACK}\r\nHost: x": "without spaces and control characters",
     f"{SLACK}/{'x' * 3000}": "at most 2048 characters",
 }
 

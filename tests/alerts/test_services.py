@@ -232,7 +232,7 @@ def test_what_the_service_shows_is_enough_to_send(api: Api, pose: Pose, case: Ca
     label = KINDS[case.kind].label
     assert (channel.hint, channel.name) == (case.hint, f"{label} {case.hint}")
     site = pose(case.host, case.answer)
-    assert deliver(channel) == SendResult(delivered=True, detail=f"{label} took the message.")
+    assert deliver(channel) == SendResult(delivered=True, detail=f"{label} accepted the message.")
     (request,) = site.seen
     assert request.method == "POST"
     assert urlsplit(request.path).path == case.path
@@ -269,7 +269,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("slack", {"url": f"https://hooks.slack.com{SLACK_PATH}\n"}, "url: must be"),
     ("slack", {"url": "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"}, "url: must be"),
     ("slack", {}, "url: is required for a channel of kind slack"),
-    ("slack", {"url": f"https://hooks.slack.com{SLACK_PATH}", "secret": "x" * 20}, "secret: is no field"),
+    ("slack", {"url": f"https://hooks.slack.com{SLACK_PATH}", "secret": "x" * 20}, "secret: is not a field"),
     ("discord", {"url": "https://discord.com/api/webhooks/417429632418316298"}, "url: must be the URL of a"),
     ("discord", {"url": f"https://discord.example/api/webhooks/417429632418316298/{HOOK}"}, "url: must be"),
     ("teams", {"url": "https://acme.webhook.office.com/webhookb2/x"}, "url: is of an Office 365 connector"),
@@ -340,7 +340,7 @@ def test_ntfy_takes_http_only_where_private_networks_are_allowed(
     site = targets.serve([answer(200, b"{}", OK_JSON)])
     url = site.url("/shop")
     channel = stored(api, "ntfy", {"topic": url, "access_token": TK})
-    assert deliver(channel) == SendResult(delivered=True, detail="ntfy took the message.")
+    assert deliver(channel) == SendResult(delivered=True, detail="ntfy accepted the message.")
     assert json.loads(site.seen[0].body)["topic"] == "shop"
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     assert deliver(channel).delivered is False

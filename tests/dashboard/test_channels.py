@@ -239,7 +239,7 @@ def test_a_test_says_why_it_could_not_be_made(web: Client, user: User, settings:
         assert f"Not delivered. {detail}" in unescape(web.post(address, follow=True).content.decode())
         return detail
 
-    assert "has not agreed yet" in tried(unconfirmed)
+    assert "has not confirmed it yet" in tried(unconfirmed)
     settings.THROTTLE_SCALE = 1
     assert seconds_to_wait("test-channel", f"user:{user.pk}") is None  # the one that there may be, by the API
     assert tried(ChannelFactory(owner=user)) == "Too many requests; try again later."

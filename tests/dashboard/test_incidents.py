@@ -194,7 +194,7 @@ def test_what_is_over_by_now_is_said_and_not_an_error_page(web: Client, user: Us
     incident = outage(user, resolved=True)
     for action, reason in {
         "acknowledge": "The incident is already resolved.",
-        "resolve": "resolved by its recovery",
+        "resolve": "resolved when the monitor recovers",
     }.items():
         page = web.post(f"/incidents/{incident.public_id}/{action}", follow=True)
         assert page.status_code == 200

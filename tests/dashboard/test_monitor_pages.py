@@ -143,7 +143,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"name": "n" * 201}, "Name: "),
         ({"name": "\x00"}, "Name: "),
         ({"type": "snmp"}, "Type: "),
-        ({"interval_sec": "often"}, "Interval: Say it as 90, 5m, 1h or 1h 30m"),
+        ({"interval_sec": "often"}, "Interval: Enter a duration such as 5m, 1h or 1h 30m"),
         ({"interval_sec": ""}, "Interval: This is needed."),
         ({"interval_sec": "0.5s"}, "Interval: Whole seconds only."),
         ({"timeout_ms": "10000"}, "Timeout: At most 1m."),
@@ -170,7 +170,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"header-2-name": "Bad name", "header-2-value": "x"}, "Name: Is not a valid header name."),
         ({"header-2-name": "Connection", "header-2-value": "x"}, "Name: Connection is set by Pulsekeeper."),
         ({"header-2-value": "x"}, "Name: Name the header that has this value."),
-        ({"header-2-name": "X-Team"}, "Value: Type the value"),
+        ({"header-2-name": "X-Team"}, "Value: Stored values are hidden"),
     ],
 )
 def test_bad_input_is_told_beside_its_field_and_kept(
@@ -373,7 +373,7 @@ def test_header_values_are_kept_replaced_and_removed(
 def test_a_header_that_is_renamed_needs_a_value(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user, request_headers=[{"name": "X-Key", "value": "old"}])
     page = edited(web, monitor, **{"header-0-name": "X-Renamed"}).content.decode()
-    assert errors_in(page)[0].startswith("Value: Type the value")
+    assert errors_in(page)[0].startswith("Value: Stored values are hidden")
 
 
 def test_bad_input_of_an_edit_is_kept(web: Client, user: User) -> None:
@@ -429,7 +429,7 @@ def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User
     assert 'value="Shop (copy)"' in page
     assert f'<option value="{project.public_id}" selected>' in page
     given = typed(name="Shop (copy)") | {"header-0-name": "X-Key"}
-    assert errors_in(web.post(path, given).content.decode())[0].startswith("Value: Type the value")
+    assert errors_in(web.post(path, given).content.decode())[0].startswith("Value: Stored values are hidden")
     assert web.post(path, given | {"header-0-value": "again"}).status_code == 302
     assert Monitor.objects.get(name="Shop (copy)").full_config["request_headers"][0].value == "again"
 

@@ -269,7 +269,7 @@ def test_what_was_so_before_is_told(web: Client, user: User) -> None:
     act(web, "pause", monitor=chosen[0])
     html = act(web, "pause", monitor=",".join(chosen)).content.decode()
     assert "Paused 2 monitors." in html
-    assert "1 monitor unchanged: paused already." in html
+    assert "1 monitor unchanged: already paused." in html
     assert not Monitor.objects.filter(enabled=True).exists()
 
 

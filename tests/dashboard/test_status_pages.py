@@ -85,7 +85,7 @@ def test_sent_twice_it_makes_one(web: Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"slug": "No Spaces"}, "must be 1 to 64 of a-z"),
+        ({"slug": "No Spaces"}, "must be 1 to 64 characters of a-z"),
         ({"slug": "admin"}, "is reserved"),
         ({"accent": "#ffff00"}, "has too little contrast on the light theme"),
         ({"custom_domain": "status.example.com"}, "is not a domain that this deployment"),

@@ -236,7 +236,7 @@ REFUSED = {
     "FREQ=MONTHLY;BYDAY=53MO;COUNT=3": "rrule: numbers in BYDAY go up to 5",
     "FREQ=YEARLY;BYMONTH=12;BYDAY=-6MO;COUNT=3": "rrule: numbers in BYDAY go up to 5",
     "FREQ=WEEKLY;BYMONTHDAY=2;COUNT=3": "rrule: BYMONTHDAY cannot be combined with FREQ=WEEKLY",
-    "FREQ=MONTHLY;BYSETPOS=1;COUNT=3": "rrule: BYSETPOS needs",
+    "FREQ=MONTHLY;BYSETPOS=1;COUNT=3": "rrule: BYSETPOS requires",
     "COUNT=3": "rrule: FREQ is missing",
     "FREQ=DAILY;COUNT=3;": "rrule: something is not supported; write parts such as",
     "nonsense": "rrule: NONSENSE is not supported",
@@ -271,7 +271,7 @@ def test_rules_that_are_refused(rule: str) -> None:
         (schedule("2026-03-27T11:00", "FREQ=DAILY;COUNT=5", hours=24), "rrule: the occurrence of 2026-03-29"),
         (schedule("2026-03-02T09:00", "FREQ=WEEKLY;BYDAY=MO,TU;COUNT=5", hours=25), "rrule: the occurrence of"),
         *(
-            (schedule("2026-03-02T09:00", time_zone=zone), "time_zone: is no name")
+            (schedule("2026-03-02T09:00", time_zone=zone), "time_zone: is not a name")
             for zone in ("", "Europe", "europe/berlin", "../../etc/passwd", "/etc/passwd", "CEST+1", "a\x00b")
         ),
     ],
