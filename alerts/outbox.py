@@ -28,6 +28,7 @@ from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
 from core.metrics import ALERT_SEC, LATE, Counter, Labels, Level
+from core.text import counted
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
 from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Lane, Outbox, SendResult
@@ -206,7 +207,7 @@ class DeliveryOutbox(Outbox[Delivery]):
         if state == State.WAITING and message.attempts > 1:
             return
         channel = channels.get()
-        attempts = f"{message.attempts} attempt{'' if message.attempts == 1 else 's'}"
+        attempts = counted(message.attempts, "attempt")
         texts = {
             State.SENT: f"Alert delivered to {channel}.",
             State.WAITING: f"Alert to {channel} failed and will be retried: {result.detail}",

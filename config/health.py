@@ -23,6 +23,7 @@ from config.history import PATIENCE_SEC, applied_migrations, our_migrations, ref
 from core.clock import BROKER, DATABASE, utc_now
 from core.db import WRITE_PAGE, separate_connection
 from core.metrics import LATE, Labels, ProcessReports, read_levels, read_processes
+from core.text import counted
 from monitors.coverage import Coverage, coverage
 from monitors.heartbeats.canary import canary_status
 from monitors.metrics import CLOCK_STEPS
@@ -113,7 +114,7 @@ def _check_database() -> dict[str, str]:
             if refusal and not refusal.is_newer:
                 return new | {"migrations": refusal.message}
             if missing := len(known_migrations() - applied):
-                return new | {"migrations": f"{missing} migrations are not applied"}
+                return new | {"migrations": f"{counted(missing, 'migration')} not applied"}
             tick = database.execute("SELECT at FROM monitors_schedulertick").fetchone()
             now = utc_now()
             alert = oldest_alert(database, now=now)
@@ -211,7 +212,7 @@ def _check_alert(since: datetime | None, now: datetime) -> str:
 
 
 def _check_lateness(late: Mapping[Labels, float]) -> str:
-    found = [f"{count:.0f} {what}" for (what,), count in late.items() if count]
+    found = [counted(round(count), what.removesuffix("s")) for (what,), count in late.items() if count]
     return f"late or refused in the last minute: {', '.join(found)}" if found else OK
 
 

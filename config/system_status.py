@@ -28,6 +28,7 @@ from config.routing import QUEUES
 from core.db import separate_connection
 from core.metrics import ProcessReports, read_levels
 from core.templatetags.pulsekeeper import duration
+from core.text import counted
 from dashboard.pages import PageRequest, navigation_entries, read_only, render_page
 from monitors import metrics
 from monitors.heartbeats.canary import CanaryStatus, canary_status
@@ -210,8 +211,8 @@ def _broker_problems(broker: BrokerStatus) -> Iterator[str]:
     if missing := [kind for kind, found in broker.processes.items() if not found.alive]:
         yield f"No process reports as {', '.join(missing)}."
     if count := broker.without_pings:
-        workers = "One worker" if count == 1 else f"{count} workers"
-        yield f"{workers} may not send pings, and ping monitors stay unchecked there. For each worker: {HOW_TO_ALLOW}."
+        who = counted(count, "worker")
+        yield f"{who} may not send pings, and ping monitors stay unchecked there. For each worker: {HOW_TO_ALLOW}."
 
 
 def _since(moment: datetime | None, now: datetime) -> timedelta:

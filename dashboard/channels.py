@@ -22,6 +22,7 @@ from core import mail
 from core.api.idempotency import Created
 from core.errors import ApiError
 from core.forms import conditional
+from core.text import counted
 from core.waiting import limit_waiting
 from dashboard.forms import ProjectField, ScopeForm
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
@@ -46,7 +47,7 @@ TOPIC_NAMES = {
 SCOPE_NAMES = {
     Scope.ALL: "All my monitors, or all of the channel's project",
     Scope.PROJECT: "Monitors of one project",
-    Scope.CHOSEN: "Chosen monitors",
+    Scope.CHOSEN: "Selected monitors",
 }
 
 
@@ -87,7 +88,7 @@ class ChannelForm(ScopeForm):
         stored: AlertChannel | None = None,
     ) -> None:
         initial = None if stored is None else _initial_of(stored)
-        super().__init__(data, caller=caller, chosen_label="Chosen monitors", stored=stored, initial=initial)
+        super().__init__(data, caller=caller, chosen_label="Selected monitors", stored=stored, initial=initial)
         self.kind = kind
         self.secret_fields = {setting.name for setting in kind.settings if setting.secret}
         self.fields["scope_project_id"] = conditional(ProjectField(self.projects, none="Choose a project"))
@@ -192,7 +193,7 @@ class ChannelView:
             return f"of {channel.scope_project.name}" if channel.scope_project else "of a deleted project"
         if channel.scope == Scope.CHOSEN:
             count = len(channel.chosen)
-            return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
+            return counted(count, "selected monitor")
         return "all monitors of the project" if channel.project_id else "all monitors"
 
 

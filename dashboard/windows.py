@@ -20,6 +20,7 @@ from django.shortcuts import redirect
 from django.utils.text import get_text_list
 
 from core.forms import conditional
+from core.text import counted
 from dashboard.forms import LongSelect, ProjectField, ScopeForm, time_zones
 from dashboard.pages import PageRequest, action, button, done, errors_as_messages, page, render_page
 from incidents import selectors, windows
@@ -249,7 +250,7 @@ class WindowView:
         if window.all_monitors:
             return f"all of {window.project.name}" if window.project else "all of your monitors"
         count = len(window.chosen)
-        return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
+        return counted(count, "selected monitor")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from core.api.converters import is_public_id
 from core.bulk import BulkResult
 from core.errors import ApiError, NotFound, ValidationFailed
+from core.text import counted
 from monitors import operations
 from monitors.models import Monitor
 from monitors.services import update_monitor
@@ -63,13 +64,13 @@ def apply(caller: Caller, action: Action, public_ids: Sequence[str], *, now: dat
     end = time.monotonic() + PATIENCE_SEC
     for start in range(0, len(public_ids), action.batch_size):
         if time.monotonic() >= end:
-            unreached.append(f"{_monitors(len(public_ids) - start)} not processed in time: repeat the action.")
+            unreached.append(f"{counted(len(public_ids) - start, 'monitor')} not processed in time: repeat the action.")
             break
         result = action.run(caller, public_ids[start : start + action.batch_size], now)
         done += len(result.done)
         refused.update(result.left)
-    complaints = [f"{_monitors(count)} unchanged: {reason}" for reason, count in refused.items()]
-    return Outcome(done, f"{action.past} {_monitors(done)}{action.rest}.", complaints + unreached)
+    complaints = [f"{counted(count, 'monitor')} unchanged: {reason}" for reason, count in refused.items()]
+    return Outcome(done, f"{action.past} {counted(done, 'monitor')}{action.rest}.", complaints + unreached)
 
 
 def _run_in_bulk(
@@ -94,10 +95,6 @@ def _move(project_id: str | None, caller: Caller, public_ids: Sequence[str], now
         return BulkResult([update_monitor(caller, public_id, {"project_id": project_id}, now=now)])
     except ApiError as error:
         return BulkResult([], {_GONE if isinstance(error, NotFound) else str(error): 1})
-
-
-def _monitors(count: int) -> str:
-    return "1 monitor" if count == 1 else f"{count:,} monitors"
 
 
 _GONE = "not found."
