@@ -153,7 +153,7 @@ def health_page(request: PageRequest) -> HttpResponse:
     return render_page(
         request,
         "system",
-        status=status,
+        system=status,
         problems=list(find_problems(status, now=now)),
         most_counted=MOST_COUNTED,
         lag=None if database is None else _since(database.backlog.oldest_due_at, now),
