@@ -300,7 +300,7 @@ def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
     chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
     html = act(web, f"move:{full.public_id}", monitor=chosen).content.decode()
     assert "Moved 1 monitor." in html
-    assert "1 monitor left as before" in html
+    assert "1 monitor unchanged" in html
     assert Monitor.objects.filter(project=full).count() == 1
 
 

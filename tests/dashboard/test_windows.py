@@ -115,7 +115,7 @@ def test_a_window_is_at_the_times_of_its_clock(web: Client, fields: dict[str, An
         ({"repeats": "weekly", "until": "2026-04-20", "days": ["MO"]}, "days", "The window starts on a Saturday"),
         ({"repeats": "rule"}, "rrule", "Enter a rule."),
         ({"repeats": "rule", "rrule": "FREQ=HOURLY;COUNT=3"}, "rrule", "is not supported"),
-        ({"repeats": "rule", "rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=3"}, "starts_at", "does not match the rule"),
+        ({"repeats": "rule", "rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=3"}, "starts_at", "Does not match the rule"),
         ({"monitors": "chosen"}, "monitor_ids", "Choose at least one monitor."),
         ({"monitors": "chosen", "monitor_ids": ["mon_x"]}, "monitor_ids", "mon_x is not one of"),
         ({"project_id": "prj_x"}, "project_id", "Select a valid choice."),
