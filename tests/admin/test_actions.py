@@ -54,7 +54,7 @@ def test_pausing_and_resuming(staff: Client) -> None:
     paused = MonitorFactory(owner=owner, up=True)
     assert act(staff, Monitor, "pause", paused) == "1 monitor was paused."
     told = act(staff, Monitor, "pause", *running, paused)
-    assert told == "2 monitors were paused. Not changed: 1 is paused already."
+    assert told == "2 monitors were paused. Not changed: 1 is already paused."
     assert set(Monitor.objects.values_list("enabled", "config_version")) == {(False, 2)}
     assert not MonitorState.objects.exclude(next_due_at=None).exists()
     assert StatusChange.objects.filter(kind="paused").count() == 3
@@ -200,7 +200,7 @@ def test_another_plan_slows_down_what_is_too_fast_for_it(staff: Client) -> None:
     intervals = dict(Monitor.objects.values_list("pk", "interval_sec"))
     assert intervals == {fast.pk: 300, slow.pk: 3600, heartbeat.pk: 300}
     assert state_of(heartbeat).next_due_at == NOON + timedelta(seconds=330)
-    assert noted(User) == [(str(owner.pk), CHANGE, "Put on plan free.")]
+    assert noted(User) == [(str(owner.pk), CHANGE, "Moved to plan free.")]
     assert Entry.objects.filter(action="plan.changed", subject_id=owner.pk).count() == 1
 
 
