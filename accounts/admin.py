@@ -43,8 +43,8 @@ class PlanAdmin(StaffAdmin[Plan]):
 class PlanForm(forms.Form):
     plan = forms.ModelChoiceField(
         Plan.objects.all(),
-        help_text="Intervals that are too short for it are raised to it, for good. Monitors beyond its number stay, "
-        "and none can be added.",
+        help_text="Intervals below its minimum are raised, permanently. Monitors beyond its limit stay, but none can "
+        "be added.",
     )
 
 
@@ -129,10 +129,10 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
         if not isinstance(form, PlanForm):
             return form
         plan: Plan = form.cleaned_data["plan"]
-        outcome = act(self, request, queryset, lambda ids: change_plan(ids, plan), done=f"put on plan {plan}")
+        outcome = act(self, request, queryset, lambda ids: change_plan(ids, plan), done=f"moved to plan {plan}")
         over = _over_limit(() if outcome is None else outcome.done)
         if over:
-            text = f"With more monitors than the {plan.monitor_limit} of plan {plan}, which they keep: {over}."
+            text = f"Over the limit of {plan.monitor_limit} monitors of plan {plan}: {over}. Their monitors stay."
             self.message_user(request, text, messages.WARNING)
         return None
 

@@ -36,13 +36,13 @@ Sections = dict[str, Callable[[], Rows]]
 """Each list of the export by its name. Calling it reads the rows, chunk by chunk."""
 
 NOT_INCLUDED = {
-    "credentials": "Passwords and tokens are stored as digests, second factors are encrypted: none can be shown.",
+    "credentials": "Passwords and tokens are stored as digests, second factors are encrypted. They cannot be shown.",
     "secrets": "Values of request headers, addresses and secrets of alert channels, passwords of status pages and "
-    "tokens of connectors are encrypted or digested and never shown: a file with them would grant access.",
-    "checks": "There are too many single checks and hourly roll-ups; GET /v1/monitors/<id>/checks returns them while "
-    "they are kept. Every change of status and every day's uptime is included.",
-    "subscribers": "The addresses of a status page's subscribers are theirs. What the page's owner sees is included.",
-    "projects_of_others": "The data in projects of others is theirs, except for what you did and wrote there.",
+    "tokens of connectors are encrypted or digested. They are never shown, because they would grant access.",
+    "checks": "Single checks and hourly roll-ups are too many for this file. GET /v1/monitors/<id>/checks returns them "
+    "while they are kept. All status changes and daily uptimes are included.",
+    "subscribers": "Addresses of subscribers belong to the subscribers. What you see of them is included.",
+    "projects_of_others": "Data in projects of others belongs to their owners, except what you did and wrote there.",
 }
 
 

@@ -13,7 +13,7 @@ class PlanSerializer(serializers.Serializer[Any]):
 
 class UsageSerializer(serializers.Serializer[Any]):
     # Uses the reverse relation of Monitor.owner: monitors are in a higher layer.
-    monitors = serializers.IntegerField(source="monitors.count", help_text="Monitors that count against the plan.")
+    monitors = serializers.IntegerField(source="monitors.count", help_text="Monitors that count towards the limit.")
 
 
 class AccountSerializer(serializers.Serializer[Any]):

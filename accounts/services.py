@@ -44,7 +44,7 @@ GONE = "a deleted account"
 
 class AddressTaken(ValidationFailed):
     def __init__(self) -> None:
-        super().__init__("there is an account with this address already.", field="email")
+        super().__init__("an account with this address already exists.", field="email")
 
 
 def email_address(text: str, *, field: str = "email") -> str:
@@ -68,7 +68,7 @@ def create_account(
     chosen = Plan.objects.filter(name=plan).first()
     if chosen is None:
         names = ", ".join(Plan.objects.order_by("name").values_list("name", flat=True))
-        raise ValidationFailed(f"there is no plan {plan!r}; choose one of: {names}.", field="plan")
+        raise ValidationFailed(f"plan {plan!r} does not exist; choose one of: {names}.", field="plan")
     user = User(email=email, plan=chosen, is_staff=is_staff, is_superuser=is_superuser)
     if password is not None:
         _require_strong(password, user)
@@ -167,7 +167,7 @@ def change_plan(ids: Collection[int], plan: Plan) -> BulkResult[User]:
         for follow in on_plan_changed:
             follow(changed, plan)
     there = len(users) - len(changed)
-    return BulkResult(changed, {f"on plan {plan} already": there} if there else {})
+    return BulkResult(changed, {f"already on plan {plan}": there} if there else {})
 
 
 def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:

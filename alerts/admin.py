@@ -76,9 +76,9 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     def owner(self, delivery: Delivery) -> str:
         return delivery.channel.owner.email
 
-    @admin.action(description="Replay, where dead", permissions=["act"])
+    @admin.action(description="Replay dead deliveries", permissions=["act"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
-        act(self, request, queryset, lambda ids: OUTBOX.replay(ids, now=utc_now()), done="set to be tried again")
+        act(self, request, queryset, lambda ids: OUTBOX.replay(ids, now=utc_now()), done="queued again")
 
     def sections(self, request: HttpRequest, row: Delivery) -> Sequence[Section]:
         """Omit most of the payload: it contains secret heartbeat ids, and responses of customers' sites."""

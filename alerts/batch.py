@@ -14,6 +14,7 @@ from alerts.models import AlertChannel
 from alerts.outbox import OutboxItem, put
 from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
+from core.text import counted
 from incidents import flapping, windows
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
@@ -123,9 +124,9 @@ class NotificationBatch:
         items = []
         for one in self.notices:
             channel_ids = _channels(one, routes)
-            alerts = "No channel gets an alert"
+            alerts = "No channel is notified"
             if channel_ids:
-                alerts = f"Alert to {len(channel_ids)} channel{'' if len(channel_ids) == 1 else 's'}"
+                alerts = f"Alert to {counted(len(channel_ids), 'channel')}"
             announced = IncidentEvent(
                 incident=one.incident,
                 type=IncidentEvent.Type.ANNOUNCED,

@@ -88,9 +88,9 @@ WORDS: Mapping[EventType, Words] = {
     EventType.FLAPPING: Words(
         Topic.DOWN,
         "FLAPPING",
-        "{name} is down again and flapping. The next alert follows when it has settled.",
+        "{name} is down again and flapping. The next alert is sent when it is stable.",
         "is flapping",
-        "it is flapping; the next alert follows when it has settled",
+        "it is flapping; the next alert is sent when it is stable",
     ),
     EventType.SLOW: Words(Topic.SLOW, "SLOW", "{name} is slow.", "is slow"),
     EventType.CERTIFICATE: Words(
@@ -132,15 +132,15 @@ WORDS: Mapping[EventType, Words] = {
     EventType.SETTLED: Words(
         Topic.RECOVERED,
         "SETTLED",
-        "{name} has settled and is up.",
+        "{name} is stable again and up.",
         "settled",
-        "it has settled and is up",
-        "has settled",
+        "it is stable again and up",
+        "is stable again",
     ),
     EventType.TEST: Words(
         None,
         "TEST",
-        "This is a test. Alerts to this channel arrive.",
+        "This is a test. Alerts to this channel work.",
         "arrived",
         log_text="message",
         noun="test message",

@@ -28,6 +28,7 @@ from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
 from core.metrics import ALERT_SEC, LATE, Counter, Labels, Level
+from core.text import counted
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
 from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Lane, Outbox, SendResult
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 DELIVERIES = Counter(
     "pulsekeeper_deliveries_total",
-    "Tries to send an alert: `sent`, `waiting` for another try, `dead` (given up), `overtaken` by a later try.",
+    "Attempts to send an alert: `sent`, `waiting` for a retry, `dead` (given up), `overtaken` by a later attempt.",
     ("outcome", "kind"),
     list(product(OUTCOMES, KINDS)),
 )
@@ -172,7 +173,7 @@ class DeliveryOutbox(Outbox[Delivery]):
             else:
                 release_connection()
                 if channel is None:
-                    result = SendResult(delivered=False, detail="The channel is switched off.", retry=False)
+                    result = SendResult(delivered=False, detail="The channel is disabled.", retry=False)
                 else:
                     result = _send(channel, items, delivery.public_id)
             yield delivery, result
@@ -206,10 +207,11 @@ class DeliveryOutbox(Outbox[Delivery]):
         if state == State.WAITING and message.attempts > 1:
             return
         channel = channels.get()
+        attempts = counted(message.attempts, "attempt")
         texts = {
-            State.SENT: f"An alert was taken by {channel}.",
-            State.WAITING: f"An alert to {channel} failed and will be tried again: {result.detail}",
-            State.DEAD: f"An alert to {channel} was given up after {message.attempts} tries: {result.detail}",
+            State.SENT: f"Alert delivered to {channel}.",
+            State.WAITING: f"Alert to {channel} failed and will be retried: {result.detail}",
+            State.DEAD: f"Alert to {channel} was given up after {attempts}: {result.detail}",
         }
         incidents = Incident.objects.filter(delivery_items__delivery=message).distinct().order_by("pk")
         IncidentEvent.objects.bulk_create(
@@ -275,7 +277,7 @@ def _send(channel: AlertChannel, items: Sequence[Payload], key: str) -> SendResu
     except Exception:
         # Our own error fails only this message, and the next ones are still sent.
         logger.exception("the alert %s could not be sent", key)
-        return SendResult(delivered=False, detail="Something broke on our side; it has been logged.")
+        return SendResult(delivered=False, detail="Internal error. It has been logged.")
 
 
 OUTBOX = DeliveryOutbox()

@@ -16,7 +16,7 @@ from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, List
 from core.registry import union
 
 MAX_CHOSEN = 1_000
-SCOPE_HELP = "all: the caller's, or the channel's project's; project: those of scope_project_id; chosen: monitor_ids."
+SCOPE_HELP = "all: of the caller, or of the channel's project; project: of scope_project_id; chosen: monitor_ids."
 
 
 def _help(setting: Setting) -> str:
@@ -40,7 +40,9 @@ class ChannelInputSerializer(StrictSerializer):
 
     kind = KindField()
     name = TextField(
-        max_length=200, required=False, help_text="Default: the hint, for Slack and the like after the service's name."
+        max_length=200,
+        required=False,
+        help_text="Default: the hint, with the name of the service for Slack and the like.",
     )
     topics = ListField(
         child=ChoiceField(choices=Topic.values),
@@ -52,7 +54,7 @@ class ChannelInputSerializer(StrictSerializer):
     scope_project_id = TextField(required=False, allow_null=True, max_length=64)
     monitor_ids = ListField(child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN)
     remind_every_hours = IntField(required=False, min_value=1, max_value=168, help_text="Default: 24.")
-    project_id = TextField(required=False, allow_null=True, max_length=64, help_text="null: the caller's own channel.")
+    project_id = TextField(required=False, allow_null=True, max_length=64, help_text="null: a personal channel.")
 
     def get_fields(self) -> dict[str, Any]:
         """Add the settings of all kinds after the name."""
@@ -77,7 +79,7 @@ class ChannelSerializer(serializers.Serializer[Any]):
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
     name = serializers.CharField()
     kind = KindField()
-    hint = serializers.CharField(help_text="Enough to tell it apart: a…@example.com, a host, a service.")
+    hint = serializers.CharField(help_text="Identifies the channel: a…@example.com, a host, a service.")
     enabled = serializers.BooleanField()
     topics = serializers.ListField(child=serializers.ChoiceField(choices=Topic.values))
     monitors = serializers.ChoiceField(source="scope", choices=AlertChannel.Scope.values, help_text=SCOPE_HELP)
@@ -85,12 +87,10 @@ class ChannelSerializer(serializers.Serializer[Any]):
     monitor_ids = serializers.SerializerMethodField()
     remind_every_hours = serializers.IntegerField()
     created_at = EpochMsField()
-    confirmed_at = EpochMsField(allow_null=True, help_text="null: nothing is sent without consent.")
-    failures = serializers.IntegerField(help_text="Tries that failed since the last that did not.")
+    confirmed_at = EpochMsField(allow_null=True, help_text="null: not confirmed, so nothing is sent.")
+    failures = serializers.IntegerField(help_text="Consecutive failed attempts.")
     last_sent_at = EpochMsField(allow_null=True)
-    secret = serializers.SerializerMethodField(
-        help_text="Of a webhook, in the answer to its creation alone; null ever after."
-    )
+    secret = serializers.SerializerMethodField(help_text="Webhooks only: returned once, on creation; null afterwards.")
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_monitor_ids(self, channel: AlertChannel) -> list[str]:
@@ -121,7 +121,7 @@ class ChannelTestSerializer(serializers.Serializer[Any]):
     """The result of a test."""
 
     delivered = serializers.BooleanField()
-    detail = serializers.CharField(help_text="What the receiver answered, or why it could not be reached.")
+    detail = serializers.CharField(help_text="The receiver's response, or why it could not be reached.")
 
 
 class DeliveryItemSerializer(serializers.Serializer[Any]):
@@ -141,14 +141,14 @@ class DeliveryItemSerializer(serializers.Serializer[Any]):
 class DeliverySerializer(serializers.Serializer[Any]):
     """One message to one channel."""
 
-    id = serializers.CharField(source="public_id", help_text="Sent along as Pulsekeeper-Delivery.")
+    id = serializers.CharField(source="public_id", help_text="Sent as the header Pulsekeeper-Delivery.")
     state = serializers.ChoiceField(
         choices=Delivery.State.values,
-        help_text="failed: a test that did not arrive. A test is tried once, and cannot be replayed.",
+        help_text="failed: a test that was not delivered. Tests are not retried and cannot be replayed.",
     )
     created_at = EpochMsField()
     next_try_at = EpochMsField()
     attempts = serializers.IntegerField()
     last_error = serializers.CharField(allow_null=True)
-    done_at = EpochMsField(allow_null=True, help_text="When it was sent, or given up.")
+    done_at = EpochMsField(allow_null=True, help_text="When it was sent or given up.")
     items = DeliveryItemSerializer(many=True, source="items.all")

@@ -72,7 +72,7 @@ def update_channel(
         monitors = _lock_monitors(caller, given)
         scope_project = _lock_scope_project(caller, given)
         channel = access.lock(get_channel, caller, public_id, with_owner=bool(monitors), if_match=if_match)
-        fixed = "cannot be changed; create another channel."
+        fixed = "cannot be changed; create a new channel."
         if given.get("kind", channel.kind) != channel.kind:
             raise ValidationFailed(fixed, field="kind")
         placement.require_same_project(channel, given, reason=fixed)
@@ -129,7 +129,7 @@ def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
     channel = get_channel(caller, public_id)
     consent = KINDS[channel.kind].consent
     if not consent:
-        raise ValidationFailed("goes with channels of kind email only.", field="address")
+        raise ValidationFailed("applies only to channels of kind email.", field="address")
     return update_channel(caller, public_id, {consent: channel.config[consent]}, now=now)
 
 
@@ -177,7 +177,7 @@ def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> list[Monitor] | 
     found = lock_monitors(caller, given["monitor_ids"])
     for index, public_id in enumerate(given["monitor_ids"]):
         if public_id not in found:
-            raise ValidationFailed("you have no such monitor.", field=f"monitor_ids[{index}]")
+            raise ValidationFailed("monitor not found.", field=f"monitor_ids[{index}]")
     return list(found.values())
 
 
@@ -188,7 +188,7 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
     try:
         return access.lock_project(caller, wanted)
     except ApiError:
-        raise ValidationFailed("you have no such project.", field="scope_project_id") from None
+        raise ValidationFailed("project not found.", field="scope_project_id") from None
 
 
 def _set_common(
@@ -207,24 +207,24 @@ def _set_common(
     channel.scope = given.get("monitors", channel.scope)
     if channel.scope == Scope.PROJECT:
         if channel.project_id is not None:
-            limited = 'a project\'s channel is limited to its project: use "all" or "chosen".'
+            limited = 'a channel of a project is limited to its project: use "all" or "chosen".'
             raise ValidationFailed(limited, field="monitors")
         if "scope_project_id" in given:
             channel.scope_project = scope_project
         if channel.scope_project is None and {"monitors", "scope_project_id"} & given.keys():
             raise ValidationFailed('is required with monitors "project".', field="scope_project_id")
     elif scope_project is not None:
-        raise ValidationFailed('goes with monitors "project" only.', field="scope_project_id")
+        raise ValidationFailed('applies only with monitors "project".', field="scope_project_id")
     else:
         channel.scope_project = None
     if channel.scope != Scope.CHOSEN:
         if monitors:
-            raise ValidationFailed('goes with monitors "chosen" only.', field="monitor_ids")
+            raise ValidationFailed('applies only with monitors "chosen".', field="monitor_ids")
         return []
     if monitors is None and before == Scope.CHOSEN:
         return None
     if not monitors:
-        raise ValidationFailed('name at least one with monitors "chosen".', field="monitor_ids")
+        raise ValidationFailed('select at least one with monitors "chosen".', field="monitor_ids")
     if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
         raise ValidationFailed("a project's channel can only have monitors of its project.", field="monitor_ids")
     return monitors
@@ -236,7 +236,7 @@ def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mappin
     names = {setting.name for setting in kind.settings}
     for name in own:
         if name not in names:
-            raise ValidationFailed(f"is no field of a channel of kind {kind.name}.", field=name)
+            raise ValidationFailed(f"is not a field of channels of kind {kind.name}.", field=name)
     config = dict(stored)
     try:
         own = dict(kind.separated(own))

@@ -99,7 +99,7 @@ def run_test(channel_id: int) -> SendResult:
     """Send a test, and log it if the channel still exists."""
     channel = AlertChannel.objects.filter(pk=channel_id, confirmed_at__isnull=False).first()
     if channel is None:
-        return SendResult(delivered=False, detail="The channel was deleted, or nothing may be sent there any more.")
+        return SendResult(delivered=False, detail="The channel was deleted, or may no longer be used.")
     kind, config = KINDS[channel.kind], channel.config
     now, key = utc_now(), delivery_id()
     payload = Payload(EventType.TEST, at=to_ms(now))

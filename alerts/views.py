@@ -47,7 +47,7 @@ class ChannelViewSet(ServiceViewSet):
     def create(self, data: dict[str, Any]) -> AlertChannel:
         """Create an alert channel.
 
-        The secret of a webhook is in this answer alone.
+        Only this response contains the secret of a webhook.
         """
         channel, self.secret = services.create_channel(self.caller, data, now=self.now)
         return channel
@@ -66,7 +66,7 @@ class ChannelViewSet(ServiceViewSet):
     def destroy(self, channel_id: str) -> None:
         """Delete an alert channel.
 
-        Messages that wait to be sent are dropped.
+        Queued messages are not sent.
         """
         services.delete_channel(self.caller, channel_id, if_match=self.if_match)
 
@@ -74,7 +74,7 @@ class ChannelViewSet(ServiceViewSet):
     def test(self, channel_id: str) -> Any:
         """Send a test through an alert channel.
 
-        One try, by a worker, for which the answer waits.
+        A worker makes one attempt; the response waits for it.
         """
         channel = self.get_object(channel_id)
         with limit_waiting(self.caller.account):
@@ -92,19 +92,19 @@ class DeliveryViewSet(ServiceViewSet):
     @operation(
         id="list_alert_channel_deliveries",
         pages=TimePages(chars=selectors.chars_of),
-        params=(ChoiceParam("state", "Only such deliveries.", Delivery.State.values),),
+        params=(ChoiceParam("state", "Only deliveries in this state.", Delivery.State.values),),
     )
     def list(
         self, channel_id: str, state: str | None, limit: int, before: tuple[datetime, int] | None
     ) -> Sequence[Delivery]:
-        """List what was sent through an alert channel, newest first."""
+        """List the deliveries of an alert channel, newest first."""
         return selectors.deliveries_of(self.found, limit=limit, state=state, before=before)
 
     @operation("replay", errors=(NotDead,))
     def replay(self, channel_id: str, delivery_id: str) -> Delivery:
-        """Try a dead delivery again.
+        """Replay a dead delivery.
 
-        At once, and for 24 hours.
+        It is retried at once, and for 24 hours.
         """
         return services.replay(self.caller, channel_id, delivery_id, now=self.now)
 
@@ -117,7 +117,7 @@ def confirm_address(request: HttpRequest, token: str) -> HttpResponse:
     try:
         channel = (confirmation.confirm if is_done else confirmation.find_unconfirmed)(token, now=utc_now())
     except NotFound:
-        reason = "This link was used, has run out or was replaced by a later one."
+        reason = "This link was already used, has expired or was replaced by a newer one."
         page = render(request, "problem.html", {"title": "Nothing to confirm", "reason": reason}, status=404)
     else:
         page = render(request, "alerts/confirm_address.html", {"channel": channel, "done": is_done})

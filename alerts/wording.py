@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from core.text import one_line, printable
+from core.text import counted, one_line, printable
 
 DETAIL_CHARS = 400
 BODY_CHARS = 600
@@ -36,19 +36,15 @@ def duration(span: timedelta) -> str:
     """Return a span in its two largest units: `42 seconds`, `4 min 12 s`, `2 h 5 min`."""
     seconds = max(round(span.total_seconds()), 0)
     if seconds < 60:
-        return _count(seconds, "second")
+        return counted(seconds, "second")
     minutes, seconds = divmod(seconds, 60)
     if minutes < 60:
-        return f"{minutes} min {seconds} s" if seconds else _count(minutes, "minute")
+        return f"{minutes} min {seconds} s" if seconds else counted(minutes, "minute")
     hours, minutes = divmod(minutes, 60)
     if hours < 24:
-        return f"{hours} h {minutes} min" if minutes else _count(hours, "hour")
+        return f"{hours} h {minutes} min" if minutes else counted(hours, "hour")
     days, hours = divmod(hours, 24)
-    return f"{_count(days, 'day')} {hours} h" if hours else _count(days, "day")
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"
+    return f"{counted(days, 'day')} {hours} h" if hours else counted(days, "day")
 
 
 def written(at: datetime) -> str:

@@ -50,7 +50,7 @@ class EntryAdmin(ReadOnlyAdmin[Entry]):
     list_display = ("at", "action", "who", "target_name", "address")
     list_filter = (ActionFilter, "actor_type", SpanFilter)
     search_fields = ("actor_email", "target_name", "action", "address")
-    search_help_text = "An e-mail address, an IP address, an action, or the id of an account or a project: whole"
+    search_help_text = "Exact match: an e-mail address, an IP address, an action, or the id of an account or a project"
     fields = (
         "public_id",
         "at",

@@ -30,7 +30,7 @@ _LAST_PAGE = 1_000  # with more rows than this, the last page of a list is reque
 
 
 def addresses() -> list[str]:
-    found = [reverse("admin:index"), reverse("admin-health")]
+    found = [reverse("admin:index"), reverse("system_health")]
     for model, page in admin.site._registry.items():
         if not model._default_manager.exists():
             raise SystemExit(f"there are no rows of {model._meta.label}")

@@ -43,7 +43,7 @@ class RegistryBusy(RdapError):
     """The registry limits requests. Retry after `retry_after`, between SHORTEST_WAIT and LONGEST_WAIT."""
 
     def __init__(self, retry_after: timedelta) -> None:
-        super().__init__("The registry answers no more questions for now.")
+        super().__init__("The registry accepts no more requests for now.")
         self.retry_after = retry_after
 
 
@@ -85,7 +85,7 @@ class RdapClient:
         try:
             _, url, _ = self._queries(now).build(query_type="domain", query_value=domain)
         except UnsupportedError:
-            raise NoRegistry("The registry of this top-level domain cannot be asked.") from None
+            raise NoRegistry("The registry of this top-level domain cannot be queried.") from None
         response = self._get(url, "The registry")
         if response.status_code == 429 or (response.status_code == 503 and "Retry-After" in response.headers):
             raise RegistryBusy(retry_after(response.headers.get("Retry-After"), now=now))

@@ -89,7 +89,7 @@ def judge(spec: CheckSpec, outcome: CheckOutcome, failure: Failure | None, *, no
     elif latency_ms is not None and latency_ms >= spec.slow_ms:
         outcome.verdict = Verdict.SLOW
         outcome.detail = (
-            f"Answered in {latency_ms} ms, and from {spec.slow_ms} ms on that counts as slow; "
+            f"Answered in {latency_ms} ms, which is slow (threshold {spec.slow_ms} ms); "
             "check the server's load, or raise the threshold."
         )
     else:

@@ -12,6 +12,7 @@ from core import logs
 from core.api.errors import json_error
 from core.errors import ApiError, BadRequest, NotFound, Unavailable
 from core.postgresql.availability import is_outage
+from dashboard.pages import NO_PAGE
 
 
 def is_api(path: str) -> bool:
@@ -25,8 +26,8 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if is_api(request.path_info):
-        return json_error(NotFound("There is no such address."))
-    context = {"title": "Not found", "reason": "This page does not exist, or you have no access to it."}
+        return json_error(NotFound("This endpoint does not exist."))
+    context = {"title": "Not found", "reason": NO_PAGE}
     return render(request, "problem.html", context, status=404)
 
 

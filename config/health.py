@@ -23,6 +23,7 @@ from config.history import PATIENCE_SEC, applied_migrations, our_migrations, ref
 from core.clock import BROKER, DATABASE, utc_now
 from core.db import WRITE_PAGE, separate_connection
 from core.metrics import LATE, Labels, ProcessReports, read_levels, read_processes
+from core.text import counted
 from monitors.coverage import Coverage, coverage
 from monitors.heartbeats.canary import canary_status
 from monitors.metrics import CLOCK_STEPS
@@ -92,7 +93,7 @@ def run_checks() -> dict[str, str]:
         network = OK if not levels.get(own_network.DOWN.name) else NO_NETWORK
         clocks = check_clocks(read_processes(), CLOCK_STEPS.read(levels))
     except redis.RedisError:
-        return checks | {"broker": SILENT} | dict.fromkeys(("mail", "network", "lateness", "clocks"), "not looked at")
+        return checks | {"broker": SILENT} | dict.fromkeys(("mail", "network", "lateness", "clocks"), "not checked")
     if checks["alerts"] == OK and queued > MAX_QUEUED:
         checks["alerts"] = f"{queued} messages wait in queue alerts: does interactive run?"
     return checks | {"mail": mail, "network": network, "broker": OK, "lateness": lateness, "clocks": clocks}
@@ -104,7 +105,7 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 def _check_database() -> dict[str, str]:
     new = {"database": OK, "migrations": "applied, but a table or a column is missing"}
     rest = ("version", "writes", "scheduler", "monitors", "coverage", "alerts", "canary")
-    new |= dict.fromkeys(rest, "not looked at")
+    new |= dict.fromkeys(rest, "not checked")
     try:
         # Not from the pool, which would wait longer than the caller.
         with separate_connection(patience_sec=PATIENCE_SEC) as database:
@@ -113,7 +114,7 @@ def _check_database() -> dict[str, str]:
             if refusal and not refusal.is_newer:
                 return new | {"migrations": refusal.message}
             if missing := len(known_migrations() - applied):
-                return new | {"migrations": f"{missing} migrations are not applied"}
+                return new | {"migrations": f"{counted(missing, 'migration')} not applied"}
             tick = database.execute("SELECT at FROM monitors_schedulertick").fetchone()
             now = utc_now()
             alert = oldest_alert(database, now=now)
@@ -211,7 +212,7 @@ def _check_alert(since: datetime | None, now: datetime) -> str:
 
 
 def _check_lateness(late: Mapping[Labels, float]) -> str:
-    found = [f"{count:.0f} {what}" for (what,), count in late.items() if count]
+    found = [counted(round(count), what.removesuffix("s")) for (what,), count in late.items() if count]
     return f"late or refused in the last minute: {', '.join(found)}" if found else OK
 
 

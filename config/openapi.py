@@ -71,21 +71,21 @@ def enum_values() -> dict[str, list[str]]:
 
 
 TAGS = {
-    "monitors": ("Monitors", "What is checked, how, and how it stands."),
-    "metrics": ("Metrics", "The monitors for Prometheus."),
+    "monitors": ("Monitors", "Monitors: targets, settings, status and history."),
+    "metrics": ("Metrics", "Metrics of monitors for Prometheus."),
     "heartbeats": ("Heartbeats", "Pings of customers' jobs: public, the id is the secret."),
     "schedule-preview": ("Schedules", "Cron schedules of heartbeats and schedulers."),
-    "alert-channels": ("Alert channels", "Where alerts go, and what went there."),
-    "incidents": ("Incidents", "What went wrong, and what happened about it."),
-    "maintenance-windows": ("Maintenance windows", "When alerts are held back."),
+    "alert-channels": ("Alert channels", "Destinations of alerts, and their deliveries."),
+    "incidents": ("Incidents", "Outages and their timelines."),
+    "maintenance-windows": ("Maintenance windows", "Times in which alerts are suppressed."),
     "status-pages": ("Status pages", "Public status pages, their notes and subscribers."),
-    "manifest": ("Manifests", "The whole account as configuration."),
-    "imports": ("Imports", "Monitors of other products."),
+    "manifest": ("Manifests", "The account as configuration."),
+    "imports": ("Imports", "Import from other products."),
     "connectors": ("Connectors", "Accounts at other providers, whose projects become monitors."),
     "projects": ("Projects", "Groups of monitors, and the people who share them."),
     "tokens": ("Tokens", "Access tokens, each for one project."),
     "sessions": ("Sessions", "Signing in and out."),
-    "account": ("Account", "The person who is signed in."),
+    "account": ("Account", "The signed-in user."),
 }
 
 _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -126,7 +126,7 @@ def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -
         for parameter in operation.get("parameters", []):
             if parameter["name"] == "provider":
                 parameter["schema"] = {"type": "string", "enum": list(settings.CONNECTORS)}
-                parameter["description"] = "The name that this deployment has for a provider."
+                parameter["description"] = "The provider's name in this deployment."
             named = enums.get(frozenset(parameter["schema"].get("enum", ())))
             if named is not None:
                 parameter["schema"] = {"$ref": f"#/components/schemas/{named}"}

@@ -19,6 +19,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.http.request import validate_host
 
 from core import mail
+from core.text import counted
 
 TAG = "pulsekeeper"
 _MIN_DISTINCT_BYTES = 16  # of the 32 bytes of a key; random keys never have fewer
@@ -213,7 +214,7 @@ def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any)
         yield Error("The database of DATABASE_URL does not answer.", id="pulsekeeper.E021")
         return
     if missing := len(known_migrations() - applied):
-        yield Error(f"{missing} migrations are not applied.", hint="manage.py migrate", id="pulsekeeper.E022")
+        yield Error(f"{counted(missing, 'migration')} not applied.", hint="manage.py migrate", id="pulsekeeper.E022")
     if zone is not None and zone[0] not in ("UTC", "Etc/UTC", "GMT"):
         yield checks.Warning(
             f"The database server's time zone is {zone[0]}.",

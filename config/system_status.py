@@ -1,4 +1,4 @@
-"""`/admin/health/`: the status of the whole deployment for staff, and the problems that need attention.
+"""`/system`: the status of the whole deployment for staff, and the problems that need attention.
 
 Each source is queried on its own with a timeout, so that the page shows the others if one does not answer.
 """
@@ -6,6 +6,7 @@ Each source is queried on its own with a timeout, so that the page shows the oth
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,9 +15,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 import redis
-from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import Http404, HttpResponse
 from psycopg.rows import dict_row, namedtuple_row
 
 from alerts.outbox import oldest_alert
@@ -26,10 +25,11 @@ from config.health import OK, run_checks
 from config.history import PATIENCE_SEC
 from config.metrics import MOST_DUE, processes
 from config.routing import QUEUES
-from core.clock import utc_now
 from core.db import separate_connection
 from core.metrics import ProcessReports, read_levels
 from core.templatetags.pulsekeeper import duration
+from core.text import counted
+from dashboard.pages import PageRequest, navigation_entries, read_only, render_page
 from monitors import metrics
 from monitors.heartbeats.canary import CanaryStatus, canary_status
 from monitors.probing.own_network import silent_servers
@@ -143,31 +143,39 @@ class SystemStatus:
     mail: str | None
 
 
-def health_page(request: HttpRequest) -> HttpResponse:
-    now = utc_now()
+@read_only
+def health_page(request: PageRequest) -> HttpResponse:
+    if not request.caller.user.is_staff:
+        raise Http404
+    now = request.now
     status = system_status(now=now)
     database = status.database
-    context = {
-        **admin.site.each_context(request),
-        "title": "System health",
-        "status": status,
-        "problems": list(find_problems(status, now=now)),
-        "most_counted": MOST_COUNTED,
-        "lag": None if database is None else _since(database.backlog.oldest_due_at, now),
-        "tick_age": None if database is None else _since(database.backlog.last_tick_at, now),
-        "alert_lag": None if database is None else _since(database.alert_since, now),
-    }
-    return render(request, "staff/health.html", context)
+    return render_page(
+        request,
+        "system",
+        system=status,
+        problems=list(find_problems(status, now=now)),
+        most_counted=MOST_COUNTED,
+        lag=None if database is None else _since(database.backlog.oldest_due_at, now),
+        tick_age=None if database is None else _since(database.backlog.last_tick_at, now),
+        alert_lag=None if database is None else _since(database.alert_since, now),
+        # Counting incidents would wait for a slow database.
+        navigation=navigation_entries(open_incidents=0),
+    )
 
 
 def find_problems(status: SystemStatus, *, now: datetime) -> Iterator[str]:
     """Yield the problems that need attention, with their consequences."""
+    names = defaultdict(list)
     for name, problem in status.checks.items():
         if problem != OK:
-            yield f"{name.capitalize()}: {problem}."
+            names[problem].append(name)
+    yield from (f"{', '.join(found).capitalize()}: {problem}." for problem, found in names.items())
     if status.mail is not None:
         yield f"Alerts by e-mail are not delivered. {status.mail}"
-    if status.database is not None:
+    if status.database is None:
+        yield f"Monitors, alerts and storage are unknown: the database did not answer within {PATIENCE_SEC} s."
+    else:
         yield from _database_problems(status.database, now=now)
     if status.broker is not None:
         yield from _broker_problems(status.broker)
@@ -203,8 +211,8 @@ def _broker_problems(broker: BrokerStatus) -> Iterator[str]:
     if missing := [kind for kind, found in broker.processes.items() if not found.alive]:
         yield f"No process reports as {', '.join(missing)}."
     if count := broker.without_pings:
-        workers = "One worker" if count == 1 else f"{count} workers"
-        yield f"{workers} may not send pings, and ping monitors stay unchecked there. For each worker: {HOW_TO_ALLOW}."
+        who = counted(count, "worker")
+        yield f"{who} may not send pings, and ping monitors stay unchecked there. For each worker: {HOW_TO_ALLOW}."
 
 
 def _since(moment: datetime | None, now: datetime) -> timedelta:

@@ -16,7 +16,7 @@ def backend_of(word: str) -> str:
     """Return the name of the provider that this deployment calls `word` in its paths. Raises NotFound."""
     found: str | None = settings.CONNECTORS.get(word)
     if found is None:
-        raise NotFound("There is no such provider.")
+        raise NotFound("Provider not found.")
     return found
 
 

@@ -17,11 +17,11 @@ MAX_REFS = 1000
 class ConnectorSerializer(serializers.Serializer[Any]):
     """A linked account at a provider. Its tokens are encrypted and never returned."""
 
-    provider = serializers.SerializerMethodField(help_text="The word of the paths.")
+    provider = serializers.SerializerMethodField(help_text="Name of the provider in URLs.")
     created_at = EpochMsField()
     meta = serializers.CharField(allow_null=True, help_text="The name of the account at the provider.")
     reconnect_required = serializers.SerializerMethodField(
-        help_text="The provider does not accept the grant any more; link it again."
+        help_text="The provider no longer accepts the authorization; link it again."
     )
 
     def get_provider(self, connector: Connector) -> str:
@@ -32,7 +32,7 @@ class ConnectorSerializer(serializers.Serializer[Any]):
 
 
 class AuthorizeSerializer(serializers.Serializer[Any]):
-    authorize_url = serializers.CharField(help_text="To be opened in a browser, within 10 minutes.")
+    authorize_url = serializers.CharField(help_text="Open it in a browser within 10 minutes.")
 
 
 class ImportableProjectSerializer(serializers.Serializer[Any]):
@@ -40,7 +40,7 @@ class ImportableProjectSerializer(serializers.Serializer[Any]):
 
     external_ref = serializers.CharField()
     name = serializers.CharField()
-    url = serializers.CharField(help_text="Empty where the project has no address.")
+    url = serializers.CharField(help_text="Empty if the project has no URL.")
     already_imported = serializers.BooleanField()
 
 
@@ -55,14 +55,12 @@ class ImportInputSerializer(StrictSerializer):
 
 class ImportFailureSerializer(serializers.Serializer[Any]):
     external_ref = serializers.CharField()
-    error = serializers.CharField(
-        help_text="monitor_limit, not_found, or a sentence that says what is wrong with the address."
-    )
+    error = serializers.CharField(help_text="monitor_limit, not_found, or a sentence about what is wrong with the URL.")
 
 
 class ImportResultSerializer(serializers.Serializer[Any]):
     """The result of an import, each list in the order of the request."""
 
     created = MonitorSerializer(many=True)
-    skipped = serializers.ListField(child=serializers.CharField(), help_text="References that were imported already.")
+    skipped = serializers.ListField(child=serializers.CharField(), help_text="References that were already imported.")
     failed = ImportFailureSerializer(many=True)

@@ -60,7 +60,7 @@ def link(word: str, query: Mapping[str, str], *, signed_in: User | None, now: da
     backend_class = BACKENDS[backend_of(word)]
     state = _take_state(query.get("state", ""), provider=backend_class.name, now=now)
     if state is None:
-        raise OAuthRefused(f"This link of {backend_class.title} was used before, has expired or was not started here.")
+        raise OAuthRefused(f"This link of {backend_class.title} was already used, has expired or was not started here.")
     if signed_in is not None and signed_in.pk != state.user_id:
         raise OAuthRefused(
             "You are signed in here with another account than the one that started this. "

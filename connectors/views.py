@@ -52,9 +52,9 @@ class ConnectorViewSet(ServiceViewSet):
 
     @operation("oauth/start", answer=AuthorizeSerializer, errors=(ProviderNotConfigured,))
     def start(self, provider: str) -> dict[str, str]:
-        """Begin to link a provider.
+        """Start linking a provider.
 
-        The person opens `authorize_url` in a browser and agrees there.
+        Open `authorize_url` in a browser and agree there.
         """
         return {"authorize_url": services.start(self.caller, provider, now=self.now)}
 
@@ -81,7 +81,7 @@ class ConnectorViewSet(ServiceViewSet):
     def import_projects(self, provider: str, data: dict[str, Any]) -> Response:
         """Import projects of a provider as monitors.
 
-        Each succeeds or fails by itself. First checks follow at once; the answer does not wait for them.
+        Each succeeds or fails on its own. First checks run at once; the response does not wait for them.
         """
         refs = data.pop("external_refs")
         result = importing.import_projects(self.caller, provider, refs, place=data, now=self.now)

@@ -94,7 +94,7 @@ class Server:
         self.url = checked_address(url)
         token = token.strip()
         if not token.isascii() or not token.isprintable() or not token:
-            raise UsageError(f"{token_source} holds no token")
+            raise UsageError(f"{token_source} contains no token")
         self._token_source = token_source
         self._opener = new_opener()
         self._headers = {
@@ -206,9 +206,9 @@ def checked_address(url: str) -> str:
     except ValueError:
         fits = False
     if not fits:
-        raise UsageError("--url is no address like https://status.example.com")
+        raise UsageError("--url is not a valid address. Example: https://status.example.com")
     if "@" in parts.netloc:
-        raise UsageError(f"--url holds a user name or password; the token is given in {TOKEN}")
+        raise UsageError(f"--url contains a user name or password; set the token in {TOKEN}")
     return url.rstrip("/")
 
 
@@ -219,7 +219,7 @@ def retry_after(text: str | None) -> float:
 
 def _reason(error: URLError) -> str:
     if isinstance(error.reason, TimeoutError):
-        return "it takes too long to connect"
+        return "connecting took too long"
     if isinstance(error.reason, SSLError):
         return "its certificate is not trusted, or TLS fails"
     if isinstance(error.reason, gaierror):

@@ -15,7 +15,7 @@ from core import cli
 class OurCommand(BaseCommand):
     """A command with an `epilog` like that of `cli.Command`.
 
-    argparse exits with 2 for wrong use, and so does a command that finds it later.
+    argparse exits with 2 for a usage error, and so does a command that finds it later.
     """
 
     epilog = ""
@@ -43,7 +43,7 @@ class SharedCommand(OurCommand):
         self.help = self.shared.help
         self.epilog = self.shared.epilog.replace("{prog}", f"manage.py {subcommand}")
         if self.shared.usage_code != cli.EXIT_USAGE:
-            self._called_from_command_line = False  # turns wrong use into a CommandError; argparse would exit with 2
+            self._called_from_command_line = False  # raises CommandError on usage error; argparse would exit with 2
         return super().create_parser(prog_name, subcommand, **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:

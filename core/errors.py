@@ -14,7 +14,7 @@ class ApiError(Exception):
 
     status = 500
     code = "internal_error"
-    reason = "Something broke on our side; it has been logged."
+    reason = "Internal error. It has been logged."
     details: Mapping[str, Any] = {}
     """Further members of the body."""
     limit: int | None = None
@@ -60,7 +60,7 @@ class PrivateAddress(ValidationFailed):
 
 
 class BadRequest(ApiError, status=400, code="bad_request"):
-    reason = "The request could not be understood."
+    reason = "The request is malformed."
 
 
 class MethodNotAllowed(ApiError, status=405, code="method_not_allowed"):
@@ -72,7 +72,7 @@ class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
 
 
 class BodyTooLarge(ApiError, status=413, code="body_too_large"):
-    reason = "The body is larger than any valid one."
+    reason = "The body is too large."
     limit = 262144
 
 
@@ -90,7 +90,7 @@ class HttpVersionNotSupported(ApiError, status=505, code="http_version_not_suppo
 
 
 class Overloaded(ApiError, status=503, code="overloaded"):
-    reason = "The server has too many requests to answer; try again in a moment."
+    reason = "The server is overloaded; try again in a moment."
     wait = 1
 
 
@@ -100,15 +100,15 @@ class Unavailable(ApiError, status=503, code="unavailable"):
 
 
 class NotFound(ApiError, status=404, code="not_found"):
-    reason = "There is no such thing, or it is not yours."
+    reason = "Not found."
 
 
 class Unauthorized(ApiError, status=401, code="unauthorized"):
-    reason = "A valid Bearer token is needed."
+    reason = "A valid Bearer token is required."
 
 
 class InvalidCredentials(ApiError, status=401, code="invalid_credentials"):
-    reason = "The e-mail address and the password do not belong together."
+    reason = "Wrong e-mail address or password."
 
 
 class EmailUnverified(ApiError, status=403, code="email_unverified"):
@@ -116,7 +116,7 @@ class EmailUnverified(ApiError, status=403, code="email_unverified"):
 
 
 class MfaRequired(ApiError, status=401, code="mfa_required"):
-    reason = "code: this account has a second factor; send a code of the authenticator app, or a recovery code."
+    reason = "code: this account uses two-factor authentication; send a code of the app, or a recovery code."
 
 
 class Forbidden(ApiError, status=403, code="forbidden"):
@@ -124,11 +124,11 @@ class Forbidden(ApiError, status=403, code="forbidden"):
 
 
 class SessionRequired(ApiError, status=403, code="session_required"):
-    reason = "A project token may not do this; sign in and use a session token."
+    reason = "Project tokens cannot do this; sign in and use a session token."
 
 
 class ReauthenticationRequired(ApiError, status=403, code="reauthentication_required"):
-    reason = "Sign in once more: this takes a session that was created within the last 5 minutes."
+    reason = "Sign in again: this requires a session that was created within the last 5 minutes."
 
 
 class ProjectsShared(ApiError, status=409, code="projects_shared"):
@@ -136,15 +136,15 @@ class ProjectsShared(ApiError, status=409, code="projects_shared"):
 
 
 class ProjectRequired(ApiError, status=400, code="project_required"):
-    reason = "project_id: name the project that the token is for."
+    reason = "project_id: is required; name the project of the token."
 
 
 class ProjectForbidden(ApiError, status=400, code="project_forbidden"):
-    reason = "project_id: you are not a member of such a project."
+    reason = "project_id: project not found, or you are not a member of it."
 
 
 class TooManyRequests(ApiError, status=429, code="rate_limited"):
-    reason = "Too many requests; wait before the next."
+    reason = "Too many requests; try again later."
 
     def __init__(self, reason: str | None = None, *, wait: float | None = None) -> None:
         self.wait = wait or 1
@@ -152,37 +152,37 @@ class TooManyRequests(ApiError, status=429, code="rate_limited"):
 
 
 class MonitorLimit(ApiError, status=403, code="monitor_limit"):
-    reason = "The plan's number of monitors is reached."
+    reason = "The plan's limit of monitors is reached."
     limit = 50
 
 
 class MonitorPaused(ApiError, status=409, code="monitor_paused"):
-    reason = "The monitor is paused; resume it, and it is checked at once."
+    reason = "The monitor is paused; resume it to check it."
 
 
 class ChannelLimit(ApiError, status=403, code="channel_limit"):
-    reason = "The number of alert channels of an account is reached."
+    reason = "The limit of alert channels per account is reached."
     limit = 50
 
 
 class WindowLimit(ApiError, status=403, code="window_limit"):
-    reason = "The number of maintenance windows is reached; delete those that are over."
+    reason = "The limit of maintenance windows is reached; delete those that have ended."
     limit = 100
 
 
 class LimitReached(ApiError, status=403, code="limit_reached"):
     """For rows that one request reads together, so that no number of them makes it expensive."""
 
-    reason = "The number of these is reached; delete some first."
+    reason = "The limit is reached; delete some first."
     limit = 200
 
 
 class IncidentResolved(ApiError, status=409, code="incident_resolved"):
-    reason = "The incident is resolved already."
+    reason = "The incident is already resolved."
 
 
 class ResolvesByItself(ApiError, status=409, code="resolves_by_itself"):
-    reason = "The incident of a monitor is resolved by its recovery, its pause or its deletion."
+    reason = "The incident of a monitor is resolved when the monitor recovers, is paused or is deleted."
 
 
 class NoWorker(ApiError, status=503, code="no_worker"):
@@ -190,23 +190,23 @@ class NoWorker(ApiError, status=503, code="no_worker"):
 
 
 class IdempotencyKeyInUse(ApiError, status=409, code="idempotency_key_in_use"):
-    reason = "Idempotency-Key: the first request with this key is still being worked on; try again in a moment."
+    reason = "Idempotency-Key: the first request with this key is still being processed; try again in a moment."
 
 
 class IdempotencyKeySpent(ApiError, status=409, code="idempotency_key_spent"):
-    reason = "Idempotency-Key: what was created with this key is gone, or no longer yours; use another key."
+    reason = "Idempotency-Key: the object that it created no longer exists, or is no longer yours; use another key."
 
 
 class ReconnectRequired(ApiError, status=409, code="reconnect_required"):
-    reason = "The provider does not accept the grant any more; link it again by oauth/start."
+    reason = "The provider no longer accepts the authorization; link it again with oauth/start."
 
 
 class ProviderError(ApiError, status=502, code="provider_error"):
-    reason = "The provider did not answer as it should; try again in a moment."
+    reason = "The provider did not respond correctly; try again in a moment."
 
 
 class ProviderNotConfigured(ApiError, status=503, code="provider_not_configured"):
-    reason = "This deployment has no keys for the provider; its operator sets them."
+    reason = "This deployment has no credentials for the provider; its operator can set them."
 
 
 class ImportExpired(NotFound):
@@ -214,15 +214,15 @@ class ImportExpired(NotFound):
 
 
 class NotConfirmed(ApiError, status=409, code="not_confirmed"):
-    reason = "The owner of the e-mail address has not agreed yet; set the address again to send another request."
+    reason = "The owner of the e-mail address has not confirmed it yet; set the address again to send another request."
 
 
 class NotDead(ApiError, status=409, code="not_dead"):
-    reason = "Only a dead delivery can be replayed; this one was sent, or is still tried."
+    reason = "Only dead deliveries can be replayed; this one was sent, or will be retried."
 
 
 class StatusPageLimit(ApiError, status=403, code="status_page_limit"):
-    reason = "The number of status pages of an account is reached."
+    reason = "The limit of status pages per account is reached."
     limit = 50
 
 
@@ -231,8 +231,8 @@ class DomainUnverified(ApiError, status=409, code="domain_unverified"):
 
 
 class ChangedMeanwhile(ApiError, status=412, code="changed_meanwhile"):
-    reason = "It was changed since you read it. Read it again, then repeat the change."
+    reason = "The object was changed since you read it. Read it again, then repeat the change."
 
 
 class NoteResolved(ApiError, status=409, code="note_resolved"):
-    reason = "The note is resolved already; write another."
+    reason = "The note is already resolved; create another."

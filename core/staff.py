@@ -292,7 +292,7 @@ def _report(
     left = dict(outcome.left)
     vanished = chosen - count - sum(left.values())
     if vanished:
-        left["gone by now"] = vanished
+        left["already deleted"] = vanished
     if left:
         reasons = "; ".join(f"{number} {'is' if number == 1 else 'are'} {why}" for why, number in left.items())
         text += f" Not changed: {reasons}."

@@ -39,6 +39,11 @@ def one_line(text: str, *, limit: int = NAME_CHARS) -> str:
     return clean if len(clean) <= limit and len(text) <= limit * 4 else f"{clean[: limit - 1].rstrip()}…"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return for example `1 monitor` or `2,000 monitors`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def quote(text: str, *, limit: int = 80) -> str:
     return f'"{shorten(text, limit=limit)}"'
 

@@ -22,6 +22,7 @@ from core import mail
 from core.api.idempotency import Created
 from core.errors import ApiError
 from core.forms import conditional
+from core.text import counted
 from core.waiting import limit_waiting
 from dashboard.deletion import Deletable, deletion
 from dashboard.forms import ProjectField, ScopeForm
@@ -47,7 +48,7 @@ TOPIC_NAMES = {
 SCOPE_NAMES = {
     Scope.ALL: "All my monitors, or all of the channel's project",
     Scope.PROJECT: "Monitors of one project",
-    Scope.CHOSEN: "Chosen monitors",
+    Scope.CHOSEN: "Selected monitors",
 }
 
 
@@ -88,7 +89,7 @@ class ChannelForm(ScopeForm):
         stored: AlertChannel | None = None,
     ) -> None:
         initial = None if stored is None else _initial_of(stored)
-        super().__init__(data, caller=caller, chosen_label="Chosen monitors", stored=stored, initial=initial)
+        super().__init__(data, caller=caller, chosen_label="Selected monitors", stored=stored, initial=initial)
         self.kind = kind
         self.secret_fields = {setting.name for setting in kind.settings if setting.secret}
         self.fields["scope_project_id"] = conditional(ProjectField(self.projects, none="Choose a project"))
@@ -100,7 +101,7 @@ class ChannelForm(ScopeForm):
             self.fields["name"].help_text = "Default: derived from the channel's address."
             self.fields["project_id"] = ProjectField(
                 self.projects,
-                none="None: mine alone",
+                none="None: personal",
                 help_text="Members of the project can see and change its channels, which send alerts of its monitors.",
             )
         elif kind.settings[0].secret:
@@ -193,7 +194,7 @@ class ChannelView:
             return f"of {channel.scope_project.name}" if channel.scope_project else "of a deleted project"
         if channel.scope == Scope.CHOSEN:
             count = len(channel.chosen)
-            return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
+            return counted(count, "selected monitor")
         return "all monitors of the project" if channel.project_id else "all monitors"
 
 
@@ -269,7 +270,7 @@ def create(request: PageRequest) -> HttpResponse:
         return render_page(request, "channels/created", shown=ChannelView(channel), secret=secret)
     messages.success(request, "Channel created.")
     if channel.confirmed_at is None:
-        _report_confirmation_request(request, channel, "A request to confirm was sent")
+        _report_confirmation_request(request, channel, "A confirmation request was sent")
     return redirect("alert_channel", channel.public_id)
 
 
@@ -341,7 +342,7 @@ def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
         if channel.confirmed_at is None:
             _report_confirmation_request(request, channel, "Another request was sent")
         else:
-            messages.success(request, "The address is confirmed already.")
+            messages.success(request, "The address is already confirmed.")
     return redirect("alert_channel", channel_id)
 
 

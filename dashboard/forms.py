@@ -137,7 +137,7 @@ class DurationField(forms.CharField):
         try:
             count = parse_duration(text) / self._ms
         except ValueError:
-            raise ValidationError("Say it as 90, 5m, 1h or 1h 30m; a number alone counts seconds.") from None
+            raise ValidationError("Enter a duration such as 5m, 1h or 1h 30m. A number alone is in seconds.") from None
         if count != int(count):
             raise ValidationError(f"Whole {'seconds' if self._ms == MS_OF['s'] else 'milliseconds'} only.")
         if self._minimum is not None and count < self._minimum:

@@ -35,7 +35,7 @@ _LINES: dict[str, tuple[str, str]] = {
     Type.ANNOUNCED: ("Alerts queued", ""),
     Type.ALERT_SENT: ("Alert delivered", ""),
     Type.ALERT_FAILED: ("Alert not delivered", ""),
-    Type.SUPPRESSED: ("Alerts held back", ""),
+    Type.SUPPRESSED: ("No alert sent", ""),
     Type.ACKNOWLEDGED: ("Acknowledged", "slow"),
     Type.COMMENTED: ("Comment", ""),
     Type.DECLARED: ("Declared", "down"),

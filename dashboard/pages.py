@@ -26,6 +26,8 @@ from projects.access import Caller
 
 P = ParamSpec("P")
 
+NO_PAGE = "This page does not exist, or you have no access to it."
+
 
 class PageRequest(HttpRequest):
     """A request of a signed-in user. `htmx` is set by django_htmx.middleware."""
@@ -73,7 +75,8 @@ def problem(request: PageRequest, error: ApiError) -> HttpResponse:
     """Render an error as a page, or as text for scripts."""
     if request.htmx:
         return HttpResponse(str(error), "text/plain", error.status, headers=error.headers)
-    context = {"title": error.code.replace("_", " ").capitalize(), "reason": error.reason}
+    reason = NO_PAGE if error.reason == NotFound.reason else error.reason
+    context = {"title": error.code.replace("_", " ").capitalize(), "reason": reason}
     page = render_to_string("problem.html", context, request)
     return HttpResponse(page, status=error.status, headers=error.headers)
 
@@ -147,10 +150,14 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
 
 
 def _navigation(user: User) -> list[tuple[str, str, str, int]]:
-    """Return the section, title, icon and number of open incidents of each entry."""
+    return navigation_entries(open_incidents=list_incidents(Caller(user), is_open=True).count())
+
+
+def navigation_entries(*, open_incidents: int) -> list[tuple[str, str, str, int]]:
+    """Return the section, title, icon and number of open items of each entry."""
     return [
         ("monitors", "Monitors", "heart-pulse", 0),
-        ("incidents", "Incidents", "triangle-alert", list_incidents(Caller(user), is_open=True).count()),
+        ("incidents", "Incidents", "triangle-alert", open_incidents),
         ("status-pages", "Status pages", "globe", 0),
         ("alert-channels", "Alert channels", "bell", 0),
         ("maintenance", "Maintenance", "calendar", 0),

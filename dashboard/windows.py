@@ -20,6 +20,7 @@ from django.shortcuts import redirect
 from django.utils.text import get_text_list
 
 from core.forms import conditional
+from core.text import counted
 from dashboard.deletion import Deletable, deletion
 from dashboard.forms import LongSelect, ProjectField, ScopeForm, Value, time_zones
 from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
@@ -115,12 +116,12 @@ class WindowForm(ScopeForm):
     ends_at = _LocalTimeField(label="Ends")
     time_zone = forms.ChoiceField(
         widget=LongSelect,
-        help_text="Of these times. A recurring window keeps its local time in summer and winter.",
+        help_text="Of the start and the end. A recurring window keeps its local time in summer and winter.",
     )
     repeats = forms.ChoiceField(label="Repeats", choices=list(REPEATS.items()), widget=forms.RadioSelect, initial=ONCE)
     days = conditional(
         forms.MultipleChoiceField(
-            label="On which days",
+            label="Days",
             choices=list(DAYS.items()),
             widget=forms.CheckboxSelectMultiple,
             help_text="Without a choice: the day of the start.",
@@ -145,8 +146,8 @@ class WindowForm(ScopeForm):
         )
     )
     monitors = forms.ChoiceField(
-        label="Which monitors",
-        choices=[("all", "All of mine, or of the window's project"), ("chosen", "Selected monitors")],
+        label="Monitors",
+        choices=[("all", "All my monitors, or all of the window's project"), ("chosen", "Selected monitors")],
         widget=forms.RadioSelect,
         initial="all",
     )
@@ -250,7 +251,7 @@ class WindowView:
         if window.all_monitors:
             return f"all of {window.project.name}" if window.project else "all of your monitors"
         count = len(window.chosen)
-        return "1 chosen monitor" if count == 1 else f"{count} chosen monitors"
+        return counted(count, "selected monitor")
 
     @property
     def deletable(self) -> Deletable:

@@ -160,7 +160,7 @@ def socket_folder(folder: DataFolder) -> Path:
     # Other users may write to a temporary folder, so do not use a folder that one of them created.
     ours = server_uids(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in ours or status.st_mode & 0o077:
-        raise EmbeddedError(f"{path} is not a private folder of ours: remove it, or set a shorter DATA_DIR")
+        raise EmbeddedError(f"{path} is not a private folder of Pulsekeeper: remove it, or set a shorter DATA_DIR")
     return path
 
 

@@ -99,7 +99,7 @@ def note_reasons(now: datetime) -> None:
         events = []
         for incident in incidents:
             at, incident.reason_code, incident.detail = found[incident.pk]
-            text = f"It fails for another reason now: {incident.detail}"
+            text = f"The reason changed: {incident.detail}"
             events.append(_event(incident, Type.REASON_CHANGED, text, at, reason_code=incident.reason_code))
         write_columns(incidents, ["reason_code", "detail"])
         IncidentEvent.objects.bulk_create(events)

@@ -115,7 +115,7 @@ class Schedule:
             next_day = datetime.strptime(text, "%Y%m%d") + timedelta(days=1)  # noqa: DTZ007  (a local date)
             return self._instant(next_day) - timedelta(microseconds=1)
         except (ValueError, OverflowError):
-            raise _invalid(f"UNTIL={text} is no date.") from None
+            raise _invalid(f"UNTIL={text} is not a valid date.") from None
 
     def _local(self, instant: datetime) -> datetime:
         return instant.astimezone(ZoneInfo(self.time_zone)).replace(tzinfo=None, fold=0)
@@ -167,7 +167,7 @@ def _invalid(reason: str) -> ValidationFailed:
 def check(schedule: Schedule, *, now: datetime) -> Occurrence:
     """Return the active or next occurrence. Raises ValidationFailed if this cannot be a window's schedule now."""
     if schedule.time_zone not in TIME_ZONES:  # opening the given name would read a path on our disk
-        raise ValidationFailed("is no name of the IANA time zone database.", field="time_zone")
+        raise ValidationFailed("is not a name of the IANA time zone database.", field="time_zone")
     if schedule.ends_at <= schedule.starts_at:
         raise ValidationFailed("must be after starts_at.", field="ends_at")
     if schedule.ends_at - schedule.starts_at > MAX_LENGTH:
@@ -199,18 +199,18 @@ def _check_rule(schedule: Schedule) -> None:
         raise _invalid("has no occurrence.")
     if first != schedule._local_start():
         raise ValidationFailed(
-            f"is none of the times of rrule, the first of which is {first:%Y-%m-%d %H:%M} in {schedule.time_zone}.",
+            f"does not match rrule, whose first time is {first:%Y-%m-%d %H:%M} in {schedule.time_zone}.",
             field="starts_at",
         )
     starts = takewhile(lambda local: schedule._instant(local) <= last, schedule._local_starts(schedule.starts_at))
     if "COUNT" in parts and sum(1 for _ in starts) < int(parts["COUNT"]):
-        raise _invalid(f"goes on for more than {MAX_YEARS} years; give a smaller COUNT, or none.")
+        raise _invalid(f"lasts more than {MAX_YEARS} years; use a smaller COUNT, or none.")
     recurs = False
     for before, after in pairwise(schedule.occurrences()):
         recurs = True
         if after.starts_at < before.ends_at:
             raise _invalid(
-                f"the occurrence of {after.starts_at:%Y-%m-%d %H:%M} UTC begins before the one before it ends."
+                f"the occurrence of {after.starts_at:%Y-%m-%d %H:%M} UTC begins before the previous one ends."
             )
     if not (recurs or parts.keys() & {"COUNT", "UNTIL"}):
         raise _invalid(f"does not recur within {MAX_YEARS} years.")
@@ -222,18 +222,18 @@ def _parts_of(rrule: str) -> dict[str, str]:
     for part in rrule.upper().split(";"):
         name, equals, value = part.partition("=")
         if name in parts:
-            raise _invalid(f"{name} is given twice.")
+            raise _invalid(f"{name} is repeated.")
         _check_part(name, value if equals else "")
         parts[name] = value
     frequency = parts.get("FREQ")
     if frequency is None:
         raise _invalid("FREQ is missing.")
     if {"COUNT", "UNTIL"} <= parts.keys():
-        raise _invalid("COUNT and UNTIL do not go together.")
+        raise _invalid("COUNT and UNTIL cannot be combined.")
     if frequency == "WEEKLY" and "BYMONTHDAY" in parts:
-        raise _invalid("BYMONTHDAY does not go with FREQ=WEEKLY.")
+        raise _invalid("BYMONTHDAY cannot be combined with FREQ=WEEKLY.")
     if "BYSETPOS" in parts and not parts.keys() & {"BYMONTH", "BYMONTHDAY", "BYDAY"}:
-        raise _invalid("BYSETPOS needs BYMONTH, BYMONTHDAY or BYDAY beside it.")
+        raise _invalid("BYSETPOS requires BYMONTH, BYMONTHDAY or BYDAY.")
     _check_days(frequency, parts)
     return parts
 
@@ -244,23 +244,23 @@ def _check_days(frequency: str, parts: dict[str, str]) -> None:
     if not any(numbers):
         return
     if frequency in ("DAILY", "WEEKLY"):
-        raise _invalid(f"a number in BYDAY does not go with FREQ={frequency}.")
+        raise _invalid(f"numbers in BYDAY cannot be combined with FREQ={frequency}.")
     if not all(numbers):
-        raise _invalid("give every day of BYDAY a number, or none.")
+        raise _invalid("number all days of BYDAY, or none.")
     if (frequency == "MONTHLY" or "BYMONTH" in parts) and max(abs(int(number)) for number in numbers) > 5:
-        raise _invalid("no month has more than 5 of a day that BYDAY numbers.")
+        raise _invalid("numbers in BYDAY go up to 5: no month has a sixth of a weekday.")
 
 
 def _check_part(name: str, value: str) -> None:
     pattern = _VALUES.get(name)
     if name == "FREQ" and value in ("SECONDLY", "MINUTELY", "HOURLY"):
-        raise _invalid(f"FREQ={value} is too often; a window recurs DAILY, WEEKLY, MONTHLY or YEARLY.")
+        raise _invalid(f"FREQ={value} is not supported; use DAILY, WEEKLY, MONTHLY or YEARLY.")
     if name in ("BYHOUR", "BYMINUTE", "BYSECOND"):
-        raise _invalid(f"{name} is not taken: the time of day is that of starts_at.")
+        raise _invalid(f"{name} is not supported: the time of day is that of starts_at.")
     if pattern is None:
         shown = re.match(r"[A-Z-]{0,20}", name)
         raise _invalid(
-            f"{shown[0] if shown and shown[0] else 'something'} is not taken; write parts such as"
+            f"{shown[0] if shown and shown[0] else 'something'} is not supported; write parts such as"
             " FREQ=WEEKLY;BYDAY=MO;UNTIL=20271231T235959Z."
         )
     values = value.split(",") if name in _LISTS else [value]

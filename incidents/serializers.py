@@ -21,26 +21,26 @@ INCIDENT_STATUSES = ("open", "resolved")
 
 
 class IncidentSerializer(serializers.Serializer[Any]):
-    """An outage of a monitor, or an incident that people declared."""
+    """An outage of a monitor, or a declared incident."""
 
     id = serializers.CharField(source="public_id")
     monitor_id = serializers.SerializerMethodField(
-        help_text="Also of a monitor that is deleted; null where people declared the incident."
+        help_text="Kept after the monitor is deleted; null if the incident was declared by a person."
     )
     project_id = serializers.SerializerMethodField(
         help_text="The project that the monitor is in, or was in when it was deleted."
     )
     title = serializers.CharField(
-        source="name", help_text="The name of the monitor at that time, or what people called it."
+        source="name", help_text="The monitor's name at that time, or the title of a declared incident."
     )
     status = serializers.SerializerMethodField()
     reason_code = serializers.ChoiceField(
-        choices=[r.value for r in ReasonCode], allow_null=True, help_text="null where people declared it."
+        choices=[r.value for r in ReasonCode], allow_null=True, help_text="null if it was declared by a person."
     )
     detail = serializers.CharField(allow_null=True)
-    started_at = EpochMsField(help_text="The first failure of the run.")
+    started_at = EpochMsField(help_text="The first of the consecutive failures.")
     confirmed_at = EpochMsField(
-        allow_null=True, help_text="When fail_threshold was reached; null where people declared it."
+        allow_null=True, help_text="When fail_threshold was reached; null if it was declared by a person."
     )
     acknowledged_at = EpochMsField(allow_null=True)
     resolved_at = EpochMsField(allow_null=True)
@@ -68,9 +68,9 @@ class IncidentEventSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     type = serializers.ChoiceField(choices=IncidentEvent.Type.values)
     at = EpochMsField()
-    text = serializers.CharField(help_text="A sentence for a person; of a comment, the comment.")
+    text = serializers.CharField(help_text="A sentence for people; for comments, the comment.")
     data = serializers.DictField(  # type: ignore[assignment]  # a field, that its class takes away again
-        help_text="The same for a program: `by` is the person who did it."
+        help_text="The same for programs; `by` is the person who did it."
     )
 
 
@@ -78,13 +78,13 @@ class IncidentDetailSerializer(IncidentSerializer):
     """An incident with its timeline and the evidence of the failing check."""
 
     evidence = EvidenceSerializer(
-        allow_null=True, help_text="What the failing check saw, secrets masked; null where there is none."
+        allow_null=True, help_text="Evidence of the failed check, with secrets masked; null without any."
     )
     events = IncidentEventSerializer(source="events.all", many=True)
 
 
 class IncidentInputSerializer(StrictSerializer):
-    """An incident that no monitor found."""
+    """An incident that no monitor detected."""
 
     project_id = TextField(required=False, allow_null=True, max_length=64)
     title = TextField(max_length=200)
@@ -99,13 +99,13 @@ class WindowInputSerializer(StrictSerializer):
     """A maintenance window to create."""
 
     project_id = TextField(
-        required=False, allow_null=True, max_length=64, help_text="null: the caller's own. Set at creation."
+        required=False, allow_null=True, max_length=64, help_text="null: a personal one of the caller. Set at creation."
     )
     name = TextField(max_length=200)
-    starts_at = MomentField(help_text="Of the first occurrence, which has to be one of rrule.")
+    starts_at = MomentField(help_text="Of the first occurrence; must match rrule.")
     ends_at = MomentField(help_text=f"Of the first occurrence, at most {MAX_LENGTH.days} days after starts_at.")
     time_zone = TextField(
-        required=False, max_length=64, help_text="By whose clock it recurs: a name of the IANA database. Default: UTC."
+        required=False, max_length=64, help_text="Time zone in which it recurs: an IANA name. Default: UTC."
     )
     rrule = TextField(
         required=False,
@@ -116,7 +116,7 @@ class WindowInputSerializer(StrictSerializer):
         f"at most {MAX_YEARS} years after starts_at; without either it does not end. null: once.",
     )
     monitors = ChoiceField(
-        choices=SCOPES, help_text="all: those of the project, or without one those that the caller owns."
+        choices=SCOPES, help_text="all: all of the project, or without a project all that the caller owns."
     )
     monitor_ids = ListField(
         child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN, help_text="With chosen: at least one."
@@ -134,14 +134,14 @@ class WindowSerializer(serializers.Serializer[Any]):
     time_zone = serializers.CharField()
     rrule = serializers.SerializerMethodField(help_text="null: once.")
     monitors = serializers.ChoiceField(source="scope", choices=SCOPES, read_only=True)
-    monitor_ids = serializers.SerializerMethodField(help_text="The chosen ones; empty with all.")
-    active = serializers.SerializerMethodField(help_text="Whether alerts are held back now.")
+    monitor_ids = serializers.SerializerMethodField(help_text="The selected monitors; empty with all.")
+    active = serializers.SerializerMethodField(help_text="Whether alerts are suppressed now.")
     next_starts_at = EpochMsField(
         source="occurrence.starts_at",
         allow_null=True,
-        help_text="Of the occurrence that is on, or else of the next; null when there is no more.",
+        help_text="Of the current occurrence, or else of the next; null if there are no more.",
     )
-    next_ends_at = EpochMsField(source="occurrence.ends_at", allow_null=True, help_text="Of the same occurrence.")
+    next_ends_at = EpochMsField(source="occurrence.ends_at", allow_null=True, help_text="Of that occurrence.")
     created_at = EpochMsField()
 
     def to_representation(self, instance: Any) -> Any:

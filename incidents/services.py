@@ -43,7 +43,7 @@ def comment(caller: Caller, public_id: str, *, text: str, now: datetime) -> Inci
     with transaction.atomic():
         incident = _lock(caller, public_id)
         if incident.events.filter(type=Type.COMMENTED).count() >= MAX_COMMENTS:
-            raise LimitReached("The number of comments of an incident is reached.", limit=MAX_COMMENTS)
+            raise LimitReached("The limit of comments per incident is reached.", limit=MAX_COMMENTS)
         _note(incident, Type.COMMENTED, text, caller, now)
         return get_incident(caller, public_id)
 

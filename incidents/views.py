@@ -35,9 +35,9 @@ class IncidentViewSet(ServiceViewSet):
         answer=IncidentSerializer,
         pages=Pages(newest_first=True, default=HISTORY_LIMIT, weight=selectors.INCIDENT_CHARS, few=100),
         params=(
-            ChoiceParam("status", "Only such incidents.", INCIDENT_STATUSES),
-            IdParam("monitor_id", "Only those of this monitor."),
-            IdParam("project_id", "Only those of this project."),
+            ChoiceParam("status", "Only incidents in this state.", INCIDENT_STATUSES),
+            IdParam("monitor_id", "Only incidents of this monitor."),
+            IdParam("project_id", "Only incidents of this project."),
         ),
     )
     def list(self, status: str | None, **ids: str | None) -> QuerySet[Incident]:
@@ -47,7 +47,7 @@ class IncidentViewSet(ServiceViewSet):
 
     @operation(id="declare_incident", body=IncidentInputSerializer)
     def create(self, data: dict[str, Any]) -> Incident:
-        """Declare an incident that no monitor found.
+        """Declare an incident that no monitor detected.
 
         People comment on it and resolve it. No alert is sent.
         """
@@ -62,7 +62,7 @@ class IncidentViewSet(ServiceViewSet):
     def acknowledge(self, incident_id: str) -> Incident:
         """Acknowledge an incident; reminders stop.
 
-        The first acknowledgement counts, and a further one changes nothing.
+        Only the first acknowledgement has an effect.
         """
         return services.acknowledge(self.caller, incident_id, now=self.now)
 
@@ -73,9 +73,9 @@ class IncidentViewSet(ServiceViewSet):
 
     @operation("resolve", errors=(ResolvesByItself,))
     def resolve(self, incident_id: str) -> Incident:
-        """Resolve an incident that people declared.
+        """Resolve a declared incident.
 
-        Once it is resolved, doing it again changes nothing.
+        Resolving it again changes nothing.
         """
         return services.resolve(self.caller, incident_id, now=self.now)
 
@@ -98,7 +98,7 @@ class WindowViewSet(ServiceViewSet):
     def create(self, data: dict[str, Any]) -> MaintenanceWindow:
         """Create a maintenance window.
 
-        While it is active, alerts of its monitors are held back; checks, statuses and incidents go on.
+        While it is active, alerts of its monitors are suppressed; checks, statuses and incidents continue.
         """
         return windows.create_window(self.caller, data, now=self.now)
 

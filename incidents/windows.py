@@ -100,7 +100,7 @@ def update_window(
         lock_monitors(caller, given.get("monitor_ids", []))
         with_owner = bool(given.get("monitor_ids"))
         window = access.lock(get_window, caller, public_id, with_owner=with_owner, if_match=if_match)
-        require_same_project(window, given, reason="a window stays where it was made; make another.")
+        require_same_project(window, given, reason="cannot be changed; create a new window.")
         before = schedule_of(window)
         fields = ["name", *asdict(before)]
         for name in given.keys() & set(fields):
@@ -274,16 +274,16 @@ def _rechoose(caller: Caller, window: MaintenanceWindow, given: Mapping[str, Any
 def _choose(caller: Caller, project: Project | None, *, scope: str, monitor_ids: Collection[str]) -> list[Monitor]:
     if scope == "all":
         if monitor_ids:
-            raise ValidationFailed('go with "monitors": "chosen" only.', field="monitor_ids")
+            raise ValidationFailed('apply only with "monitors": "chosen".', field="monitor_ids")
         return []
     if not monitor_ids:
-        raise ValidationFailed("name at least one monitor.", field="monitor_ids")
+        raise ValidationFailed("select at least one monitor.", field="monitor_ids")
     monitors = access.accessible(caller, Monitor.objects.only("public_id").filter(public_id__in=monitor_ids))
     if project is not None:
         monitors = monitors.filter(project=project)
     found = list(monitors)
     missing = set(monitor_ids) - {monitor.public_id for monitor in found}
     if missing:
-        whose = "in this project" if project else "of yours"
-        raise ValidationFailed(f"there is no monitor {min(missing)} {whose}.", field="monitor_ids")
+        where = " in this project" if project else ""
+        raise ValidationFailed(f"monitor {min(missing)} not found{where}.", field="monitor_ids")
     return found

@@ -96,7 +96,7 @@ With --prune, what the file manages but does not list is deleted (docs/use/confi
 
 exit codes:
   0  applied, or nothing to change
-  2  nothing changed: the file has problems, which are listed with lines, or wrong usage
+  2  nothing changed: the file has problems, which are listed with lines, or usage error
   3  with --detailed-exitcode: there were changes (with --dry-run: there would be)
   4  the database or the server cannot be reached. If only its answer was lost, all was applied or nothing: repeat it
 """
@@ -141,7 +141,7 @@ examples:
 
 exit codes:
   0  written
-  2  wrong usage, unknown account or project, or the file cannot be written
+  2  usage error, unknown account or project, or the file cannot be written
   4  the database or the server cannot be reached
 """
 
@@ -187,7 +187,7 @@ example:
 exit codes:
   0  all monitors of the file exist now (with --dry-run: would exist)
   1  some were skipped; the others exist now
-  2  wrong usage, unknown account or project, or the file cannot be read
+  2  usage error, unknown account or project, or the file cannot be read
   3  nothing was created: the plan's limit would be exceeded
   4  the database or the server cannot be reached
 """

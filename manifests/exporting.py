@@ -36,7 +36,7 @@ class Export:
         if project_id is not None:
             project_refs = [project_ref for project_ref in project_refs if project_ref.id == project_id]
             if not project_refs:
-                raise ValidationFailed("you have no such project.", field="project_id")
+                raise ValidationFailed("project not found.", field="project_id")
         shown: list[ProjectRef | None] = [*project_refs] if project_id is not None else [None, *project_refs]
         self._order = {project_ref: number for number, project_ref in enumerate(shown)}
         self._names = ExportNames(self._account, project_refs)

@@ -31,7 +31,7 @@ class LocalBackend(Backend):
         email = options["account"]
         user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
         if user is None:
-            raise UsageError(f"no account {email}")
+            raise UsageError(f"account {email} not found")
         self._caller = Caller(user)
 
     @staticmethod
@@ -48,7 +48,7 @@ class LocalBackend(Backend):
         try:
             return export(self._caller, project_id=project_id, with_ids=with_ids, now=utc_now())
         except ValidationFailed:
-            raise UsageError(f"no project {project_id} in this account.") from None
+            raise UsageError(f"project {project_id} not found in this account.") from None
 
     def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
         place = {} if project_id is None else {"project_id": project_id}

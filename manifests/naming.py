@@ -94,7 +94,7 @@ class Names:
         if monitor is not None:
             return monitor
         if "id" in reference:
-            raise EntryError(path, "you have no such monitor.")
+            raise EntryError(path, "monitor not found.")
         where = f"in project {project_ref}" if project_ref else "outside of projects"
         near = self.hints.did_you_mean(word, (known for at, known in self._entries if at is project_ref))
         raise EntryError(path, f"no monitor {word!r} {where}.{near}")

@@ -86,7 +86,7 @@ class Plan:
         path = (*entry.path, name)
         found = [one for one in self.account.project_refs.values() if getattr(one, name) == entry.given[name]]
         if entry.id is not None and not found:
-            raise EntryError(path, "you have no such project; without an id it is found by name, or created.")
+            raise EntryError(path, "project not found; without an id it is found by name, or created.")
         if not found and self.account.caller.project is not None:
             raise EntryError(path, "a project token cannot create projects, and works in its own only.")
         if len(found) > 1:
@@ -119,7 +119,7 @@ class Plan:
             with self._reporting(entry):
                 entry.project_ref = self.names.project(entry.given.get("project"), (*entry.path, "project"))
                 if entry.project_ref is None and self.account.caller.project is not None:
-                    raise EntryError(entry.path, "set project: a project token works in its own project only.")
+                    raise EntryError(entry.path, "set project: a project token works only in its own project.")
         entries = [entry for entry in entries if entry not in self._invalid]
         for entry in sorted(entries, key=lambda entry: entry.id is None):
             path = (*entry.path, resource.identity if entry.id is None else "id")
@@ -127,7 +127,7 @@ class Plan:
                 if entry.id is not None:
                     entry.existing = by_id.get(entry.id)
                     if entry.existing is None:
-                        said = f"you have no such {resource.noun}; without an id it is found by name, or created."
+                        said = f"{resource.noun} not found; without an id it is found by name, or created."
                         raise EntryError(path, said)
                     if entry.existing in claimed:
                         raise EntryError(path, f"is already {place(claimed[entry.existing])}.")

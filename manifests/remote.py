@@ -61,7 +61,7 @@ class RemoteBackend(Backend):
         params = ({} if project_id is None else {"project_id": project_id}) | ({"ids": "true"} if with_ids else {})
         answer = self._server.request("GET", f"/v1/manifest?{urlencode(params)}", timeout_sec=TIMEOUT_SEC)
         if answer.status == 422 and project_id is not None and answer.error == "validation_error":
-            raise UsageError(f"no project {project_id} in this account")
+            raise UsageError(f"project {project_id} not found in this account")
         if answer.status != 200:
             raise self._server.failure(answer)
         found = answer.json()

@@ -36,7 +36,7 @@ MAX_VALUE = 10_000
 class ProblemSerializer(serializers.Serializer[Any]):
     """What is wrong with a manifest, and where."""
 
-    path = serializers.CharField(help_text="Of the value, like monitors[12].interval_sec; empty: the whole.")
+    path = serializers.CharField(help_text="Path of the value, like monitors[12].interval_sec; empty: the manifest.")
     message = serializers.CharField()
     at_key = serializers.BooleanField(required=False, help_text="true: the key is wrong, not its value.")
 
@@ -87,7 +87,7 @@ class ChangeSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField()
     name = serializers.CharField()
     project = serializers.CharField(allow_null=True)
-    path = serializers.CharField(allow_null=True, help_text="Of its entry in the manifest; null: it has none.")
+    path = serializers.CharField(allow_null=True, help_text="Path of its entry in the manifest; null without one.")
 
     def get_fields(self) -> dict[str, Any]:
         return {**super().get_fields(), "fields": FieldChangeSerializer(many=True)}
@@ -109,7 +109,7 @@ class ReportSerializer(serializers.Serializer[Any]):
 class ImportedItemSerializer(StrictSerializer):
     """A monitor to import."""
 
-    name = TextField(max_length=MAX_NAME, help_text="For the answer.")
+    name = TextField(max_length=MAX_NAME, help_text="Identifies it in the response.")
     body: Any = serializers.DictField(help_text="As in POST /v1/monitors. One that is invalid is skipped, with a note.")
     enabled = BoolField(required=False, help_text="false: create it paused. Default: true.")
     group = TextField(

@@ -21,7 +21,7 @@ from monitors.probing import on_demand
 from monitors.types.settings import MonitorConfig, settings_of
 
 LATEST = 20
-_MUTES = ((60, "for an hour"), (1_440, "for a day"), (10_080, "for a week, the longest"), (0, "not any longer"))
+_MUTES = ((60, "for an hour"), (1_440, "for a day"), (10_080, "for a week"), (0, "not at all: unmute"))
 
 
 class MuteForm(forms.Form):
@@ -46,11 +46,11 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     fieldsets = (
         (None, {"fields": ("shown_id", "owner", "project", "created_at", "enabled", "muted_until")}),
         (
-            "How it stands",
+            "Status",
             {"fields": ("status", "status_since", "last_checked_at", "last_latency_ms", "next_due_at", "claimed_at",
                         "last_ping_at", "cert_expires_at", "domain_expires_at")},
         ),
-        ("What is checked", {"fields": ("type", *settings_of(MonitorConfig), "own_settings", "config_version")}),
+        ("Target", {"fields": ("type", *settings_of(MonitorConfig), "own_settings", "config_version")}),
     )  # fmt: skip
     actions = ("pause", "resume", "mute", "check_now")
 
@@ -96,19 +96,19 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     def resume(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:
         act(self, request, queryset, partial(operations.resume, now=utc_now()), done="resumed")
 
-    @admin.action(description="Mute, or end a mute", permissions=["act"])
+    @admin.action(description="Mute or unmute", permissions=["act"])
     def mute(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> HttpResponse | None:
-        form = ask(self, request, queryset, MuteForm, title="Mute monitors", button="Do it")
+        form = ask(self, request, queryset, MuteForm, title="Mute monitors", button="Apply")
         if not isinstance(form, MuteForm):
             return form
         minutes: int = form.cleaned_data["minutes"]
-        done = f"muted {dict(_MUTES)[minutes].partition(',')[0]}" if minutes else "unmuted"
+        done = f"muted {dict(_MUTES)[minutes]}" if minutes else "unmuted"
         act(self, request, queryset, partial(operations.mute_for, minutes=minutes, now=utc_now()), done=done)
         return None
 
     @admin.action(description="Check now", permissions=["act"])
     def check_now(self, request: HttpRequest, queryset: QuerySet[Monitor]) -> None:
-        act(self, request, queryset, partial(on_demand.begin, now=utc_now()), done="handed out to be checked")
+        act(self, request, queryset, partial(on_demand.begin, now=utc_now()), done="scheduled for a check")
 
     def sections(self, request: HttpRequest, row: Monitor) -> Sequence[Section]:
         checks = [

@@ -23,6 +23,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from core.text import counted
+
 MAX_EXPRESSION = 100
 TZDATA_VERSION = metadata.version("tzdata")
 TIME_ZONES = frozenset(resources.files("tzdata").joinpath("zones").read_text().split())
@@ -64,7 +66,7 @@ class Schedule:
             raise BadScheduleError(f"must be at most {MAX_EXPRESSION} characters.")
         fields = self.expression.split()
         if len(fields) != len(_FIELDS):
-            raise BadScheduleError(f"has {len(fields)} field{'' if len(fields) == 1 else 's'}. {_HOW}")
+            raise BadScheduleError(f"has {counted(len(fields), 'field')}. {_HOW}")
         for name, field in zip(_FIELDS, fields, strict=True):
             if not _FIELD.fullmatch(field):
                 raise BadScheduleError(f"the {name} must be numbers, names, ranges, steps and lists of them. {_HOW}")

@@ -29,7 +29,7 @@ DEFAULT_DAYS = 7
 
 
 class CheckSerializer(serializers.Serializer[Any]):
-    """A check that was made."""
+    """A finished check."""
 
     id = serializers.SerializerMethodField()
     checked_at = EpochMsField(help_text="When the check ended.")
@@ -38,7 +38,7 @@ class CheckSerializer(serializers.Serializer[Any]):
     connect_ms = serializers.IntegerField(allow_null=True)
     ttfb_ms = serializers.IntegerField(allow_null=True)
     http_status = serializers.IntegerField(allow_null=True)
-    loss = serializers.IntegerField(allow_null=True, help_text="Percent of packets lost, of a ping; otherwise null.")
+    loss = serializers.IntegerField(allow_null=True, help_text="Packet loss of a ping, in percent; otherwise null.")
     reason_code = serializers.ChoiceField(
         choices=[r.value for r in ReasonCode], allow_null=True, help_text="null when the check passed."
     )
@@ -66,74 +66,74 @@ class ResponseHeaderSerializer(PairSerializer):
 class RedirectSerializer(PairSerializer):
     """A redirect that was followed."""
 
-    status = serializers.IntegerField(help_text="The status that the redirect came with.")
-    url = serializers.CharField(help_text="Where it led; the values of a query are masked.")
+    status = serializers.IntegerField(help_text="Status of the redirect.")
+    url = serializers.CharField(help_text="Target of the redirect, with query values masked.")
 
 
 class FactSerializer(PairSerializer):
-    """What only the check's protocol knows, for example the flags of a DNS answer."""
+    """Facts that depend on the protocol, for example the flags of a DNS answer."""
 
     name = serializers.CharField()
     value = serializers.CharField(allow_blank=True)
 
 
 class EvidenceSerializer(serializers.Serializer[Any]):
-    """What the failing check saw of the target."""
+    """Evidence of a failed check."""
 
-    address = serializers.CharField(allow_null=True, default=None, help_text="Address and port that were connected to.")
+    address = serializers.CharField(allow_null=True, default=None, help_text="Remote address and port.")
     tls_version = serializers.CharField(allow_null=True, default=None)
-    tls_issuer = serializers.CharField(allow_null=True, default=None, help_text="Who signed the certificate.")
+    tls_issuer = serializers.CharField(allow_null=True, default=None, help_text="Issuer of the certificate.")
     status_line = serializers.CharField(allow_null=True, default=None)
     headers = ResponseHeaderSerializer(many=True, read_only=True, default=list)
     body = serializers.CharField(
-        allow_null=True, default=None, help_text="The first 2,048 characters of what was received, decoded."
+        allow_null=True, default=None, help_text="The first 2,048 received characters, decoded."
     )
     redirects = RedirectSerializer(many=True, read_only=True, default=list)
     facts = FactSerializer(many=True, read_only=True, default=list)
 
 
 class CheckDetailSerializer(CheckSerializer):
-    """A check that was made, with the evidence of a failure."""
+    """A finished check, with the evidence of a failure."""
 
     evidence = EvidenceSerializer(
         allow_null=True,
-        help_text="What was seen of the target where the check failed, secrets masked; null when it passed.",
+        help_text="Evidence of a failed check, with secrets masked; null if the check passed.",
     )
 
 
 class UptimeDaySerializer(serializers.Serializer[Any]):
     """One day of UTC."""
 
-    date = serializers.DateField(help_text="A day of UTC; the last one is today, until now.")
+    date = serializers.DateField(help_text="Start of the UTC day; the last one is today, until now.")
     uptime = serializers.FloatField(
         allow_null=True,
         min_value=0,
         max_value=100,
-        help_text="Percent of the observed time outside outages and maintenance; null with nothing observed.",
+        help_text="Percent of the observed time outside outages and maintenance; null without observations.",
     )
     down_sec = serializers.IntegerField(
         min_value=0,
         help_text="Observed seconds of outages, each from its first failed check to the check that ended it, without "
         "maintenance.",
     )
-    incidents = serializers.IntegerField(min_value=0, help_text="How many outages began, maintenance or not.")
-    avg_latency_ms = serializers.FloatField(allow_null=True, help_text="Mean over passed checks; null with none.")
+    incidents = serializers.IntegerField(min_value=0, help_text="Number of outages that began, also in maintenance.")
+    avg_latency_ms = serializers.FloatField(allow_null=True, help_text="Mean of the passed checks; null without any.")
 
 
 class DnsChangeSerializer(serializers.Serializer[Any]):
-    """A check that found other records than the one before it."""
+    """A check that found other records than the previous one."""
 
     at = EpochMsField(help_text="When the check ended.")
     added = serializers.ListField(
         child=serializers.CharField(),
-        help_text=f"Records that the answer before did not have, at most {MAX_LISTED}: names in lower case without the "
-        "final dot, TXT without quotes, of long ones the beginning and a digest.",
+        help_text=f"Records that the previous answer did not have, at most {MAX_LISTED}: names in lower case without "
+        "the final dot, TXT without quotes, long ones shortened with a digest.",
     )
     removed = serializers.ListField(
-        child=serializers.CharField(), help_text=f"Records that only the answer before had, at most {MAX_LISTED}."
+        child=serializers.CharField(), help_text=f"Records that only the previous answer had, at most {MAX_LISTED}."
     )
-    added_count = serializers.IntegerField(help_text="All that were added.")
-    removed_count = serializers.IntegerField(help_text="All that were removed.")
+    added_count = serializers.IntegerField(help_text="Number of all added records.")
+    removed_count = serializers.IntegerField(help_text="Number of all removed records.")
 
 
 class PingSerializer(serializers.Serializer[Any]):
@@ -142,9 +142,9 @@ class PingSerializer(serializers.Serializer[Any]):
     id = serializers.SerializerMethodField()
     at = EpochMsField(help_text="When it arrived.")
     kind = serializers.ChoiceField(choices=Ping.Kind.values)
-    exit_status = serializers.IntegerField(allow_null=True, help_text="If the job reported one.")
+    exit_status = serializers.IntegerField(allow_null=True, help_text="Of the job, if it reported one.")
     duration_ms = serializers.IntegerField(
-        allow_null=True, help_text="How long the run took that it ends; null if no start was signalled."
+        allow_null=True, help_text="Duration of the run that it ends; null if its start was not signalled."
     )
     rid = serializers.UUIDField(allow_null=True)
     method = serializers.CharField()
@@ -185,7 +185,7 @@ class CheckViewSet(HistoryViewSet):
         answer=CheckSerializer,
         pages=TimePages(time="checked_at", number="claim"),
         params=(
-            ChoiceParam("status", "Only such checks.", VERDICTS),
+            ChoiceParam("status", "Only checks with this status.", VERDICTS),
             TimeParam("since", "Epoch milliseconds: only checks at or after it."),
             TimeParam("until", "Epoch milliseconds: only checks before it."),
         ),
@@ -199,8 +199,8 @@ class CheckViewSet(HistoryViewSet):
     def create(self, monitor_id: str) -> CheckResult:
         """Check a monitor now.
 
-        Answers when a worker has made the check, which is recorded and counts like any other. Heartbeats and schedulers
-        are refused: one is pinged, and the other's check is an action at its target.
+        Waits for the check, which is recorded and counts like any other. Heartbeats and schedulers are refused: a
+        heartbeat waits for pings, and a check of a scheduler would trigger its target.
         """
         monitor = self.get_parent(monitor_id)
         with limit_waiting(self.caller.account):
@@ -227,7 +227,7 @@ class DnsChangeViewSet(HistoryViewSet):
     def list(self, monitor_id: str, **page: Any) -> Sequence[DnsChange]:
         """List the changes of the records that a dns monitor finds, newest first.
 
-        Noted while `records` is null. For monitors of other types the list is empty.
+        Recorded while `records` is null. For monitors of other types the list is empty.
         """
         return dns_changes_of(self.get_parent(monitor_id), **page)
 
@@ -257,7 +257,7 @@ class UptimeViewSet(HistoryViewSet):
     @operation(
         id="list_monitor_uptime",
         many=True,
-        params=(IntParam("days", "How many days of UTC, today included.", 1, MAX_DAYS, DEFAULT_DAYS),),
+        params=(IntParam("days", "Number of UTC days, including today.", 1, MAX_DAYS, DEFAULT_DAYS),),
     )
     def retrieve(self, monitor_id: str, days: int) -> Sequence[Any]:
         """Uptime of a monitor by day.

@@ -97,7 +97,7 @@ def _switch(
 
     def do(monitor: Monitor) -> str | None:
         if monitor.enabled == enabled:
-            return "running already" if enabled else "paused already"
+            return "already running" if enabled else "already paused"
         changes.extend(switch(monitor, enabled=enabled, since=stale_since(monitor, now=now), now=now))
         watch(monitor)
         return None

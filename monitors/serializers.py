@@ -159,7 +159,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
     last_duration_ms = serializers.IntegerField(
         source="state.last_duration_ms",
         allow_null=True,
-        help_text="Heartbeats: how long the last run took that signalled its start and its end.",
+        help_text="Heartbeats: duration of the last run whose start and end were signalled.",
     )
 
     def get_fields(self) -> dict[str, Field]:
@@ -216,7 +216,7 @@ class MonitorPatchSerializer(MonitorInputSerializer):
 
 
 class SchedulePreviewSerializer(serializers.Serializer[Any]):
-    """The coming times of a schedule."""
+    """The next times of a schedule."""
 
     times = serializers.ListField(child=EpochMsField())
 

@@ -107,7 +107,7 @@ def test_spec(config: MonitorConfig) -> CheckSpec:
     """Return the spec of a test run. Raises ValidationFailed for a heartbeat, which has nothing to test."""
     kind = types.get(config.type)
     if kind.waits:
-        raise ValidationFailed(f"a {kind.name} is pinged, so there is nothing to test.", field="type")
+        raise ValidationFailed(f"a {kind.name} waits for pings, so there is nothing to test.", field="type")
     return kind.spec(config, run_id=f"test-{random_text(10)}")
 
 

@@ -47,11 +47,11 @@ class SchedulePreviewViewSet(ServiceViewSet):
             TimeParam(
                 "from", "Epoch milliseconds, 1970 to 2200; the times are after it. Default: now.", LAST_PREVIEW_MS
             ),
-            IntParam("count", "How many times.", 1, MAX_PREVIEW, USUAL_PREVIEW),
+            IntParam("count", "Number of times.", 1, MAX_PREVIEW, USUAL_PREVIEW),
         )
     )
     def retrieve(self, *, schedule: str | None, timezone: str | None, count: int, **params: Any) -> dict[str, Any]:
-        """Compute the coming times of a schedule.
+        """List the next times of a schedule.
 
         Refuses what a monitor would refuse: see `schedule` and `timezone` of a monitor.
         """
@@ -84,7 +84,7 @@ class MonitorViewSet(ServiceViewSet):
     def create(self, data: dict[str, Any]) -> Monitor:
         """Create a monitor.
 
-        Answers after the first check by a worker, or, if none made it in time, with null status.
+        Waits for the first check. If no worker runs it in time, the status is null.
         """
         return services.create_monitor(self.caller, data, now=self.now)
 

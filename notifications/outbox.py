@@ -43,7 +43,7 @@ OVERTAKEN = "overtaken"
 OUTCOMES = (State.SENT.value, State.WAITING.value, State.DEAD.value, OVERTAKEN)
 """The outcomes of an attempt. An attempt is overtaken if another sender has claimed the message since."""
 MAIL_FAILING = Level(
-    "pulsekeeper_mail_server_failing", "Processes whose last mail the mail server did not take, to any recipient."
+    "pulsekeeper_mail_server_failing", "Processes whose last mail the mail server refused, for any recipient."
 )
 
 M = TypeVar("M", bound=Notification)
@@ -242,7 +242,7 @@ class Outbox(ABC, Generic[M]):
                 state=State.WAITING, next_try_at=now, give_up_at=now + RETRY_FOR, leased_until=None, done_at=None
             )
         alive = len(locked) - len(dead)
-        return BulkResult(dead, {"sent, or still tried": alive} if alive else {})
+        return BulkResult(dead, {"sent or still being retried": alive} if alive else {})
 
     def delete_old(self, before: datetime) -> None:
         """Delete the messages that were sent or given up before this time."""

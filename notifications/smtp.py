@@ -51,7 +51,7 @@ def send_mail(
             _note(is_failing=True)
         return SendResult(delivered=False, detail=problem(error))
     _note(is_failing=False)
-    return SendResult(delivered=True, detail="The mail server took the message.")
+    return SendResult(delivered=True, detail="The mail server accepted the message.")
 
 
 def _note(*, is_failing: bool) -> None:

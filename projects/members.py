@@ -40,8 +40,8 @@ _INVITATION = """\
 
 {base_url}/invitations/{token}
 
-Open the link within 14 days, and sign up with this e-mail address, or sign in: the project is yours to see then. If you
-expected no invitation, there is nothing to do.
+Open the link within 14 days, and sign up with this e-mail address, or sign in: you then have access to the project. If
+you did not expect an invitation, ignore this message.
 """
 
 on_member_gone: list[Callable[[Project, User], None]] = []
@@ -74,14 +74,14 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
         places.filter(user=None, invited_until__lte=now).delete()
         user = verified_account(email)
         if places.exclude(invited_email=email).count() >= MAX_MEMBERS:
-            raise LimitReached("The number of members and invitations of a project is reached.", limit=MAX_MEMBERS)
+            raise LimitReached("The limit of members and invitations per project is reached.", limit=MAX_MEMBERS)
         if user is None:
             return _invite(caller, project, email=email, role=role, now=now)
         # The account may be younger than its invitation, which the membership replaces. Delete the invitation first:
         # this waits for a concurrent sign-in that accepts it, so that the check below sees the membership.
         places.filter(invited_email=email).delete()
         if places.filter(user=user).exists():
-            raise ValidationFailed("is a member already.", field="email")
+            raise ValidationFailed("is already a member.", field="email")
         member = Membership.objects.create(project=project, user=user, role=role, created_at=now)
         log.record_of_member(caller.user, Action.MEMBER_ADDED, member)
     return member
@@ -89,7 +89,7 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
 
 def _invite(caller: Caller, project: Project, *, email: str, role: str, now: datetime) -> Membership:
     if Membership.objects.filter(project=project, invited_email=email).exists():
-        raise ValidationFailed("is invited already; remove the invitation to send another.", field="email")
+        raise ValidationFailed("is already invited; remove the invitation to send another.", field="email")
     token = random_text(32)
     invitation = Membership.objects.create(
         project=project,
@@ -158,7 +158,7 @@ def accept_invitations(user: User, *, now: datetime) -> int:
                 log.record_of_member(user, Action.MEMBER_JOINED, place)
             return len(taken)
     except IntegrityError:
-        logger.info("invitations of user %s are taken up at the next sign-in", user.public_id)
+        logger.info("invitations of user %s will be accepted at the next sign-in", user.public_id)
         return 0
 
 
@@ -173,7 +173,7 @@ def change_role(caller: Caller, project_id: str, member_id: str, *, role: str, n
         project = access.lock_project(caller, project_id, roles=access.MANAGERS)
         member = get_member(project, member_id, now=now)
         if member.role == Role.OWNER:
-            raise ValidationFailed("the owner of a project stays its owner.", field="role")
+            raise ValidationFailed("the role of a project's owner cannot be changed.", field="role")
         before, member.role = member.role, role
         member.save(update_fields=["role"])
         log.record_of_member(caller.user, Action.MEMBER_UPDATED, member, before=before)

@@ -28,7 +28,7 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
     wanted = given.get("project_id")
     if caller.project is not None:
         if "project_id" in given and wanted != caller.project.public_id:
-            raise ValidationFailed("a project token works in its own project only.", field="project_id")
+            raise ValidationFailed("a project token works only in its own project.", field="project_id")
         wanted = caller.project.public_id
     if wanted is None:
         return None, caller.user
@@ -37,7 +37,7 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
     except ApiError:
         if caller.project is not None:
             raise Unauthorized from None  # the project was just deleted, with its tokens
-        raise ValidationFailed("you have no such project.", field="project_id") from None
+        raise ValidationFailed("project not found.", field="project_id") from None
     return project, access.owner_of(project)
 
 
@@ -58,8 +58,8 @@ def enforce_links(owner_id: int, *, now_chosen: int, before: int = 0) -> None:
     found = sum(model._default_manager.filter(**{path: owner_id}).count() for model, path in links)
     if found - before + now_chosen > MAX_LINKS:
         raise LimitReached(
-            f"An account can choose {MAX_LINKS:,} monitors in all its alert channels, maintenance windows and status "
-            "pages together; use all monitors, or those of a project, instead.",
+            f"An account can select {MAX_LINKS:,} monitors in all its alert channels, maintenance windows and status "
+            "pages together; select all monitors, or those of a project, instead.",
             limit=MAX_LINKS,
         )
 
@@ -103,6 +103,4 @@ def require_giving(caller: Caller, project: Project | None, owner: User) -> None
     try:
         access.lock_project(caller, project.public_id, roles=access.MANAGERS)
     except Forbidden:
-        raise Forbidden(
-            "Only an owner or admin of the project that a monitor leaves may move it to another owner."
-        ) from None
+        raise Forbidden("Only an owner or admin of the monitor's project can move it to another owner.") from None

@@ -23,9 +23,9 @@ class ProjectSerializer(serializers.Serializer[Any]):
 
 
 class ListedProjectSerializer(ProjectSerializer):
-    """A project with the number of its monitors: in all, and by status.
+    """A project with the number of its monitors, in total and by status.
 
-    `unknown`: not checked yet, or not checked by a fault of Pulsekeeper (`stale_since`).
+    `unknown`: not checked yet, or not checked because of a problem of Pulsekeeper (`stale_since`).
     """
 
     monitors = serializers.IntegerField(source="monitor_count")
@@ -54,7 +54,7 @@ class MemberSerializer(serializers.Serializer[Any]):
     role = serializers.ChoiceField(choices=Role.values)
     status = serializers.SerializerMethodField(help_text="invited: until a person with this address signs in.")
     created_at = EpochMsField()
-    expires_at = EpochMsField(source="invited_until", allow_null=True, help_text="Of an invitation; null for a member.")
+    expires_at = EpochMsField(source="invited_until", allow_null=True, help_text="Invitations only; null for members.")
 
     @extend_schema_field(serializers.ChoiceField(choices=MEMBER_STATUSES))
     def get_status(self, member: Membership) -> str:
@@ -73,15 +73,15 @@ class AuditEntrySerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="The account that acted; null for staff and unknown actors.",
     )
-    actor_email = serializers.EmailField(allow_null=True, help_text="At that time; null once the account is deleted.")
+    actor_email = serializers.EmailField(allow_null=True, help_text="At that time; null after the account was deleted.")
     project_id = serializers.CharField(source="project_public_id", allow_null=True, read_only=True)
     target_id = serializers.CharField(
-        allow_null=True, read_only=True, help_text="What it was done to, where that has an id."
+        allow_null=True, read_only=True, help_text="The object of the action, if it has an id."
     )
     target_name = serializers.CharField(allow_null=True, read_only=True, help_text="Its name at that time.")
     address = serializers.CharField(allow_null=True, help_text="Visible only to the person who acted.")
     user_agent = serializers.CharField(allow_null=True, help_text="Visible only to the person who acted.")
-    details = serializers.DictField(help_text="A few words more, by action.")
+    details = serializers.DictField(help_text="Details, depending on the action.")
 
     def to_representation(self, entry: Entry) -> dict[str, Any]:
         """Return what `viewer` of the context may see, with null for empty texts."""

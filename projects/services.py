@@ -40,7 +40,7 @@ def create_project(caller: Caller, *, name: str, now: datetime) -> Project:
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=caller.user.pk)  # concurrent creations count each other
         if Membership.objects.filter(user=caller.user, role=Role.OWNER).count() >= MAX_PROJECTS:
-            raise LimitReached("The number of projects of an account is reached.", limit=MAX_PROJECTS)
+            raise LimitReached("The limit of projects per account is reached.", limit=MAX_PROJECTS)
         project = Project.objects.create(name=name, created_at=now)
         Membership.objects.create(project=project, user=caller.user, role=Role.OWNER)
         log.record_of_project(caller, Action.PROJECT_CREATED, project)

@@ -30,7 +30,7 @@ from projects.serializers import (
     ProjectSerializer,
 )
 
-ACTION = ChoiceParam("action", "Only such entries.", [action.value for action in Action])
+ACTION = ChoiceParam("action", "Only entries of this action.", [action.value for action in Action])
 
 
 class ProjectViewSet(ServiceViewSet):
@@ -132,7 +132,7 @@ class AccountLogViewSet(ServiceViewSet):
 
     @operation(id="list_account_audit_log", pages=LOG, params=(ACTION,))
     def list(self, action: str | None) -> QuerySet[Entry]:
-        """List what the account did, and what was done to it, newest first."""
+        """List the audit log of the account, newest first."""
         return log.of_account(self.caller, action=action)
 
 
@@ -144,9 +144,9 @@ class ProjectLogViewSet(AccountLogViewSet):
 
     @operation(id="list_project_audit_log", pages=LOG, params=(ACTION,))
     def list(self, action: str | None, project_id: str) -> QuerySet[Entry]:
-        """List what was done to a project, newest first.
+        """List the audit log of a project, newest first.
 
-        For its owner and admins.
+        Only for its owner and admins.
         """
         return log.of_project(self.caller, project_id, action=action)
 

@@ -209,7 +209,7 @@ def _overall(monitors: Sequence[dict[str, Any]], incidents: Sequence[IncidentEnt
     if by[SLOW]:
         return SLOW, "Degraded performance"
     if by[UNKNOWN] and by[UP]:
-        return UNKNOWN, f"No current data of {by[UNKNOWN]} of {count}"
+        return UNKNOWN, f"No current data for {by[UNKNOWN]} of {count}"
     if by[UP]:
         return UP, "All systems operational"
     return UNKNOWN, "No current data" if count else "No monitors yet"

@@ -148,7 +148,7 @@ def _store(page: StatusPage, holder: StatusPage | None, problem: str | None, cal
         return None
     former = list(locked.values())
     if problem is None and [one.pk for one in former] != ([] if holder is None else [holder.pk]):
-        problem = "Another page with this domain changed meanwhile; verify the domain again."
+        problem = "Another page with this domain was changed at the same time; verify the domain again."
     if problem is not None:
         delay = min(FIRST_RETRY * 2 ** min(current.domain_failures, 11), LONGEST_RETRY)
         current.domain_failures, current.domain_check_at = min(current.domain_failures + 1, 1_000), now + delay

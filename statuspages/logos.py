@@ -53,7 +53,7 @@ def encode(data: bytes) -> dict[str, Any]:
     from statuspages.logo_decoder import MAX_SIDE, TOO_LARGE  # only here: workers do not load Pillow
 
     if done.returncode == TOO_LARGE:
-        raise ValueError(f"is more than {MAX_SIDE} pixels wide or high, or has more than 4 million pixels.")
+        raise ValueError(f"is wider or higher than {MAX_SIDE} pixels, or has more than 4 million pixels.")
     if done.returncode != 0:
         reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         logger.info("a picture was refused: status %d, %s", done.returncode, reason)

@@ -92,5 +92,5 @@ def get_badge(caller: Caller, monitor_id: str) -> Badge:
     """Return the monitor's badge. Raises NotFound if there is none."""
     badge = Badge.objects.filter(monitor=get_monitor(caller, monitor_id)).first()
     if badge is None:
-        raise NotFound("The monitor has no badges; PUT creates them.")
+        raise NotFound("The monitor has no badges; create them with PUT.")
     return badge

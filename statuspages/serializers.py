@@ -199,7 +199,7 @@ class SubscriberSerializer(serializers.Serializer[Any]):
 class BadgeSerializer(serializers.Serializer[Any]):
     """The URLs of a monitor's badges."""
 
-    key = serializers.CharField(help_text="Everyone who knows it can see the badges. DELETE and PUT replace it.")
+    key = serializers.CharField(help_text="Anyone with it can see the badges. To replace it, use DELETE and PUT.")
     urls = serializers.SerializerMethodField()
 
     @extend_schema_field(

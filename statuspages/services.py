@@ -50,7 +50,7 @@ def update_page(caller: Caller, public_id: str, given: Mapping[str, Any], *, if_
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
         page = lock_page(caller, public_id, with_owner=bool(monitors), if_match=if_match)
-        require_same_project(page, given, reason="cannot be changed; create another page in that project.")
+        require_same_project(page, given, reason="cannot be changed; create a new page in that project.")
         return _save(caller, page, given, monitors)
 
 
@@ -109,7 +109,7 @@ def add_update(caller: Caller, page_id: str, note_id: str, given: Mapping[str, A
         if note.resolved_at is not None:
             raise NoteResolved
         if given["status"] != NoteUpdate.Status.RESOLVED and note.updates.count() >= MAX_UPDATES:
-            raise LimitReached("The number of updates of a note is reached; publish another note.", limit=MAX_UPDATES)
+            raise LimitReached("The limit of updates per note is reached; publish another note.", limit=MAX_UPDATES)
         _add_update(page, note, given, now=now)
         return get_note(page, note_id)
 
@@ -164,7 +164,7 @@ def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: 
         with transaction.atomic():
             page.save(update_fields=None if page._state.adding else ["version", *_PLAIN, *_CHECKS, *_DERIVED])
     except IntegrityError:
-        raise ValidationFailed("is taken by another status page.", field="slug") from None
+        raise ValidationFailed("is already used by another status page.", field="slug") from None
     if "groups" in given:
         _replace_groups(page, given["groups"], monitors)
     caching.forget_on_commit(*old_addresses, page.slug, page.custom_domain)
@@ -185,14 +185,14 @@ def _replace_groups(page: StatusPage, groups: Sequence[Mapping[str, Any]], monit
             field = f"groups[{i}].monitors[{j}].monitor_id"
             monitor = monitors.get(item["monitor_id"])
             if monitor is None:
-                raise ValidationFailed("you have no such monitor.", field=field)
+                raise ValidationFailed("monitor not found.", field=field)
             if page.project is not None and monitor.project_id != page.project_id:
-                raise ValidationFailed("a project's page shows its project's monitors.", field=field)
+                raise ValidationFailed("a page of a project can only show monitors of its project.", field=field)
             if monitor.public_id in items:
                 raise ValidationFailed("is already on the page.", field=field)
             items[monitor.public_id] = (i, item["name"])
     if len(items) > MAX_MONITORS:
-        raise ValidationFailed(f"a page shows {MAX_MONITORS} monitors at most.", field="groups")
+        raise ValidationFailed(f"a page can show at most {MAX_MONITORS} monitors.", field="groups")
     enforce_links(page.owner_id, now_chosen=len(items), before=PageMonitor.objects.filter(page=page).count())
     page.groups.all().delete()
     created = PageGroup.objects.bulk_create(PageGroup(page=page, name=group.get("name", "")) for group in groups)

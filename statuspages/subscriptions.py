@@ -25,7 +25,7 @@ from statuspages.services import lock_page
 
 MAILS = Counter(
     "pulsekeeper_status_page_mails_total",
-    "Tries to send a mail to a subscriber of a status page, with the same outcomes.",
+    "Attempts to send a mail to a subscriber of a status page, with the same outcomes.",
     ("outcome",),
     [(outcome,) for outcome in OUTCOMES],
 )

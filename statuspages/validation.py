@@ -25,7 +25,7 @@ ENOUGH = 3.0
 def check_slug(text: str) -> str:
     """Return the slug. Raises ValueError with the reason."""
     if not _SLUG.fullmatch(text):
-        raise ValueError("must be 1 to 64 of a-z, 0-9 and -, with no - at either end.")
+        raise ValueError("must be 1 to 64 characters of a-z, 0-9 and -, without - at the start or end.")
     if _RESERVED.fullmatch(text):
         raise ValueError("is reserved; choose another.")
     return text
@@ -61,7 +61,7 @@ def check_accent(text: str) -> str:
         if contrast(colour, background) < ENOUGH:
             theme = "light" if background in BACKGROUNDS[:2] else "dark"
             change = "darker" if theme == "light" else "lighter"
-            raise ValueError(f"is hard to see on the {theme} theme; choose a {change} one (a contrast of 3 to 1).")
+            raise ValueError(f"has too little contrast on the {theme} theme; choose a {change} one (at least 3 to 1).")
     return colour
 
 

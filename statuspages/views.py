@@ -76,7 +76,7 @@ class StatusPageViewSet(ServiceViewSet):
     def verify_domain(self, page_id: str) -> StatusPage:
         """Verify the domain of a status page.
 
-        Looks for `domain_record` at once; Pulsekeeper also does so by itself, in intervals that grow from a minute to
+        Looks for `domain_record` at once; Pulsekeeper also does so by itself, at intervals that grow from a minute to
         a day. A domain that another page has verified moves here when its record is gone.
         """
         with limit_waiting(self.caller.account):
@@ -158,7 +158,7 @@ class NoteViewSet(_OfPage):
     def add_update(self, page_id: str, note_id: str, data: dict[str, Any]) -> PageNote:
         """Add an update to a note of a status page.
 
-        Subscribers are notified. `resolved` ends the note, which then takes no more updates.
+        Subscribers are notified. `resolved` ends the note, which then accepts no more updates.
         """
         return services.add_update(self.caller, page_id, note_id, data, now=self.now)
 
@@ -172,7 +172,7 @@ class SubscriberViewSet(_OfPage):
     def list(self, page_id: str) -> QuerySet[Subscriber]:
         """List the subscribers of a status page.
 
-        Only those who confirmed their address.
+        Only those with a confirmed address.
         """
         return selectors.list_subscribers(self.get_parent(page_id))
 

@@ -18,7 +18,7 @@ class SessionInputSerializer(StrictSerializer):
     code = TextField(
         max_length=32,
         required=False,
-        help_text="Of the authenticator app, or a recovery code, which is used up. Asked for by `mfa_required`.",
+        help_text="A code of the authenticator app, or an unused recovery code. Required after `mfa_required`.",
     )
 
 
@@ -29,7 +29,7 @@ class SessionSerializer(serializers.Serializer[Any]):
     created_at = EpochMsField()
     last_used_at = EpochMsField(allow_null=True)
     expires_at = EpochMsField()
-    current = serializers.SerializerMethodField(help_text="Whether it is the one that asks.")
+    current = serializers.SerializerMethodField(help_text="Whether it is the session of this request.")
 
     def get_current(self, session: Session) -> bool:
         return bool(session.lookup == self.context["lookup"])
@@ -60,7 +60,7 @@ class TokenInputSerializer(StrictSerializer):
     project_id = TextField(max_length=64, help_text="The single project the token is for.")
     name = TextField(max_length=200)
     ttl_seconds = IntField(
-        required=False, min_value=MIN_TTL_SEC, max_value=MAX_TTL_SEC, help_text="Without it: never expires."
+        required=False, min_value=MIN_TTL_SEC, max_value=MAX_TTL_SEC, help_text="Omitted: never expires."
     )
 
     def to_internal_value(self, data: Any) -> Any:

@@ -77,7 +77,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
             raise errors.MfaRequired
         count_request("second-factor", f"user:{user.pk}")
         if second_factor.use_code(user, code) is None:
-            raise errors.InvalidCredentials("The code is wrong, or was used before.")
+            raise errors.InvalidCredentials("Wrong code, or it was already used.")
     accept_invitations(user, now=now)
     plaintext, columns = _issue(SESSION_PREFIX)
     with transaction.atomic():
@@ -163,7 +163,7 @@ def create_token(
             raise errors.ProjectForbidden from None
         User.objects.select_for_update(no_key=True).get(pk=caller.user.pk)  # concurrent creations count each other
         if ProjectToken.objects.filter(created_by=caller.user).count() >= MAX_TOKENS:
-            raise errors.LimitReached("The number of tokens of an account is reached.", limit=MAX_TOKENS)
+            raise errors.LimitReached("The limit of tokens per account is reached.", limit=MAX_TOKENS)
         token = ProjectToken.objects.create(
             project=project,
             created_by=caller.user,

@@ -90,7 +90,7 @@ class AccountViewSet(ServiceViewSet):
 
     @operation()
     def retrieve(self) -> User:
-        """Read the account, its plan and what it uses of it."""
+        """Read the account, its plan and its usage."""
         user: User = self.caller.user
         return user
 
@@ -98,7 +98,7 @@ class AccountViewSet(ServiceViewSet):
     def partial_update(self, data: dict[str, Any]) -> User:
         """Change the password.
 
-        Ends every session of the account, this one included.
+        Ends all sessions of the account, including this one.
         """
         return change_password(self.caller.user, current=data["current_password"], new=data["password"])
 

@@ -49,7 +49,7 @@ class _Sending:
         """Raises TooManyRequests if an export of the account is being sent."""
         self._key = f"account-export:{user.public_id}"
         if self._key in self._marks or not cache.add(self._key, 1, MARK_SEC):
-            raise TooManyRequests("An export of this account is being sent; wait until it is complete.", wait=RETRY_SEC)
+            raise TooManyRequests("An export of this account is running. Wait until it ends.", wait=RETRY_SEC)
         self._marks.add(self._key)
         self._is_open = True
         try:

@@ -115,7 +115,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         if template_prefix in UNASKED and seconds_to_wait("account-mail", email.lower()) is not None:
-            logger.info("an address gets no more mails of %s for now", template_prefix)
+            logger.info("too many mails to one address: a mail of %s was not sent", template_prefix)
             return
         links = {"account_url": address_of("account"), "reset_url": address_of("account_reset_password")}
         message = self.render_mail(template_prefix, email, {**links, **context, "email": email})

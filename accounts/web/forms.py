@@ -136,7 +136,7 @@ class _Code:
         try:
             count_request("second-factor", f"user:{self.user.pk}")
         except TooManyRequests:
-            raise forms.ValidationError("Too many codes were tried. Wait 15 minutes.") from None
+            raise forms.ValidationError("Too many attempts. Wait 15 minutes.") from None
         used = second_factor.use_code(self.user, code)
         if used is None:
             raise get_mfa_adapter().validation_error("incorrect_code")

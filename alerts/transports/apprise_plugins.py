@@ -180,16 +180,16 @@ def send(
             overflow=OverflowMode.TRUNCATE,
         )
     except Exception as error:  # noqa: BLE001 (code of 140 authors, which parses a receiver's response)
-        conversation.last = conversation.last or f"Its answer makes no sense ({type(error).__name__})."
+        conversation.last = conversation.last or f"Its answer is invalid ({type(error).__name__})."
         taken = False
     finally:
         _conversation.reset(token)
     if not conversation.answers and conversation.last is None:
         # Some plugins report success without a request, for example for an update of an unknown alert.
-        return SendResult(delivered=False, detail=f"{name}: nothing was sent; look at the URL.", retry=False)
+        return SendResult(delivered=False, detail=f"{name}: nothing was sent; check the URL.", retry=False)
     if taken:
-        return SendResult(delivered=True, detail=f"{name} took the message.")
-    detail = _masked(conversation.last or "The message was not taken.", url)
+        return SendResult(delivered=True, detail=f"{name} accepted the message.")
+    detail = _masked(conversation.last or "The message was not accepted.", url)
     return SendResult(delivered=False, detail=f"{name}: {detail}", retry=not conversation.gone)
 
 
@@ -200,7 +200,7 @@ def plugin_for(url: str, *, thread: str = "", scheme: str | None = None) -> Any:
     """
     service, scheme = service_of(url) if scheme is None else (BY_SCHEME[scheme], scheme)
     if len(url) > MAX_URL or not url.isprintable() or " " in url:
-        raise ValueError(f"The URL must be at most {MAX_URL} characters, without blanks and controls.")
+        raise ValueError(f"The URL must be at most {MAX_URL} characters, without spaces and control characters.")
     plugin_class = load(service)
     try:
         native = url.startswith("https://")
@@ -221,7 +221,7 @@ def plugin_for(url: str, *, thread: str = "", scheme: str | None = None) -> Any:
     if not targets:
         raise ValueError(_how(service, scheme))
     if targets > MAX_TARGETS:
-        raise ValueError(f"The URL names {targets} receivers; a channel may have {MAX_TARGETS}.")
+        raise ValueError(f"The URL names {targets} receivers; the maximum is {MAX_TARGETS}.")
     if service.own_host:
         address = literal_address(plugin.host or "")
         if address is not None and not guard().permits(address):
@@ -233,7 +233,7 @@ def plugin_for(url: str, *, thread: str = "", scheme: str | None = None) -> Any:
 
 def _refuse_options(options: dict[str, str]) -> None:
     if options.get("template"):
-        raise ValueError("template: messages are not made of templates.")
+        raise ValueError("template: templates are not supported.")
     if options.get("verify", "yes").lower() in ("no", "false", "0", "off", "n", "f"):
         raise ValueError("verify: certificates are always verified.")
 
@@ -246,7 +246,7 @@ def form_of(service: Service, scheme: str) -> tuple[str, str]:
 
 def _how(service: Service, scheme: str) -> str:
     form, page = form_of(service, scheme)
-    return f"That is no URL of {service.name}; one looks like {form}. See {page}"
+    return f"This is not a URL of {service.name}. Format: {form}. See {page}"
 
 
 @cache

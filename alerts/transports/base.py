@@ -164,7 +164,7 @@ def require_public_url(url: str, *, instead: str) -> str:
         raise ValueError(str(error)) from None
     if not permits_host(host):
         advice = private_networks_advice(staff=origin.is_staff())
-        raise ValueError(f"is a private or reserved address, to which Pulsekeeper sends nothing. {advice}")
+        raise ValueError(f"is a private or reserved address, which Pulsekeeper does not connect to. {advice}")
     return url
 
 

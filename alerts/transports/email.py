@@ -27,8 +27,8 @@ class Email(ChannelKind):
             "address",
             "E-mail address",
             check=lambda text: email_address(text, field="address"),
-            help="An address other than the caller's own sign-in address first gets a link to agree. An address that "
-            "a project token sets always does.",
+            help="Unless it is the caller's sign-in address, its owner has to confirm it with a link that is sent to "
+            "it. An address that a project token sets must always be confirmed.",
             max_length=254,
             input_type="email",
         ),

@@ -70,7 +70,7 @@ def failure(error: Exception, *, seconds: float) -> str:
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema):
         return "The receiver's address cannot be used."
     if isinstance(error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
-        return "The connection to the receiver broke off before its answer came."
+        return "The connection to the receiver broke before it answered."
     return f"The request to the receiver failed ({type(error).__name__})."
 
 

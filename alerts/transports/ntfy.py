@@ -96,7 +96,7 @@ class Ntfy(AppriseService):
         host, _, topic = rest.partition("/")
         server = f"{scheme or 'https'}://{host}"
         if given.get("server", _SERVER).rstrip("/") not in (_SERVER, server):
-            raise ValueError("is the URL of a topic on another server than the one that is given.")
+            raise ValueError("is the URL of a topic on a different server.")
         return {**given, "server": server, "topic": topic.removesuffix("/")}
 
     def hint(self, config: Config) -> str:

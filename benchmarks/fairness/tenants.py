@@ -214,7 +214,6 @@ def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     return Quiet(user, watched, sign_in(user), cookie_of(user), draft)
 
 
-
 def _switches(index: int, kinds: Sequence[str]) -> bool:
     """Return whether it is one of the first monitors of its kind, which switch."""
     return kinds[:index].count(kinds[index]) < SWITCHING.get(kinds[index], 0)

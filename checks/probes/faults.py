@@ -40,11 +40,11 @@ _HANDSHAKE_FAULTS = {
     ),
     ("protocol version", "unsupported protocol"): "the server offers no TLS version from 1.2 on; update it",
     ("handshake failure", "no shared cipher"): (
-        "the server and Pulsekeeper share no way of encryption; check the server's TLS settings"
+        "the server and Pulsekeeper have no encryption in common; check the server's TLS settings"
     ),
     ("unrecognized name",): "the server has no certificate for this host name; check its virtual hosts",
     (CERTIFICATE_WANTED, "bad certificate"): (
-        "the server asks for a client certificate, which Pulsekeeper has none of; exempt the URL from it"
+        "the server requires a client certificate, which Pulsekeeper does not support; exempt the URL from it"
     ),
     ("excessive message size",): "the server's certificate is too large to be read; install a smaller one",
     ("eof", "reset"): "the server ended the connection during the TLS handshake; check its TLS settings",

@@ -351,7 +351,7 @@ class Loop(Generic[K]):
                 function(*args)
             except Exception:
                 # A hostile response, or a refusal of libcurl's, costs its own check only.
-                logger.exception("A check failed by an error of ours.", extra={"check": str(probe.key)})
+                logger.exception("A check failed with an internal error.", extra={"check": str(probe.key)})
                 probe.fail(own_fault("an internal error"))
         while self.ended:
             ended = self.ended.popleft()

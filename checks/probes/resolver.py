@@ -76,7 +76,7 @@ _ERRORS = {
     errno.ARES_ENOTFOUND: "The name {name} does not exist; check its spelling and its DNS records.",
     errno.ARES_ENODATA: "The name {name} has no address; add an A or AAAA record to its zone.",
     errno.ARES_ETIMEOUT: "The name servers gave no answer for {name}; check that those of its zone are up.",
-    errno.ARES_EBADNAME: "The name {name} could not be resolved: it is no valid domain name; check its spelling.",
+    errno.ARES_EBADNAME: "The name {name} could not be resolved: it is not a valid domain name; check its spelling.",
     errno.ARES_ECONNREFUSED: "no name server could be reached",
 } | dict.fromkeys(
     (errno.ARES_ESERVFAIL, errno.ARES_EREFUSED, errno.ARES_ENOTIMP, errno.ARES_EFORMERR, errno.ARES_EBADRESP),

@@ -111,7 +111,7 @@ def split_address(url: str, *, schemes: Collection[str], instead: str = "remove 
     if len(url) > MAX_URL:
         raise BadAddressError(f"must be at most {MAX_URL} characters.")
     if _UNUSABLE.search(url):
-        raise BadAddressError("must hold no blanks, backslashes or control characters.")
+        raise BadAddressError("cannot contain spaces, backslashes or control characters.")
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -125,7 +125,7 @@ def split_address(url: str, *, schemes: Collection[str], instead: str = "remove 
     if port == 0:
         raise BadAddressError("must name a port from 1 to 65535.")
     if "@" in parts.netloc:
-        raise BadAddressError(f"must hold no user name or password; {instead}.")
+        raise BadAddressError(f"cannot contain a user name or password; {instead}.")
     return parts
 
 
@@ -156,11 +156,11 @@ def _parse_host_port(url: str, *, schemes: Collection[str], has_port: bool, has_
     if has_port and parts.port is None:
         raise BadAddressError("must name a port from 1 to 65535.")
     if not has_port and ":" in parts.netloc.rpartition("]")[2]:
-        raise BadAddressError("must hold no port.")
+        raise BadAddressError("cannot contain a port.")
     if parts.path or "#" in url:
-        raise BadAddressError("must hold no path and no fragment.")
+        raise BadAddressError("cannot contain a path or a fragment.")
     if "?" in url and not has_query:
-        raise BadAddressError("must hold no query.")
+        raise BadAddressError("cannot contain a query.")
     encoded = valid_host(host).lower()
     literal = literal_address(encoded)
     return HostPort(

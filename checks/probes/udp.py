@@ -86,7 +86,7 @@ class UdpProbe(Probe[UdpSpec]):
         elif self._socket is None:
             self.loop.postpone(self)
         elif not self._sent:
-            self.fail(own_fault("the system took no datagram"))
+            self.fail(own_fault("the system accepted no datagram"))
         else:
             count = "the datagram" if self._sent == 1 else f"none of {self._sent} datagrams"
             got = "got no reply" if self._sent == 1 else "got a reply"

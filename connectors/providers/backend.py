@@ -84,7 +84,7 @@ class ProviderBackend(GuardedBackend):
         lifetime = answer.get("expires_in")
         refresh_token = answer.get("refresh_token")
         if not isinstance(lifetime, int | None) or not isinstance(refresh_token, str | None):
-            raise self.failed("answered with tokens that make no sense")
+            raise self.failed("answered with invalid tokens")
         expires_at = None if lifetime is None else int(now.timestamp()) + lifetime
         return {"access_token": answer["access_token"], "refresh_token": refresh_token, "expires_at": expires_at}
 
@@ -136,7 +136,7 @@ class ProviderBackend(GuardedBackend):
             if cursor is None:
                 break
             if cursor in cursors:
-                raise self.failed("leads from page to page in a circle")
+                raise self.failed("returned pages that link in a circle")
             cursors.add(cursor)
             if self.seconds_left() <= 0:
                 raise self.failed("took too long to list its projects")
@@ -166,7 +166,7 @@ class ProviderBackend(GuardedBackend):
         return NotPermitted(f"{self.title} {what}.")
 
     def revoked(self) -> GrantRevoked:
-        return GrantRevoked(f"{self.title} does not take this link any more.")
+        return GrantRevoked(f"{self.title} no longer accepts this link.")
 
 
 def first_text(*values: object) -> str | None:

@@ -82,7 +82,7 @@ class GuardedBackend(BaseOAuth2[Any]):
         except AuthCanceled:
             raise OAuthRefused(f"{self.title} was not allowed to share {self.shares}.") from None
         except AuthCredentialError:
-            raise OAuthRefused(f"{self.title} does not accept this code any more. Start again.") from None
+            raise OAuthRefused(f"{self.title} no longer accepts this code. Start again.") from None
         except AuthAssociationError:
             raise OAuthRefused(f"This {self.title} account is linked to another Pulsekeeper account.") from None
         except (AuthInputError, AuthSessionError):
@@ -117,12 +117,12 @@ class GuardedBackend(BaseOAuth2[Any]):
         except DeadlineExceeded:
             raise self.failed("took too long to answer") from None
         except BodyTooLarge:
-            raise self.failed("answered with more than can be read") from None
+            raise self.failed("sent too large an answer") from None
         except requests.RequestException:
             raise self.failed("cannot be reached") from None
         status = response.status_code
         if status == 429:
-            raise self.failed("takes no more requests for now")
+            raise self.failed("limits requests; try again later")
         if not 200 <= status < 300 and not 400 <= status < 500:
             raise self.failed(f"answered {status}")
         return response
@@ -137,7 +137,7 @@ class GuardedBackend(BaseOAuth2[Any]):
         return ProviderFailed(f"{self.title} {what}.")
 
     def malformed(self) -> ProviderFailed:
-        return self.failed("answered with what makes no sense")
+        return self.failed("sent an invalid answer")
 
     def failure(self, error: SocialAuthBaseException) -> ProviderFailed:
         # Only the kind of the error: the provider's text may contain what was sent.

@@ -20,7 +20,7 @@ class Netlify(ProviderBackend, BaseOAuth2PKCE[Any]):
 
     name = "netlify"
     title = "Netlify"
-    needs = "whoever links it needs access to the sites of the team"
+    needs = "the account that links it needs access to the sites of the team"
 
     def authorization_url(self) -> str:
         return f"{settings.NETLIFY_URL}/authorize"

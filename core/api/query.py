@@ -117,7 +117,7 @@ class ChoiceParam(Param):
 class IdParam(Param):
     def parse(self, text: str) -> str:
         if not is_public_id(text):
-            raise ValidationFailed("is no id.", field=self.name)
+            raise ValidationFailed("is not a valid id.", field=self.name)
         return text
 
     @property
@@ -141,7 +141,7 @@ class Pages:
     """So many rows without what is prefetched fit into memory."""
 
     def parameters(self) -> list[OpenApiParameter]:
-        cursor = OpenApiParameter("cursor", str, description="From the Link header of the page before.")
+        cursor = OpenApiParameter("cursor", str, description="From the Link header of the previous page.")
         return [self._limit.describe(), cursor]
 
     def respond(
@@ -195,7 +195,7 @@ class Pages:
 
     @property
     def _limit(self) -> IntParam:
-        text = "How many at most; a further page is announced by a Link header with rel=next."
+        text = "Page size. If there are more items, a Link header with rel=next has the URL of the next page."
         return IntParam("limit", text, 1, MAX_LIMIT, self.default)
 
     def _respond(self, request: Request, page: Any, *, next_from: tuple[int, ...] | None) -> Response:

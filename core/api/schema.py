@@ -22,15 +22,15 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     HEADER,
     {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH, "pattern": "^[ -~]*$"},
     OpenApiParameter.HEADER,
-    description="Anything that names this attempt, a UUID for example. The same key and body within 24 hours create "
-    "once, and answer the same; another body under the same key is refused with 422.",
+    description="A unique value for this attempt, for example a UUID. Repeating key and body within 24 hours creates "
+    "nothing more and returns the same response. The same key with another body is refused with 422.",
 )
 IF_MATCH_HEADER = OpenApiParameter(
     IF_MATCH,
     {"type": "string", "minLength": 1},
     OpenApiParameter.HEADER,
-    description="The ETag that the object must still have, or several, separated by commas; `*`: any. Otherwise "
-    "nothing is changed: 412 `changed_meanwhile`.",
+    description="The expected ETag of the object, or several, separated by commas; `*`: any. If the object has "
+    "another, nothing is changed: 412 `changed_meanwhile`.",
 )
 _VERBS = {"retrieve": "get", "partial_update": "update", "destroy": "delete"}
 
@@ -57,8 +57,8 @@ class ErrorSerializer(serializers.Serializer[Any]):
     """Every error below /v1."""
 
     error = serializers.CharField(help_text="A stable code in snake_case.")
-    reason = serializers.CharField(required=False, help_text="A sentence for a person; names the field.")
-    limit = serializers.IntegerField(required=False, help_text="The cap that was met.")
+    reason = serializers.CharField(required=False, help_text="A sentence for people; it names the field.")
+    limit = serializers.IntegerField(required=False, help_text="The limit that was reached.")
 
 
 class PulsekeeperSchema(AutoSchema):

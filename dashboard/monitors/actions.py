@@ -12,6 +12,7 @@ from typing import NamedTuple
 from core.api.converters import is_public_id
 from core.bulk import BulkResult
 from core.errors import ApiError, NotFound, ValidationFailed
+from core.text import counted
 from monitors import operations
 from monitors.models import Monitor
 from monitors.services import update_monitor
@@ -51,7 +52,7 @@ def named(text: str) -> Action:
     name, _, project_id = text.partition(":")
     if name == "move" and (not project_id or is_public_id(project_id)):
         return Action(partial(_move, project_id or None), "Moved", batch_size=1)
-    raise ValidationFailed("is no action.", field="action")
+    raise ValidationFailed("is not an action.", field="action")
 
 
 def apply(caller: Caller, action: Action, public_ids: Sequence[str], *, now: datetime) -> Outcome:
@@ -63,13 +64,13 @@ def apply(caller: Caller, action: Action, public_ids: Sequence[str], *, now: dat
     end = time.monotonic() + PATIENCE_SEC
     for start in range(0, len(public_ids), action.batch_size):
         if time.monotonic() >= end:
-            unreached.append(f"{_monitors(len(public_ids) - start)} not reached in time: do it once more for these.")
+            unreached.append(f"{counted(len(public_ids) - start, 'monitor')} not processed in time: repeat the action.")
             break
         result = action.run(caller, public_ids[start : start + action.batch_size], now)
         done += len(result.done)
         refused.update(result.left)
-    complaints = [f"{_monitors(count)} left as before: {reason}" for reason, count in refused.items()]
-    return Outcome(done, f"{action.past} {_monitors(done)}{action.rest}.", complaints + unreached)
+    complaints = [f"{counted(count, 'monitor')} unchanged: {reason}" for reason, count in refused.items()]
+    return Outcome(done, f"{action.past} {counted(done, 'monitor')}{action.rest}.", complaints + unreached)
 
 
 def _run_in_bulk(
@@ -96,11 +97,7 @@ def _move(project_id: str | None, caller: Caller, public_ids: Sequence[str], now
         return BulkResult([], {_GONE if isinstance(error, NotFound) else str(error): 1})
 
 
-def _monitors(count: int) -> str:
-    return "1 monitor" if count == 1 else f"{count:,} monitors"
-
-
-_GONE = "not there any more."
+_GONE = "not found."
 _ACTIONS = {
     "pause": Action(partial(_run_in_bulk, operations.pause), "Paused"),
     "resume": Action(partial(_run_in_bulk, operations.resume), "Resumed"),

@@ -180,8 +180,8 @@ def _awaited(monitor: Monitor, awaited: Awaited, checks: Sequence[Check], *, is_
     if made:
         return {"made": made[-1]}
     if not monitor.enabled:
-        return {"problem": "The monitor was paused before the check was made."}
-    return {"problem": "No worker has made the check yet. It is made as soon as one is free."}
+        return {"problem": "The monitor was paused before the check ran."}
+    return {"problem": "No worker has run the check yet. It runs as soon as one is free."}
 
 
 @read_only
@@ -213,7 +213,7 @@ def create_badges(request: PageRequest, monitor_id: str) -> HttpResponse:
 
 delete_badges = button(
     delete_badge,
-    "The badges are taken away. Their addresses show nothing any more.",
+    "Badges deleted. Their URLs no longer work.",
     "monitor_badges",
     to_first_id=True,
 )

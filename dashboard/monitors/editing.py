@@ -168,7 +168,7 @@ def _report_adjustments(request: PageRequest, body: dict[str, Any], monitor: Mon
     interval_sec = body.get("interval_sec", monitor.interval_sec)
     if interval_sec != monitor.interval_sec:
         shortest = "shortest of the plan" if Plan.is_mentioned() else "shortest"
-        word = shortest if interval_sec < monitor.interval_sec else "longest there is"
+        word = shortest if interval_sec < monitor.interval_sec else "longest allowed"
         messages.info(request, f"The interval is {format_duration(monitor.interval_sec * 1000)}, the {word}.")
     method = monitor.options["method"]
     if body.get("method", method) != method:

@@ -55,8 +55,8 @@ class Row(forms.Form):
 class RuleKind(TextChoices):
     """Kinds of content rules. The API's json_field is two: without `equals`, and with one that may be empty."""
 
-    CONTAINS = "contains", "Text is there"
-    ABSENT = "absent", "Text is not there"
+    CONTAINS = "contains", "Contains text"
+    ABSENT = "absent", "Does not contain text"
     JSON_EQUALS = "json_equals", "JSON field equals"
     JSON_EXISTS = "json_exists", "JSON field exists"
 
@@ -137,7 +137,7 @@ class HeaderRow(Row):
         if value and name == "":
             self.add_error("name", "Name the header that has this value.")
         if name and value == "" and not self.is_stored:
-            self.add_error("value", "Type the value: one that is stored is neither shown nor copied.")
+            self.add_error("value", "Stored values are hidden. Enter a new value to replace it.")
 
     def item(self) -> Header:
         given = self.cleaned_data

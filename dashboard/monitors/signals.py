@@ -63,7 +63,8 @@ def bars_of(runs: Sequence[Run]) -> Bars:
         bars.append(Bar(run.ending, number * (WIDTH + GAP), height, _title(run)))
     endings = [run.ending for run in runs]
     counts = [f"{endings.count(ending)} {words}" for ending, words in _WORDS.items() if ending in endings]
-    return Bars(bars, longest, f"Last {len(runs)} runs: {', '.join(counts)}.")
+    last = "Last run" if len(runs) == 1 else f"Last {len(runs)} runs"
+    return Bars(bars, longest, f"{last}: {', '.join(counts)}.")
 
 
 def _title(run: Run) -> str:

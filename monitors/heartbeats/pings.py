@@ -123,7 +123,7 @@ class _RunId(Param):
         return {"type": "string", "format": "uuid"}
 
 
-_RID = _RunId("rid", "Ties the start of a run to its end. Without one, an end belongs to the last start without one.")
+_RID = _RunId("rid", "Identifies a run at its start and end. An end without it belongs to the last start without one.")
 
 
 class PingViewSet(ServiceViewSet):
@@ -139,8 +139,8 @@ class PingViewSet(ServiceViewSet):
     def ping(self, monitor_id: str, rid: str | None) -> HttpResponse:
         """Ping a heartbeat.
 
-        The job succeeded. The first 10,000 bytes of the body are kept, whatever its type, and of all bodies of a
-        heartbeat 1,000,000 bytes an hour.
+        The job succeeded. The first 10,000 bytes of the body are kept, of any type, and at most 1,000,000 bytes
+        of bodies for each heartbeat and hour.
         """
         return self._receive()
 
@@ -155,7 +155,7 @@ class PingViewSet(ServiceViewSet):
 
         `start` expects the end of the run within `max_duration_sec`, or `grace_sec` where that is null.
         `fail` and an exit status from 1 to 255 bring the heartbeat down at once, exit status 0 is a ping. `log` changes
-        nothing. The first 10,000 bytes of the body are kept, and of all bodies of a heartbeat 1,000,000 bytes an hour.
+        nothing. The first 10,000 bytes of the body are kept, and at most 1,000,000 bytes for each heartbeat and hour.
         """
         return self._receive()
 

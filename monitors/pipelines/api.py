@@ -89,11 +89,11 @@ class ApiSource:
             except (ValueError, TypeError):
                 raise self._server.no_pulsekeeper() from None
         if answer.error == "monitor_paused":
-            return Finding(target, FindingStatus.PAUSED, detail="It was paused meanwhile.")
+            return Finding(target, FindingStatus.PAUSED, detail="It was paused during the check.")
         if answer.error == "no_worker":
             return _not_checked(target, answer.reason or "No worker ran the check in time.")
         if answer.error == "not_found":
-            return _not_checked(target, "It was deleted meanwhile, or this Pulsekeeper is an older one.")
+            return _not_checked(target, "It was deleted during the check, or this Pulsekeeper is too old.")
         if answer.status == 429:
             return _not_checked(target, "It was not checked in time.")
         if answer.status >= 500:

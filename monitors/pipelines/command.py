@@ -19,16 +19,16 @@ from monitors.pipelines.findings import Exit, Finding, Source, by_threshold, cho
 TIMEOUT_SEC = 300.0
 
 ABOUT = """\
-Checks are made by the workers and count like any other. Heartbeats and schedulers are not checked: the status that they
-have is reported, and nothing is sent. Paused monitors are skipped.
+Checks are made by the workers and count like any other. Heartbeats and schedulers are not checked: their current
+status is reported, and nothing is sent. Paused monitors are skipped.
 
 """
 EXIT_CODES = """
 exit codes:
   0    nothing is down (with --fail-on slow: nor slow)
   1    a monitor is down (with --fail-on slow: or slow)
-  2    wrong use: no such option, monitor, project, account, token or file
-  3    a monitor could not be checked in time: no worker took it, or a fault of ours prevented it
+  2    usage error: unknown option, monitor, project, account, token or file
+  3    a monitor could not be checked in time: no worker ran it, or Pulsekeeper could not run it
   4    the database, the broker or the API at --url cannot be reached
   130  interrupted
 """
@@ -37,7 +37,7 @@ exit codes:
 class Check(Command):
     """`pulsekeeper check`: by the API of a server."""
 
-    help = "Checks monitors now, waits for the results, and says whether any of them is down."
+    help = "Checks monitors now, waits for the results, and reports whether any of them is down."
     epilog = (
         ABOUT
         + """\
@@ -62,23 +62,26 @@ examples:
             metavar="GLOB",
             action="append",
             default=[],
-            help="of those, only the ones whose name fits, like 'Shop *'; repeatable",
+            help="of those, only the matching names, like 'Shop *'; repeatable",
         )
         return group
 
     def add_options(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--fail-on", choices=("down", "slow"), default="down", help="what exit code 1 is for; default: down"
+            "--fail-on",
+            choices=("down", "slow"),
+            default="down",
+            help="status with exit code 1; default: down",
         )
         parser.add_argument(
-            "--slow-ms", type=int, metavar="MS", help="slow from here on; default: each monitor's own threshold"
+            "--slow-ms", type=int, metavar="MS", help="latency that counts as slow; default: each monitor's threshold"
         )
         parser.add_argument(
             "--timeout",
             type=float,
             default=TIMEOUT_SEC,
             metavar="SECONDS",
-            help=f"wait no longer than this for all; default {TIMEOUT_SEC:.0f}",
+            help=f"maximum wait for all results; default {TIMEOUT_SEC:.0f}",
         )
         parser.add_argument("--junit", metavar="FILE", type=Path, help="write a JUnit report there")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")

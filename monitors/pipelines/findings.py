@@ -91,13 +91,13 @@ def choose(targets: Iterable[Target], *, ids: Sequence[str], names: Sequence[str
     """
     chosen = list(targets)
     if missing := set(ids) - {target.id for target in chosen}:
-        raise UsageError(f"there is no monitor {', '.join(sorted(missing))} here")
+        raise UsageError(f"monitor {', '.join(sorted(missing))} not found")
     if ids:
         chosen = [target for target in chosen if target.id in ids]
     if names:
         chosen = [target for target in chosen if any(fnmatchcase(target.name, glob) for glob in names)]
     if not chosen:
-        raise UsageError("there is no such monitor, so there is nothing to check")
+        raise UsageError("no monitor matches, so there is nothing to check")
     return chosen
 
 
@@ -134,7 +134,7 @@ def by_threshold(finding: Finding, *, slow_ms: int | None) -> Finding:
         return finding
     if finding.latency_ms is None or finding.latency_ms < slow_ms:
         return msgspec.structs.replace(finding, status=FindingStatus.UP, detail=None)
-    detail = f"Answered in {finding.latency_ms} ms, and from {slow_ms} ms on that counts as slow."
+    detail = f"Answered in {finding.latency_ms} ms, which is slow (threshold {slow_ms} ms)."
     return msgspec.structs.replace(finding, status=FindingStatus.SLOW, detail=detail)
 
 

@@ -44,7 +44,7 @@ class LocalSource:
         wanted = {self._monitors[target.id].pk: target for target in targets}
         claims = claim_now(list(wanted), now=now)
         for key in wanted.keys() - claims.keys():
-            yield Finding(wanted[key], FindingStatus.PAUSED, detail="It was paused or deleted meanwhile.")
+            yield Finding(wanted[key], FindingStatus.PAUSED, detail="It was paused or deleted during the check.")
         pending = dict(claims)
         try:
             if not on_demand.hand_out(claims, now=now):
@@ -73,7 +73,7 @@ class LocalSource:
             project = access.project_named(self._project)
             visible = None if caller is None else access.accessible_projects(caller)
             if project is None or (visible is not None and not visible.filter(pk=project.pk).exists()):
-                raise UsageError(f"there is no project {self._project} here")
+                raise UsageError(f"project {self._project} not found")
             caller = Caller(access.owner_of(project), project)
         if caller is None:
             return list(monitors_named(self._ids))
@@ -82,5 +82,5 @@ class LocalSource:
     def _user(self) -> User:
         user = User.objects.filter(email=(self._account or "").strip().lower()).first()
         if user is None:
-            raise UsageError(f"there is no account {self._account}")
+            raise UsageError(f"account {self._account} not found")
         return user

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from checks.evidence import shown_address
-from core.text import printable
+from core.text import counted, printable
 from monitors.pipelines.findings import Exit, Finding, FindingStatus, counts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def as_text(finding: Finding) -> str:
 def summary(findings: Sequence[Finding]) -> str:
     """Return a summary: `3 monitors: 1 up, 2 down`."""
     text = ", ".join(f"{count} {status}" for status, count in counts(findings).items())
-    return f"{len(findings)} monitor{'' if len(findings) == 1 else 's'}: {text}"
+    return f"{counted(len(findings), 'monitor')}: {text}"
 
 
 def evidence_lines(evidence: Mapping[str, Any] | None) -> Iterator[str]:

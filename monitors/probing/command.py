@@ -60,7 +60,7 @@ exit codes:
   0  up (slow too, without --fail-on-slow)
   1  slow, with --fail-on-slow
   2  down
-  3  bad usage, or this machine cannot make the check
+  3  usage error, or this machine cannot run the check
 """
 
 Given = Mapping[str, Any]
@@ -228,8 +228,8 @@ class Probe(Command):
             help="http://, https://, tcp://, tls://, udp://, icmp:// or dns:, as the address of a monitor",
         )
         for kind, metavar, subject in (
-            (RuleType.TEXT_CONTAINS, "TEXT", "what was received must contain it"),
-            (RuleType.TEXT_ABSENT, "TEXT", "what was received must not contain it"),
+            (RuleType.TEXT_CONTAINS, "TEXT", "the response must contain this text"),
+            (RuleType.TEXT_ABSENT, "TEXT", "the response must not contain this text"),
             (RuleType.JSON_FIELD, "PATH[=VALUE]", "http: the JSON of the body must have this field (with this value)"),
         ):
             parser.add_argument(
@@ -246,9 +246,9 @@ class Probe(Command):
             parser.add_argument(_OPTIONS[name], dest=name, default=absent, **arguments)
 
         setting("method", choices=sorted(METHODS), help="http; default: HEAD, GET with rules")
-        setting("expect_status", type=_status, metavar="CODE", help="http; exactly this one; default: 2xx or 3xx")
-        setting("follow_redirects", action="store_true", help="http; judge where redirects lead to")
-        text = f"http; sent along; at most {MAX_HEADERS}"
+        setting("expect_status", type=_status, metavar="CODE", help="http; exact status; default: 2xx or 3xx")
+        setting("follow_redirects", action="store_true", help="http; follow redirects, and judge the final response")
+        text = f"http; request header; at most {MAX_HEADERS}"
         setting("request_headers", action="append", type=_header, metavar="'Name: value'", help=text)
         setting("request_body", metavar="TEXT", help="http, tcp, tls and udp; what to send")
         text = "tcp, tls and udp; how --body is written; default: text"
@@ -257,8 +257,8 @@ class Probe(Command):
         setting("min_replies", type=int, metavar="N", help="icmp; replies needed to pass; default: 1")
         text = f"dns; a record of the exact set that is expected; at most {MAX_RECORDS}"
         setting("records", action="append", metavar="TEXT", help=text)
-        setting("timeout_ms", type=int, metavar="MS", help="for everything; default: 10000")
-        setting("slow_ms", type=int, metavar="MS", help="from here on slow; default: 1500")
+        setting("timeout_ms", type=int, metavar="MS", help="timeout of the whole check; default: 10000")
+        setting("slow_ms", type=int, metavar="MS", help="latency that counts as slow; default: 1500")
         setting("check_ssl", action="store_true", help="http, tcp and tls; report TLS failures as an SSL problem")
         text = "http, tcp and tls; accept any certificate, which is unsafe"
         setting("tls_verify", action="store_false", help=text)
@@ -276,7 +276,7 @@ class Probe(Command):
         spec = build_spec(url, {name: options[name] for name in _OPTIONS if name in options}, guard)
         outcome = engine.check(spec)
         if outcome.reason_code is ReasonCode.WORKER_LOST:  # says nothing about the target
-            raise _usage(outcome.detail or "the check was not made")
+            raise _usage(outcome.detail or "the check did not run")
         text = as_json(outcome) if options["as_json"] else as_text(url, outcome)
         out.write(f"{text}\n")
         if outcome.verdict is Verdict.DOWN:

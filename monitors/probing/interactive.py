@@ -80,7 +80,7 @@ class DraftAnswer(msgspec.Struct, omit_defaults=True):
 def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
     """Check an unsaved spec of an account and return the result.
 
-    Raises NoWorker if none came in time, or the check was not made.
+    Raises NoWorker if none came in time, or the check did not run.
     """
     return _ask_for_draft(spec, owner_id)[0]
 

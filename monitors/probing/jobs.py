@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _UNREADABLE_HEADERS = (
     "its request headers cannot be decrypted; give ENCRYPTION_KEYS the key they were stored with, or enter them again"
 )
-_INVALID_CONFIG = "its stored settings are not valid any more; save the monitor with valid ones"
+_INVALID_CONFIG = "its stored settings are no longer valid; save the monitor with valid ones"
 
 # Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
@@ -82,7 +82,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             logger.exception("no key of ENCRYPTION_KEYS decrypts the headers of %s", public_id)
             faults[monitor_id, claim] = own_fault(_UNREADABLE_HEADERS).detail
         except (ValueError, KeyError):  # stored before it was refused, or by a newer version; our own fault too
-            logger.exception("the stored config of %s is not valid any more", public_id)
+            logger.exception("the stored config of %s is no longer valid", public_id)
             faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
         else:
             jobs.append(CheckJob(monitor_id, claim, owner_id, kind, config_version, spec, slot_at, bool(is_down)))

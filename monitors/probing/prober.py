@@ -277,7 +277,7 @@ class Prober:
             self._pass_on(check, outcome)
 
     def _drop(self, check: _Running, outcome: CheckOutcome) -> None:
-        """Pass on that the check was not made, because our own network is down."""
+        """Pass on that the check did not run, because our own network is down."""
         dropped = failed(_NO_NETWORK, now=outcome.checked_at)
         # A trigger that may have been sent must not be repeated, so its lease expires.
         may_repeat = check.job is None or not check.job.kind.fires or outcome.connect_ms is None

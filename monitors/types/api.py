@@ -11,5 +11,5 @@ class JsonApi(HttpType):
     description = "Reads a JSON response and checks its fields."
     defaults = {"method": "GET"}  # noqa: RUF012
     required_rules = frozenset({RuleType.JSON_FIELD})
-    rules_help = "At least one field of the JSON. Its path goes by keys and numbers, as in data.items.0.status."
+    rules_help = "At least one field of the JSON. Its path consists of keys and indexes, as in data.items.0.status."
     first_rule = RuleType.JSON_FIELD

@@ -36,8 +36,8 @@ class ContentSettings(Settings, frozen=True, kw_only=True):
     content_rules: Annotated[
         tuple[Rule, ...],
         Setting(
-            description="port, udp and dns take text rules only, ping takes none. Those of dns see the records, one a "
-            "line, sorted.",
+            description="port, udp and dns accept text rules only, ping accepts none. Those of dns see sorted records, "
+            "one per line.",
             section="rules",
             max_length=MAX_RULES,
         ),
@@ -58,10 +58,10 @@ class ContentSettings(Settings, frozen=True, kw_only=True):
     request_body_encoding: Annotated[
         str,
         Setting(
-            description="How request_body spells the bytes. With hex and base64, rules compare with what was received "
-            "as lower-case hex. http types take text only.",
+            description="Encoding of request_body. With hex and base64, rules are compared with the received "
+            "bytes as lower-case hex. http types accept text only.",
             label="Encoding of the body",
-            help="With hex and base64, rules compare with what was received as lower-case hex.",
+            help="With hex and base64, rules are compared with the received bytes as lower-case hex.",
             position=121,
             choices=ENCODINGS,
         ),
@@ -98,7 +98,7 @@ class ContentSettings(Settings, frozen=True, kw_only=True):
         if len(self.content_rules) > MAX_RULES:
             raise ValidationFailed(f"at most {MAX_RULES} rules.", field="content_rules")
         if self.content_rules and not kind.rule_types:
-            raise ValidationFailed(f"a {kind.name} monitor takes no rules.", field="content_rules")
+            raise ValidationFailed(f"a {kind.name} monitor has no rules.", field="content_rules")
         if kind.required_rules and not kind.required_rules & {rule.type for rule in self.content_rules}:
             article = "an" if kind.name[0] in "aeiou" else "a"
             names = " or ".join(rule.value for rule in RuleType if rule in kind.required_rules)

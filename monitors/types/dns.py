@@ -24,9 +24,9 @@ class DnsSettings(ContentSettings, frozen=True, kw_only=True):
     records: Annotated[
         tuple[str, ...] | None,
         Setting(
-            description="The exact set of records that is expected, without order; null: any.",
+            description="The exact set of expected records, in any order; null: any.",
             label="Expected records",
-            help="One a line, and no others. Left empty: any records.",
+            help="One per line; other records fail the check. Empty: any records.",
             placeholder="any records",
             position=60,
             section="target",
@@ -49,13 +49,13 @@ class Dns(MonitorType):
     parts = ("record_type", "resolver")
     helps = {  # noqa: RUF012
         "url": "The name to look up.",
-        "name": "Left empty: the name and the type.",
-        "slow_ms": "An answer this late counts as slow.",
+        "name": "Empty: the name and the type.",
+        "slow_ms": "An answer that takes this long counts as slow.",
     }
     settings = DnsSettings
     unasked = frozenset({"check_ssl", "request_body", "request_body_encoding"})
     rule_types = TEXT_RULES
-    rules_help = "Optional: what the records must contain, or must not contain. Rules see one record a line, sorted."
+    rules_help = "Optional: what the records must contain, or must not contain. Rules see sorted records, one per line."
     max_body_bytes = 0
 
     def parse(self, url: str) -> Origin:

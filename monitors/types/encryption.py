@@ -20,10 +20,10 @@ class TlsSettings(ContentSettings, frozen=True, kw_only=True):
     tls_verify: Annotated[
         bool,
         Setting(
-            description="http types and port: false accepts any certificate. Its expiry is still read and warned of. "
-            "Not false with check_ssl.",
+            description="http types and port: false accepts any certificate. You are still warned before it expires. "
+            "Cannot be false with check_ssl.",
             label="Verify the certificate",
-            help="Off is unsafe: any certificate is accepted, so anyone on the way can pose as the server and read "
+            help="Off is unsafe: any certificate is accepted, so anyone in between can impersonate the server and read "
             "what is sent, and only the expiry is reported. For a private authority, enter its certificate instead.",
             position=81,
         ),

@@ -33,9 +33,9 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
     min_duration_sec: Annotated[
         int | None,
         Setting(
-            description="A run that is shorter brings the heartbeat down, if its start is signalled; null or 0: any.",
+            description="A shorter run is a failure, if its start is signalled; null or 0: any.",
             label="Shortest run",
-            help="A run that ends sooner is a failure. Left empty: any.",
+            help="A run that ends sooner is a failure. Empty: any.",
             placeholder="any",
             position=35,
             minimum=0,
@@ -49,7 +49,7 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
         Setting(
             description="How long a started run may take, in place of grace_sec; null or 0: grace_sec counts.",
             label="Longest run",
-            help="How long a run may take after its start signal before the monitor is down. Left empty: as long as "
+            help="How long a run may take after its start signal before the monitor is down. Empty: as long as "
             "the grace.",
             placeholder="the grace",
             position=36,
@@ -62,9 +62,9 @@ class HeartbeatSettings(Settings, frozen=True, kw_only=True):
     max_pings_per_hour: Annotated[
         int | None,
         Setting(
-            description="More successes and failures within an hour are noted; null: any number.",
+            description="More successes and failures within an hour are reported; null: no limit.",
             label="Most pings per hour",
-            help="More of them are noted, and alerted about where a channel wants it. Left empty: any number.",
+            help="More are reported, and sent to channels with these alerts. Empty: no limit.",
             placeholder="any number",
             position=37,
             minimum=1,

@@ -65,9 +65,9 @@ class HttpSettings(TlsSettings, frozen=True, kw_only=True):
     method: Annotated[
         str,
         Setting(
-            description="Default: HEAD, GET for api and keyword, POST for a scheduler, which takes neither HEAD nor "
+            description="Default: HEAD, GET for api and keyword, POST for a scheduler, which rejects HEAD and "
             "OPTIONS. HEAD becomes GET when content rules are set.",
-            help="HEAD is the lightest, and becomes GET where the body has to be read.",
+            help="HEAD is the lightest, and becomes GET if the body has to be read.",
             position=10,
             choices=METHODS,
         ),
@@ -77,7 +77,7 @@ class HttpSettings(TlsSettings, frozen=True, kw_only=True):
         Setting(
             description="null or 0: any 2xx or 3xx.",
             label="Expected status",
-            help="Exactly this status. Left empty: any 2xx or 3xx, for a scheduler any 2xx.",
+            help="Exactly this status. Empty: any 2xx or 3xx, for a scheduler any 2xx.",
             placeholder="any 2xx or 3xx",
             position=60,
             minimum=0,
@@ -97,8 +97,8 @@ class HttpSettings(TlsSettings, frozen=True, kw_only=True):
     missed: Annotated[
         str,
         Setting(
-            description="scheduler: what follows the runs that were missed while Pulsekeeper itself was stopped: none, "
-            "or one at once.",
+            description="scheduler: what to do about runs that were missed while Pulsekeeper was stopped: nothing, or "
+            "one run at once.",
             label="Missed runs",
             help="When Pulsekeeper itself was stopped: skip them, or run once as soon as it is back.",
             position=23,
@@ -116,7 +116,7 @@ class HttpSettings(TlsSettings, frozen=True, kw_only=True):
             return msgspec.structs.replace(settled, expect_status=expect_status)
         # Check the submitted method: rules would turn HEAD into GET and hide the error.
         if self.method in kind.refused_methods:
-            raise ValidationFailed(f"a {kind.name} cannot trigger with {self.method}.", field="method")
+            raise ValidationFailed(f"a {kind.name} cannot use {self.method}.", field="method")
         method = "GET" if self.content_rules and self.method == "HEAD" else self.method
         if self.request_body is not None and method not in BODY_METHODS:
             raise ValidationFailed(f"cannot be sent with {method}.", field="request_body")
@@ -153,12 +153,12 @@ class HttpSettings(TlsSettings, frozen=True, kw_only=True):
             if not _TOKEN.fullmatch(header.name):
                 raise ValidationFailed("is not a valid header name.", field=f"{where}.name")
             if name in FORBIDDEN_HEADERS:
-                raise ValidationFailed(f"{header.name} is set by the prober itself.", field=f"{where}.name")
+                raise ValidationFailed(f"{header.name} is set by Pulsekeeper.", field=f"{where}.name")
             if name in seen:
-                raise ValidationFailed(f"{header.name} is named twice.", field=f"{where}.name")
+                raise ValidationFailed(f"{header.name} is repeated.", field=f"{where}.name")
             seen.add(name)
             if _CONTROL.search(header.value):
-                raise ValidationFailed("must hold no control characters.", field=f"{where}.value")
+                raise ValidationFailed("cannot contain control characters.", field=f"{where}.value")
 
 
 class HttpType(MonitorType):

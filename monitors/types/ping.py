@@ -50,7 +50,7 @@ class Ping(ServerType):
     parts = ()
     helps = {  # noqa: RUF012
         "url": "A name or an IP address, without a port.",
-        "slow_ms": "A mean round trip this long is slow.",
+        "slow_ms": "A mean round trip of this length counts as slow.",
     }
     settings = PingSettings
     unasked = frozenset({"check_ssl"})

@@ -92,7 +92,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[
         str,
         Setting(
-            position=2, section="target", max_length=MAX_NAME, probed=False, help="Left empty: the host of the address."
+            position=2, section="target", max_length=MAX_NAME, probed=False, help="Empty: the host of the address."
         ),
     ] = "Untitled"
     url: Annotated[
@@ -129,7 +129,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             description="Latency at or above it is slow.",
             label="Slow from",
-            help="A response this late counts as slow.",
+            help="A response that takes this long counts as slow.",
             position=40,
             section="when",
             minimum=0,

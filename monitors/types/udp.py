@@ -28,7 +28,7 @@ class Udp(ServerType):
     example = "udp://game.example:27015"
     helps = {  # noqa: RUF012
         "url": "A name or an IP address. The check passes only if the service replies.",
-        "request_body": "What the service replies to, at most 512 bytes. Lines end with LF. Left empty: no bytes.",
+        "request_body": "The datagram to send, at most 512 bytes. Lines end with LF. Empty: no bytes.",
     }
     settings = ContentSettings
     unasked = frozenset({"check_ssl"})

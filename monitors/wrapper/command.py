@@ -34,7 +34,7 @@ are sent with the exit status. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIG
 on to it.
 
 exit codes:
-  125  wrong use: the command was not run
+  125  usage error: the command was not run
   126  the command cannot be executed
   127  the command was not found
 
@@ -112,7 +112,7 @@ def _ping_url(options: Mapping[str, Any]) -> str:
     if url is not None and (server or monitor_id):
         raise _usage("give --url, or --server and --id")
     if bool(server) != bool(monitor_id):
-        raise _usage("--server and --id belong together")
+        raise _usage("--server and --id must be used together")
     if server:
         if not _ID.fullmatch(monitor_id):
             raise _usage("--id is not the id of a heartbeat")

@@ -29,7 +29,7 @@ def send(url: str, body: bytes, *, timeout_sec: float) -> Sent:
     except HTTPError as error:
         error.close()
         if error.code == 404:
-            return Sent("there is no such heartbeat")
+            return Sent("the heartbeat does not exist")
         if error.code // 100 == 3:
             return Sent("the server redirects to another address")
         retry = error.code == 429 or error.code >= 500

@@ -27,7 +27,7 @@ function updateSelectAll(all) {
 
 function count(place) {
   const chosen = boxes(place.dataset.chosen).filter((box) => box.checked).length;
-  place.textContent = chosen ? `${chosen} chosen` : "None chosen";
+  place.textContent = chosen ? `${chosen} selected` : "None selected";
 }
 
 function refresh() {

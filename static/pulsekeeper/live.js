@@ -215,5 +215,5 @@ document.addEventListener("htmx:responseError", (event) => {
   const { xhr } = event.detail;
   const reason = xhr.getResponseHeader("Content-Type")?.startsWith("text/plain") ? xhr.responseText : "";
   if (xhr.status === 401 || xhr.status >= 500) report(stateOf(xhr.status));
-  else announce(reason || "That did not work. Reload the page and try again.", { shown: true });
+  else announce(reason || "The request failed. Reload the page and try again.", { shown: true });
 });

@@ -217,7 +217,7 @@ def test_codes_tried_by_both_doors_share_one_budget(user: User, settings: Settin
         assert "Incorrect code" in browser.send(reverse("mfa_authenticate"), code=app.wrong_code()).text
         tried = {"email": user.email, "password": PASSWORD, "code": app.wrong_code()}
         assert Api().post("/v1/sessions", tried).status == 401
-    assert "Too many codes" in browser.send(reverse("mfa_authenticate"), code=app.code()).text
+    assert "Too many attempts" in browser.send(reverse("mfa_authenticate"), code=app.code()).text
     assert browser.person() is None
 
 

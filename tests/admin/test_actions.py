@@ -54,7 +54,7 @@ def test_pausing_and_resuming(staff: Client) -> None:
     paused = MonitorFactory(owner=owner, up=True)
     assert act(staff, Monitor, "pause", paused) == "1 monitor was paused."
     told = act(staff, Monitor, "pause", *running, paused)
-    assert told == "2 monitors were paused. Not changed: 1 is paused already."
+    assert told == "2 monitors were paused. Not changed: 1 is already paused."
     assert set(Monitor.objects.values_list("enabled", "config_version")) == {(False, 2)}
     assert not MonitorState.objects.exclude(next_due_at=None).exists()
     assert StatusChange.objects.filter(kind="paused").count() == 3
@@ -94,7 +94,7 @@ def test_checking_now(staff: Client, django_capture_on_commit_callbacks: DjangoC
     with django_capture_on_commit_callbacks(execute=True):
         told = act(staff, Monitor, "check_now", wanted, paused, *others)
     assert told == (
-        "1 monitor was handed out to be checked. Not changed: 1 is a heartbeat, which is not checked on demand; "
+        "1 monitor was scheduled for a check. Not changed: 1 is a heartbeat, which is not checked on demand; "
         "1 is a scheduler, which is not checked on demand; 1 is paused."
     )
     assert state_of(wanted).claim == before + 1
@@ -176,7 +176,7 @@ def test_dead_deliveries_go_out_again_once(staff: Client) -> None:
     dead = DeliveryFactory(channel=channel, dead=True)
     sent = DeliveryFactory(channel=channel, sent=True)
     told = act(staff, Delivery, "replay", dead, sent)
-    assert told == "1 delivery was set to be tried again. Not changed: 1 is sent, or still tried."
+    assert told == "1 delivery was queued again. Not changed: 1 is sent or still being retried."
     assert act(staff, Delivery, "replay", dead).startswith("0 ")
     dead.refresh_from_db()
     assert dead.state == Delivery.State.WAITING
@@ -194,13 +194,13 @@ def test_another_plan_slows_down_what_is_too_fast_for_it(staff: Client) -> None:
     Plan.objects.filter(pk=free.pk).update(monitor_limit=2)
     told = act(staff, User, "put_on_plan", owner, other, _asked=1, plan=free.pk)
     assert told == (
-        "1 user was put on plan free. Not changed: 1 is on plan free already. "
-        "With more monitors than the 2 of plan free, which they keep: 1."
+        "1 user was moved to plan free. Not changed: 1 is already on plan free. "
+        "Over the limit of 2 monitors of plan free: 1. Their monitors stay."
     )
     intervals = dict(Monitor.objects.values_list("pk", "interval_sec"))
     assert intervals == {fast.pk: 300, slow.pk: 3600, heartbeat.pk: 300}
     assert state_of(heartbeat).next_due_at == NOON + timedelta(seconds=330)
-    assert noted(User) == [(str(owner.pk), CHANGE, "Put on plan free.")]
+    assert noted(User) == [(str(owner.pk), CHANGE, "Moved to plan free.")]
     assert Entry.objects.filter(action="plan.changed", subject_id=owner.pk).count() == 1
 
 

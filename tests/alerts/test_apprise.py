@@ -76,7 +76,7 @@ def test_a_message_arrives(targets: TargetServer, trusting: Certificates, url: s
     site = serve(targets, trusting, [answer(200, b"{}", "Content-Type: application/json")])
     outcome = deliver(url.format(host=f"127.0.0.1:{site.port}"))
     assert outcome.delivered, outcome
-    assert outcome.detail.endswith(" took the message.")
+    assert outcome.detail.endswith(" accepted the message.")
     (request,) = site.seen
     assert request.method == "POST"
     assert request.path.startswith(path)
@@ -120,7 +120,7 @@ def test_no_private_address_by_name(
 def test_no_private_address_by_number(settings: Settings, host: str) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     for url, _ in OWN:
-        with pytest.raises(ValueError, match=r"private or reserved|That is no URL"):
+        with pytest.raises(ValueError, match=r"private or reserved|This is not a URL"):
             apprise_plugins.plugin_for(url.format(host=host))
     assert deliver(f"ntfys://{host}/topic").retry is False
 
@@ -176,14 +176,14 @@ GOOD = [
     "workflows://prod-01.westeurope.logic.azure.com:443/WFID/SIG",
 ]
 BAD = {
-    "slack://x": "That is no URL of Slack; one looks like slack://{token_a}/{token_b}/{token_c}. See https://",
-    "gotifys://": "That is no URL of Gotify",
-    f"{SLACK}/?template=/etc/passwd": "template: messages are not made of templates",
-    f"{SLACK}/?template=http://169.254.169.254/": "template: messages are not made of templates",
+    "slack://x": "This is not a URL of Slack. Format: slack://{token_a}/{token_b}/{token_c}. See https://",
+    "gotifys://": "This is not a URL of Gotify",
+    f"{SLACK}/?template=/etc/passwd": "template: templates are not supported",
+    f"{SLACK}/?template=http://169.254.169.254/": "template: templates are not supported",
     "ntfys://ntfy.example.com/topic?verify=no": "verify: certificates are always verified",
-    f"{SLACK}/{'/'.join(f'%23c{n}' for n in range(50))}": "The URL names 50 receivers; a channel may have 10",
-    f"{SLACK} ": "without blanks and controls",
-    f"{SLACK}\r\nHost: x": "without blanks and controls",
+    f"{SLACK}/{'/'.join(f'%23c{n}' for n in range(50))}": "The URL names 50 receivers; the maximum is 10",
+    f"{SLACK} ": "without spaces and control characters",
+    f"{SLACK}\r\nHost: x": "without spaces and control characters",
     f"{SLACK}/{'x' * 3000}": "at most 2048 characters",
 }
 
@@ -207,7 +207,7 @@ def test_a_bad_url(url: str, said: str) -> None:
 def test_a_template_is_never_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where the option were not refused by its name."""
     monkeypatch.setattr(apprise_plugins, "_refuse_options", lambda _: None)
-    with pytest.raises(ValueError, match="That is no URL of Slack"):
+    with pytest.raises(ValueError, match="This is not a URL of Slack"):
         apprise_plugins.plugin_for(f"{SLACK}/?template=/etc/hostname")
 
 
@@ -249,7 +249,7 @@ def test_saying_yes_without_asking_anybody_is_no_delivery() -> None:
     """Opsgenie's plugin closes the alerts that it has stored, and it has stored none."""
     url = "opsgenie://a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d?action=map"
     assert deliver(url, name="recovered") == SendResult(
-        delivered=False, detail="Opsgenie: nothing was sent; look at the URL.", retry=False
+        delivered=False, detail="Opsgenie: nothing was sent; check the URL.", retry=False
     )
 
 
@@ -265,7 +265,7 @@ LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
         pytest.param([Hang()], "The receiver did not answer within 1 seconds.", id="hangs"),
         pytest.param([LONG, Repeat(b"x", 0.05)], "did not answer within 1 seconds.", id="a byte now and then"),
         pytest.param([LONG, Repeat(b"x" * 65_536)], "The receiver's answer is too long.", id="a gigabyte"),
-        pytest.param([], "broke off before its answer came", id="closes"),
+        pytest.param([], "broke before it answered", id="closes"),
     ],
 )
 def test_a_receiver_gone_wrong_is_one_bounded_request(

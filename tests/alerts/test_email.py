@@ -47,7 +47,7 @@ def deliver(message: Message, *, key: str = "dlv_1", to: str = ADDRESS) -> SendR
 @pytest.mark.parametrize("name", samples.SAMPLES)
 def test_a_message_arrives_as_text_and_html(inbox: Inbox, name: str) -> None:
     message = samples.rendered(name)
-    assert deliver(message) == SendResult(delivered=True, detail="The mail server took the message.")
+    assert deliver(message) == SendResult(delivered=True, detail="The mail server accepted the message.")
     (mail,) = inbox.mails
     assert inbox.recipients == [[ADDRESS]]
     assert mail.get_content_type() == "multipart/alternative"

@@ -63,13 +63,13 @@ SINGLE = [
     (
         replace(DOWN, event_type=EventType.FLAPPING),
         "[FLAPPING] Shop checkout",
-        "Shop checkout is down again and flapping. The next alert follows when it has settled.",
+        "Shop checkout is down again and flapping. The next alert is sent when it is stable.",
         Level.WARNING,
     ),
     (
         replace(RECOVERED, event_type=EventType.SETTLED),
         "[SETTLED] Shop checkout",
-        "Shop checkout has settled and is up.",
+        "Shop checkout is stable again and up.",
         Level.SUCCESS,
     ),
     (replace(DOWN, event_type=EventType.SLOW), "[SLOW] Shop checkout", "Shop checkout is slow.", Level.WARNING),
@@ -100,7 +100,7 @@ SINGLE = [
     (
         Payload(EventType.TEST, at(3, 16, 47)),
         "[TEST] Pulsekeeper",
-        "This is a test. Alerts to this channel arrive.",
+        "This is a test. Alerts to this channel work.",
         Level.INFO,
     ),
 ]

@@ -232,7 +232,7 @@ def test_what_the_service_shows_is_enough_to_send(api: Api, pose: Pose, case: Ca
     label = KINDS[case.kind].label
     assert (channel.hint, channel.name) == (case.hint, f"{label} {case.hint}")
     site = pose(case.host, case.answer)
-    assert deliver(channel) == SendResult(delivered=True, detail=f"{label} took the message.")
+    assert deliver(channel) == SendResult(delivered=True, detail=f"{label} accepted the message.")
     (request,) = site.seen
     assert request.method == "POST"
     assert urlsplit(request.path).path == case.path
@@ -269,7 +269,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("slack", {"url": f"https://hooks.slack.com{SLACK_PATH}\n"}, "url: must be"),
     ("slack", {"url": "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"}, "url: must be"),
     ("slack", {}, "url: is required for a channel of kind slack"),
-    ("slack", {"url": f"https://hooks.slack.com{SLACK_PATH}", "secret": "x" * 20}, "secret: is no field"),
+    ("slack", {"url": f"https://hooks.slack.com{SLACK_PATH}", "secret": "x" * 20}, "secret: is not a field"),
     ("discord", {"url": "https://discord.com/api/webhooks/417429632418316298"}, "url: must be the URL of a"),
     ("discord", {"url": f"https://discord.example/api/webhooks/417429632418316298/{HOOK}"}, "url: must be"),
     ("teams", {"url": "https://acme.webhook.office.com/webhookb2/x"}, "url: is of an Office 365 connector"),
@@ -285,7 +285,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ntfy", {"topic": "https://ntfy.sh/"}, "topic: must be 1 to 64 letters"),
     ("ntfy", {"topic": "https://ntfy.sh/a?priority=5"}, "topic: must be 1 to 64 letters"),
     ("ntfy", {"topic": "ftp://ntfy.sh/a"}, "server: must be"),
-    ("ntfy", {"topic": "https://me:pw@ntfy.sh/a"}, "server: must hold no user name"),
+    ("ntfy", {"topic": "https://me:pw@ntfy.sh/a"}, "server: cannot contain a user name"),
     ("ntfy", {"topic": "https://10.0.0.1/a"}, "server: is a private or reserved address"),
     ("ntfy", {"topic": "https://[::1/a"}, "server: "),
     (
@@ -296,7 +296,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ntfy", {"topic": "a", "server": "http://93.184.216.34"}, "server: must be https://"),
     ("ntfy", {"topic": "a", "server": "https://ntfy.sh/a"}, "the topic has its own field"),
     ("ntfy", {"topic": "a", "server": "https://10.0.0.1"}, "server: is a private or reserved address"),
-    ("ntfy", {"topic": "a", "server": "https://me:pw@ntfy.sh"}, "server: must hold no user name"),
+    ("ntfy", {"topic": "a", "server": "https://me:pw@ntfy.sh"}, "server: cannot contain a user name"),
     ("ntfy", {"topic": "a", "access_token": "secret"}, "access_token: must be tk_"),
     ("ntfy", {"topic": "a", "priority": "highest"}, "priority: must be one of min, low, default, high, max"),
     ("pushover", {"user_key": USER}, "app_token: is required"),
@@ -340,7 +340,7 @@ def test_ntfy_takes_http_only_where_private_networks_are_allowed(
     site = targets.serve([answer(200, b"{}", OK_JSON)])
     url = site.url("/shop")
     channel = stored(api, "ntfy", {"topic": url, "access_token": TK})
-    assert deliver(channel) == SendResult(delivered=True, detail="ntfy took the message.")
+    assert deliver(channel) == SendResult(delivered=True, detail="ntfy accepted the message.")
     assert json.loads(site.seen[0].body)["topic"] == "shop"
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     assert deliver(channel).delivered is False

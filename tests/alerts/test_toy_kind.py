@@ -96,7 +96,7 @@ def test_the_api_creates_it_and_masks_its_secret(user: User) -> None:
     refused = api.patch(f"/v1/alert-channels/{channel.public_id}", {"toy_key": "none"})
     assert (refused.status, refused.json["reason"]) == (422, "toy_key: must be key- and 8 digits.")
     refused = api.patch(f"/v1/alert-channels/{channel.public_id}", {"address": "a@example.com"})
-    assert refused.json["reason"] == "address: is no field of a channel of kind toy."
+    assert refused.json["reason"] == "address: is not a field of channels of kind toy."
 
 
 @pytest.mark.django_db(transaction=True)

@@ -107,7 +107,7 @@ def test_a_gigabyte_is_not_read(targets: TargetServer) -> None:
 
 
 SLOW = "The receiver did not answer within 10 seconds."
-BROKEN = "The connection to the receiver broke off before its answer came."
+BROKEN = "The connection to the receiver broke before it answered."
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ def test_a_project_token_declares_in_its_project(user: User) -> None:
     assert declared(token)["project_id"] == project.public_id
     for project_id in (None, other.public_id):
         answer = token.post(PATH, {"title": "a", "text": "b", "project_id": project_id})
-        assert answer.error == "validation_error project_id: a project token works in its own project only."
+        assert answer.error == "validation_error project_id: a project token works only in its own project."
 
 
 def test_declared_once_under_a_key(api: Api) -> None:

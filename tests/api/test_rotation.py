@@ -89,14 +89,14 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     app = App(user)
 
     settings.ENCRYPTION_KEYS = (old, new)
-    assert "0 re-encrypted, 1 were already" in rotate(), "nothing to do before the new key is the first"
+    assert "0 re-encrypted, 1 already current" in rotate(), "nothing to do before the new key is the first"
 
     settings.ENCRYPTION_KEYS = (new, old)
     between = make_with_header(user, "between")
     assert [value_of(m) for m in (before, between)] == ["before", "between"]
     said = rotate("--batch", "1")
-    assert "monitors.Monitor.header_values: 1 re-encrypted, 1 were already, 0 cannot be decrypted" in said
-    assert "projects.IdempotencyKey.answer: 1 re-encrypted, 0 were already" in said
+    assert "monitors.Monitor.header_values: 1 re-encrypted, 1 already current, 0 cannot be decrypted" in said
+    assert "projects.IdempotencyKey.answer: 1 re-encrypted, 0 already current" in said
     assert said.count(" 0 re-encrypted") == 0
     assert rotate().count(" 0 re-encrypted") == len(encrypted_columns())
 
@@ -161,7 +161,7 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
         return real(column, changes)
 
     monkeypatch.setattr(rotation, "_write", write)
-    assert "header_values: 2 re-encrypted, 0 were already, 0 cannot" in rotate()
+    assert "header_values: 2 re-encrypted, 0 already current, 0 cannot" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
     assert (value_of(changed), value_of(still)) == ("written meanwhile", "d")
 
@@ -177,7 +177,7 @@ def test_rows_that_no_key_opens_are_named_and_the_others_done(settings: Settings
         call_command("rotate_encryption_key", stdout=out, stderr=out)
     assert raised.value.returncode == 1
     assert f"no key decrypts the rows {lost.pk}\n" in out.getvalue()
-    assert "1 re-encrypted, 0 were already, 1 cannot be decrypted" in out.getvalue()
+    assert "1 re-encrypted, 0 already current, 1 cannot be decrypted" in out.getvalue()
     settings.ENCRYPTION_KEYS = (new,)
     assert value_of(kept) == "kept"
 
@@ -199,7 +199,7 @@ def test_broken_off_and_started_again(settings: Settings, user: User, monkeypatc
         with pytest.raises(KeyboardInterrupt):
             rotate("--batch", "2")
     assert sum(opens(new, token) for token in stored()) == 2
-    assert "header_values: 3 re-encrypted, 2 were already" in rotate()
+    assert "header_values: 3 re-encrypted, 2 already current" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
     assert [value_of(monitor) for monitor in monitors] == list("01234")
     assert Monitor.objects.latest("pk").header_values == ["4"]

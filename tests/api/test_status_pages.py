@@ -61,12 +61,12 @@ def test_sent_twice_with_a_key_it_is_made_once(api: Api) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"slug": "Shop"}, "validation_error slug: must be 1 to 64 of a-z, 0-9 and -, with no - at either end."),
+        ({"slug": "Shop"}, "validation_error slug: must be 1 to 64 characters of a-z, 0-9 and -, without - at"),
         ({"slug": "-a"}, "validation_error slug: must be 1 to 64"),
         ({"slug": "static"}, "validation_error slug: is reserved"),
         ({"accent": "red"}, "validation_error accent: must be a colour"),
-        ({"accent": "#ffffff"}, "validation_error accent: is hard to see on the light theme"),
-        ({"accent": "#101010"}, "validation_error accent: is hard to see on the dark theme"),
+        ({"accent": "#ffffff"}, "validation_error accent: has too little contrast on the light theme"),
+        ({"accent": "#101010"}, "validation_error accent: has too little contrast on the dark theme"),
         ({"theme": "blue"}, "validation_error theme: must be one of"),
         ({"password": "short"}, "validation_error password: "),
         ({"custom_domain": "status.shop.example"}, "validation_error custom_domain: is not a domain"),
@@ -92,7 +92,7 @@ def test_what_is_no_domain(api: Api, settings: Settings, domain: str) -> None:
 
 def test_a_page_of_a_thousand_long_names_is_no_body_too_large(api: Api) -> None:
     shown = [{"monitor_id": f"mon_{n:026}", "name": "x" * 200} for n in range(1_000)]
-    assert "you have no such monitor" in create(api, groups=[{"monitors": shown}]).error
+    assert "monitor not found" in create(api, groups=[{"monitors": shown}]).error
     assert create(api, groups=[{"monitors": [*shown, shown[0]]}]).error.startswith(
         "validation_error groups[0].monitors"
     )
@@ -102,7 +102,7 @@ def test_a_slug_is_one_pages_and_a_domain_may_be_claimed_by_many(api: Api, setti
     settings.STATUS_PAGE_DOMAINS = [".shop.example"]
     create(api, custom_domain="Status.Shop.Example.")
     other = Api.signed_in(UserFactory())
-    assert create(other).error == "validation_error slug: is taken by another status page."
+    assert create(other).error == "validation_error slug: is already used by another status page."
     claimed = create(other, slug="another", custom_domain="status.shop.example").json
     assert (claimed["custom_domain"], claimed["domain_verified"]) == ("status.shop.example", False)
     assert claimed["url"].endswith("/status/another")
@@ -116,7 +116,7 @@ def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user
     def groups(monitor: Any, times: int = 1) -> Any:
         return [{"monitors": [{"monitor_id": monitor.public_id, "name": "x"}] * times}]
 
-    assert "you have no such monitor" in create(api, groups=groups(theirs)).error
+    assert "monitor not found" in create(api, groups=groups(theirs)).error
     here = {"project_id": project.public_id}
     assert "shows its project's monitors" in create(api, groups=groups(mine), **here).error
     assert "is already on the page" in create(api, groups=groups(mine, 2)).error

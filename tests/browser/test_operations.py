@@ -78,7 +78,7 @@ def test_a_webhook_is_set_up_tried_edited_and_deleted(browse: Browse, app: Appli
         page.get_by_role("link", name="Webhook", exact=True).click()
         page.get_by_label("URL").fill(f"{receiver.url}/hook")
         page.get_by_label("Name").fill("Pager")
-        page.get_by_role("radio", name="Chosen monitors").check()
+        page.get_by_role("radio", name="Selected monitors").check()
         axe(page)
         page.get_by_role("radio", name="All").check()
         page.get_by_role("button", name="Add channel").click()

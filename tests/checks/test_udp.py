@@ -214,9 +214,9 @@ def test_parse_udp(url: str, host: str, port: int) -> None:
         ("udp://host:53/", "no path"),
         ("udp://host:53?", "no query"),
         ("udp://host:53?a=b", "no query"),
-        ("udp://host:53#", "no path and no fragment"),
-        ("udp://user@host:53", "no user name"),
-        ("udp://ho st:53", "no blanks"),
+        ("udp://host:53#", "a path or a fragment"),
+        ("udp://user@host:53", "a user name"),
+        ("udp://ho st:53", "cannot contain spaces"),
         ("udp://a..b:53", "valid host"),
     ],
 )

@@ -57,7 +57,7 @@ def test_slow_begins_at_the_threshold(latency_ms: int, verdict: Verdict) -> None
     assert outcome.verdict is verdict
     assert outcome.reason_code is None
     if verdict is SLOW:
-        assert (outcome.detail or "").startswith(f"Answered in {latency_ms} ms, and from 1500 ms on")
+        assert (outcome.detail or "").startswith(f"Answered in {latency_ms} ms, which is slow (threshold 1500 ms)")
 
 
 def test_transport_comes_before_status_status_before_rules_and_rules_before_speed() -> None:

@@ -106,8 +106,8 @@ def test_neither_state_nor_verifier_is_stored_readably(netlify: FakeNetlify, use
 def test_a_state_is_good_once(fake: Fake, user: User) -> None:
     query = begin(fake, user)
     finish(fake, query)
-    assert "used before" in refused(fake, query)
-    assert "used before" in refused(fake, {**query, "code": "another"})
+    assert "already used" in refused(fake, query)
+    assert "already used" in refused(fake, {**query, "code": "another"})
 
 
 def test_a_state_of_two_callbacks_at_once_is_good_for_one(fake: Fake, user: User) -> None:
@@ -172,7 +172,7 @@ def test_a_denied_consent(fake: Fake, user: User) -> None:
     fake.denies = True
     query = begin(fake, user)
     assert refused(fake, query) == f"{BACKENDS[fake.NAME].title} was not allowed to share your projects."
-    assert "used before" in refused(fake, query)
+    assert "already used" in refused(fake, query)
 
 
 def test_no_code(fake: Fake, user: User) -> None:
@@ -182,25 +182,25 @@ def test_no_code(fake: Fake, user: User) -> None:
 
 
 def test_a_code_that_is_not_the_providers(fake: Fake, user: User) -> None:
-    assert "any more" in refused(fake, {**begin(fake, user), "code": "code_of_my_own"})
+    assert "no longer accepts this code" in refused(fake, {**begin(fake, user), "code": "code_of_my_own"})
 
 
 def test_a_code_that_was_redeemed(fake: Fake, user: User) -> None:
     first, second = begin(fake, user), begin(fake, user)
     finish(fake, first)
-    assert "any more" in refused(fake, {**second, "code": first["code"]})
+    assert "no longer accepts this code" in refused(fake, {**second, "code": first["code"]})
 
 
 def test_a_code_of_somebody_elses_way_fails_at_its_verifier(netlify: FakeNetlify, user: User) -> None:
     mine, stolen = begin(netlify, user), begin(netlify, UserFactory())
-    assert "any more" in refused(netlify, {**mine, "code": stolen["code"]})
+    assert "no longer accepts this code" in refused(netlify, {**mine, "code": stolen["code"]})
 
 
 def test_the_browser_of_somebody_else(fake: Fake, user: User) -> None:
     query = begin(fake, user)
     assert "with another account" in refused(fake, query, signed_in=UserFactory())
     assert fake.TOKEN_PATH not in fake.calls
-    assert "used before" in refused(fake, query, signed_in=user)
+    assert "already used" in refused(fake, query, signed_in=user)
     assert finish(fake, begin(fake, user), signed_in=user).user == user
 
 
@@ -213,7 +213,7 @@ def test_tokens_are_in_no_repr(fake: Fake, user: User) -> None:
 def test_a_way_back_that_is_not_registered(fake: Fake, user: User, settings: Settings) -> None:
     query = begin(fake, user)
     settings.CONNECTORS = {"elsewhere": fake.NAME}
-    assert "any more" in refused(fake, query, word="elsewhere")
+    assert "no longer accepts this code" in refused(fake, query, word="elsewhere")
 
 
 @pytest.mark.parametrize("name", ["CLIENT_ID", "CLIENT_SECRET"])
@@ -227,10 +227,10 @@ def test_keys_that_the_provider_does_not_know(fake: Fake, user: User, settings: 
 MODES: list[tuple[Mode, str]] = [
     ("down", "cannot be reached"),
     ("slow", "took too long to answer"),
-    ("429", "takes no more requests for now"),
+    ("429", "limits requests; try again later"),
     ("500", "answered 500"),
-    ("wrong_json", "answered with what makes no sense"),
-    ("wrong_types", "answered with what makes no sense"),
+    ("wrong_json", "sent an invalid answer"),
+    ("wrong_types", "sent an invalid answer"),
 ]
 
 
@@ -243,7 +243,7 @@ def test_a_provider_gone_wrong(fake: Fake, user: User, mode: Mode, text: str, mo
         finish(fake, query)
     assert str(caught.value) == f"{BACKENDS[fake.NAME].title} {text}."
     fake.mode = ""
-    assert "used before" in refused(fake, query)
+    assert "already used" in refused(fake, query)
     finish(fake, begin(fake, user))
 
 

@@ -96,7 +96,7 @@ def test_an_error_names_where_the_token_came_from(targets: TargetServer, tmp_pat
     file = tmp_path / "token"
     file.write_text("\n")
     options = {"url": targets.serve([answer(401, b"{}")]).url(), "token_file": file}
-    with pytest.raises(UsageError, match=f"{file} holds no token"):
+    with pytest.raises(UsageError, match=f"{file} contains no token"):
         server_of(options)
     file.write_text("svc_expired\n")
     server = server_of(options)

@@ -220,9 +220,9 @@ def test_asking_counts_as_the_api_s_does(web: Client, user: User, settings: Sett
     settings.THROTTLES = {**settings.THROTTLES, "invite": (1, 60)}
     add(web, "kind=email", address="a@example.net")
     refused = add(web, "kind=email", address="b@example.net")
-    assert "Too many requests; wait before the next." in refused.content.decode()
+    assert "Too many requests; try again later." in refused.content.decode()
     again = web.post(f"/alert-channels/{only(user).public_id}/ask-again", follow=True)
-    assert "Too many requests; wait before the next." in again.content.decode()
+    assert "Too many requests; try again later." in again.content.decode()
 
 
 def test_a_test_says_why_it_could_not_be_made(web: Client, user: User, settings: Settings) -> None:
@@ -239,10 +239,10 @@ def test_a_test_says_why_it_could_not_be_made(web: Client, user: User, settings:
         assert f"Not delivered. {detail}" in unescape(web.post(address, follow=True).content.decode())
         return detail
 
-    assert "has not agreed yet" in tried(unconfirmed)
+    assert "has not confirmed it yet" in tried(unconfirmed)
     settings.THROTTLE_SCALE = 1
     assert seconds_to_wait("test-channel", f"user:{user.pk}") is None  # the one that there may be, by the API
-    assert tried(ChannelFactory(owner=user)) == "Too many requests; wait before the next."
+    assert tried(ChannelFactory(owner=user)) == "Too many requests; try again later."
 
 
 def test_the_log_and_another_try(web: Client, user: User) -> None:
@@ -255,13 +255,13 @@ def test_the_log_and_another_try(web: Client, user: User) -> None:
     assert "1 given up" in listed
     text = web.get(f"{address}?state=dead").content.decode()
     assert "<script>alert" not in text + listed
-    for words in ("Given up", "3 tries.", "The receiver answered with status 503.", "and 2 more", ESCAPED):
+    for words in ("Given up", "3 attempts failed", "The receiver answered with status 503.", "and 2 more", ESCAPED):
         assert words in text, words
     replay = f"{address}/deliveries/{dead.public_id}/replay"
     assert "The delivery is retried" in web.post(replay, follow=True).content.decode()
     dead.refresh_from_db()
     assert dead.state == "waiting"
-    assert "Only a dead delivery can be replayed" in web.post(replay, follow=True).content.decode()
+    assert "Only dead deliveries can be replayed" in web.post(replay, follow=True).content.decode()
 
 
 def test_pages_of_the_log_follow_each_other(web: Client, user: User) -> None:

@@ -75,7 +75,7 @@ def test_a_script_goes_to_the_provider_by_itself(web: Client, fake: FakeVercel) 
 def test_a_provider_without_keys_is_said_to_be_so(web: Client, fake: FakeVercel, settings: Settings) -> None:
     settings.VERCEL_CLIENT_ID = ""
     page = web.post(f"{PAGE}/link", follow=True)
-    assert "This deployment has no keys for the provider" in page.content.decode()
+    assert "This deployment has no credentials for the provider" in page.content.decode()
     assert web.post(f"{PAGE}/link", headers={"HX-Request": "true"}).headers["HX-Redirect"] == "/connectors"
 
 
@@ -116,7 +116,7 @@ def test_what_the_plan_has_no_room_for_is_said(web: Client, user: User, linked: 
     linked.projects = projects(3)
     done = web.post(PAGE, {"projects": values(web.get(PAGE))}).content.decode()
     assert "1 created, 2 failed." in done
-    assert done.count("The plan&#x27;s number of monitors is reached.") == 2
+    assert done.count("The plan&#x27;s limit of monitors is reached.") == 2
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_asking_counts_as_the_api_s_does(web: Client, linked: FakeVercel, settin
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = {**settings.THROTTLES, "ask-provider": (1, 60), "create-and-test": (1, 60)}
     assert "Try again" not in web.get(PAGE).content.decode()
-    assert "Too many requests; wait before the next." in web.get(PAGE).content.decode()
+    assert "Too many requests; try again later." in web.get(PAGE).content.decode()
     assert "1 created" in web.post(PAGE, {"projects": chosen[:1]}).content.decode()
     assert "Too many requests" in web.post(PAGE, {"projects": chosen[1:]}).content.decode()
     assert Monitor.objects.count() == 1

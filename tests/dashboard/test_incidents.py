@@ -193,8 +193,8 @@ def test_somebody_takes_care_says_so_and_it_is_in_the_timeline(web: Client, user
 def test_what_is_over_by_now_is_said_and_not_an_error_page(web: Client, user: User) -> None:
     incident = outage(user, resolved=True)
     for action, reason in {
-        "acknowledge": "The incident is resolved already.",
-        "resolve": "resolved by its recovery",
+        "acknowledge": "The incident is already resolved.",
+        "resolve": "resolved when the monitor recovers",
     }.items():
         page = web.post(f"/incidents/{incident.public_id}/{action}", follow=True)
         assert page.status_code == 200

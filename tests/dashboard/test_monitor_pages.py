@@ -150,7 +150,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"name": "n" * 201}, "Name: "),
         ({"name": "\x00"}, "Name: "),
         ({"type": "snmp"}, "Type: "),
-        ({"interval_sec": "often"}, "Interval: Say it as 90, 5m, 1h or 1h 30m"),
+        ({"interval_sec": "often"}, "Interval: Enter a duration such as 5m, 1h or 1h 30m"),
         ({"interval_sec": ""}, "Interval: This is needed."),
         ({"interval_sec": "0.5s"}, "Interval: Whole seconds only."),
         ({"timeout_ms": "10000"}, "Timeout: At most 1m."),
@@ -166,7 +166,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"request_body": "x" * 8193, "method": "POST"}, "Body: "),
         ({"project_id": "prj_of_nobody"}, "Project: "),
         ({"type": "keyword"}, "Content rules: A keyword monitor needs at least one"),
-        ({"type": "scheduler", "method": "HEAD"}, "Method: A scheduler cannot trigger with HEAD."),
+        ({"type": "scheduler", "method": "HEAD"}, "Method: A scheduler cannot use HEAD."),
         (
             {"rule-0-value": "a", "rule-2-kind": "json_equals", "rule-2-value": "ok"},
             "Path in the JSON: Is required for json_field.",
@@ -175,9 +175,9 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"rule-1-value": "x" * 257}, "Text: "),
         ({"rule-1-value": "x", "rule-1-kind": "odd"}, "Rule: "),
         ({"header-2-name": "Bad name", "header-2-value": "x"}, "Name: Is not a valid header name."),
-        ({"header-2-name": "Connection", "header-2-value": "x"}, "Name: Connection is set by the prober itself."),
+        ({"header-2-name": "Connection", "header-2-value": "x"}, "Name: Connection is set by Pulsekeeper."),
         ({"header-2-value": "x"}, "Name: Name the header that has this value."),
-        ({"header-2-name": "X-Team"}, "Value: Type the value"),
+        ({"header-2-name": "X-Team"}, "Value: Stored values are hidden"),
     ],
 )
 def test_bad_input_is_told_beside_its_field_and_kept(
@@ -303,7 +303,7 @@ def test_the_cap_of_the_plan_is_told(web: Client, user: User) -> None:
     user.plan = PlanFactory(monitor_limit=0)
     user.save(update_fields=["plan"])
     page = web.post("/monitors/new", typed(name="Kept")).content.decode()
-    assert errors_in(page) == ["The plan's number of monitors is reached."]
+    assert errors_in(page) == ["The plan's limit of monitors is reached."]
     assert 'value="Kept"' in page
 
 
@@ -442,7 +442,7 @@ def test_header_values_are_kept_replaced_and_removed(
 def test_a_header_that_is_renamed_needs_a_value(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user, request_headers=[{"name": "X-Key", "value": "old"}])
     page = edited(web, monitor, **{"header-0-name": "X-Renamed"}).content.decode()
-    assert errors_in(page)[0].startswith("Value: Type the value")
+    assert errors_in(page)[0].startswith("Value: Stored values are hidden")
 
 
 def test_bad_input_of_an_edit_is_kept(web: Client, user: User) -> None:
@@ -498,7 +498,7 @@ def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User
     assert 'value="Shop (copy)"' in page
     assert f'<option value="{project.public_id}" selected>' in page
     given = typed(name="Shop (copy)") | {"header-0-name": "X-Key"}
-    assert errors_in(web.post(path, given).content.decode())[0].startswith("Value: Type the value")
+    assert errors_in(web.post(path, given).content.decode())[0].startswith("Value: Stored values are hidden")
     assert web.post(path, given | {"header-0-value": "again"}).status_code == 302
     assert Monitor.objects.get(name="Shop (copy)").full_config["request_headers"][0].value == "again"
 
@@ -653,7 +653,7 @@ def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) ->
     assert 'value="Kept"' in page
     assert errors_in(page)[0].startswith("Address: ")
     heartbeat = tried(web, "/monitors/new", typed(type="heartbeat")).content.decode()
-    assert errors_in(heartbeat) == ["Type: A heartbeat is pinged, so there is nothing to test."]
+    assert errors_in(heartbeat) == ["Type: A heartbeat waits for pings, so there is nothing to test."]
 
 
 def test_tests_and_creations_are_throttled_with_those_of_the_api(web: Client, settings: Settings) -> None:
@@ -662,7 +662,7 @@ def test_tests_and_creations_are_throttled_with_those_of_the_api(web: Client, se
     settings.THROTTLES = settings.THROTTLES | {"create-and-test": (1, 60)}
     assert web.post("/monitors/new", typed()).status_code == 302
     for page in (web.post("/monitors/new", typed(form_key="b")), tried(web, "/monitors/new", typed())):
-        assert errors_in(page.content.decode()) == ["Too many requests; wait before the next."]
+        assert errors_in(page.content.decode()) == ["Too many requests; try again later."]
     assert Monitor.objects.count() == 1
 
 

@@ -166,7 +166,7 @@ def test_an_unchanged_form_sends_nothing(user: User, given: dict[str, Any]) -> N
         (PORT | {"request_body": "xyz", "request_body_encoding": "hex"}, "Body: Is not hex, for example 0d0a."),
         (PORT | {"request_body": "xyz", "request_body_encoding": "rot13"}, "Encoding of the body: "),
         (UDP | {"request_body": "x" * 513}, "Body: Must be at most 512 bytes"),
-        (PING | {"url": "icmp://router.example:7"}, "Host: Must hold no port"),
+        (PING | {"url": "icmp://router.example:7"}, "Host: Cannot contain a port"),
         (PING | {"packets": "11"}, "Packets: "),
         (PING | {"packets": ""}, "Packets: This is needed."),
         (PING | {"packets": "3"}, "Replies needed: Must be at most packets, which is 3."),

@@ -303,7 +303,7 @@ def test_what_was_so_before_is_told(web: Client, user: User) -> None:
     act(web, "pause", monitor=chosen[0])
     html = act(web, "pause", monitor=",".join(chosen)).content.decode()
     assert "Paused 2 monitors." in html
-    assert "1 monitor left as before: paused already." in html
+    assert "1 monitor unchanged: already paused." in html
     assert not Monitor.objects.filter(enabled=True).exists()
 
 
@@ -334,7 +334,7 @@ def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
     chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
     html = act(web, f"move:{full.public_id}", monitor=chosen).content.decode()
     assert "Moved 1 monitor." in html
-    assert "1 monitor left as before" in html
+    assert "1 monitor unchanged" in html
     assert Monitor.objects.filter(project=full).count() == 1
 
 
@@ -343,7 +343,7 @@ def test_stops_in_time_and_tells_what_is_left(user: User, monkeypatch: pytest.Mo
     chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
     outcome = actions.apply(Caller(user), actions.named("pause"), chosen, now=utc_now())
     assert outcome.done == 0
-    assert outcome.complaints == ["2 monitors not reached in time: do it once more for these."]
+    assert outcome.complaints == ["2 monitors not processed in time: repeat the action."]
     assert Monitor.objects.filter(enabled=True).count() == 2
 
 
@@ -369,7 +369,7 @@ def test_what_is_somebody_elses_is_not_there(web: Client, action: str) -> None:
     for path in ("", "/live", "/latency"):
         assert web.get(f"/monitors/{theirs.public_id}{path}").status_code == 404
     html = act(web, action, monitor=theirs.public_id).content.decode()
-    assert "not there any more" in html
+    assert "unchanged: not found." in html
     assert Monitor.objects.values().get() == before
     act(web, action, all="1")
     assert Monitor.objects.values().get() == before
@@ -554,12 +554,12 @@ def test_check_now_says_why_there_is_no_result(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user, up=True)
     live = f"/monitors/{monitor.public_id}/live"
     long_ago = to_ms(utc_now() - timedelta(minutes=2))
-    assert "No worker has made the check yet." in page(web, f"{live}?checking=2-{long_ago}")
+    assert "No worker has run the check yet." in page(web, f"{live}?checking=2-{long_ago}")
     for nonsense in ("2", "x-y", f"2-{'9' * 14}", "2-", f"{'9' * 19}-1"):
         assert web.get(f"{live}?checking={nonsense}").status_code == 200
     Monitor.objects.filter(pk=monitor.pk).update(enabled=False)
     recently = to_ms(utc_now())
-    assert "paused before the check was made" in page(web, f"{live}?checking=2-{recently}")
+    assert "paused before the check ran" in page(web, f"{live}?checking=2-{recently}")
     refused = web.post(f"/monitors/{monitor.public_id}/check", headers={"HX-Request": "true"})
     assert "The monitor is paused; resume it" in refused.content.decode()
     assert state_of(monitor).claim == 1

@@ -225,7 +225,7 @@ def test_what_a_role_may_not_do_is_neither_offered_nor_done(db: None, role: str)
 def test_the_owner_stays_the_owner(web: Client, user: User) -> None:
     shop = ProjectFactory(owner=user)
     own = place_of(shop, user)
-    for action, told in (("member", "stays its owner"), ("remove", "cannot be removed"), ("king", "must be one of")):
+    for action, told in (("member", "role of a project"), ("remove", "cannot be removed"), ("king", "must be one of")):
         assert web.post(place_path(own), {"action": action}).headers["Location"] == path_of(shop)
         assert told in text_of(web.get(path_of(shop)))
     assert place_of(shop, user).role == Role.OWNER

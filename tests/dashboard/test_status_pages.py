@@ -66,7 +66,7 @@ def test_the_address_is_derived_from_the_name(web: Client, name: str, slug: str)
     add(web, name=name, slug="")
     assert StatusPage.objects.get().slug == slug
     again = text_of(add(web, name=name, slug=""))
-    assert "Is taken by another status page." in again
+    assert "Is already used by another status page." in again
     assert f'value="{slug}"' in again
 
 
@@ -85,9 +85,9 @@ def test_sent_twice_it_makes_one(web: Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"slug": "No Spaces"}, "must be 1 to 64 of a-z"),
+        ({"slug": "No Spaces"}, "must be 1 to 64 characters of a-z"),
         ({"slug": "admin"}, "is reserved"),
-        ({"accent": "#ffff00"}, "is hard to see on the light theme"),
+        ({"accent": "#ffff00"}, "has too little contrast on the light theme"),
         ({"custom_domain": "status.example.com"}, "is not a domain that this deployment"),
         ({"password": "short"}, "at least 8 characters"),
     ],

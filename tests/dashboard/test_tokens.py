@@ -106,7 +106,7 @@ def test_how_long_a_token_lives(web: Client, user: User, lifetime: str, custom: 
         ({"lifetime": "custom"}, "Enter a lifetime"),
         ({"lifetime": "custom", "custom": "59s"}, "At least 1m."),
         ({"lifetime": "custom", "custom": "91d"}, "At most 90d."),
-        ({"lifetime": "custom", "custom": "a while"}, "Say it as"),
+        ({"lifetime": "custom", "custom": "a while"}, "Enter a duration such as"),
     ],
 )
 def test_bad_input_is_told_and_kept(web: Client, user: User, given: dict[str, str], told: str) -> None:

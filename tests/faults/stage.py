@@ -138,10 +138,10 @@ class Stage:
 
     def system_health(self) -> str:
         """Return the text of the problems that System health shows, or of the error page in its place."""
-        response = ask("/admin/health/", cookies=self.cookies)
+        response = ask("/system", cookies=self.cookies)
         if response is None:
             return ""
-        page = response.text.partition('id="content-main"')[2].partition("<section")[0] or response.text
+        page = response.text.partition('id="content"')[2].partition("<section")[0] or response.text
         return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
     def fires(self, rule: str, label: str) -> bool:

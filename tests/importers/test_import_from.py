@@ -184,8 +184,8 @@ def test_what_the_api_would_refuse_is_left_out(
         ("uptime-kuma", {"type": "ping", "hostname": "::ffff:10.0.0.1"}, "is a private or reserved address"),
         ("uptime-kuma", {"type": "port", "hostname": "x.example", "port": 70_000}, "1 to 65535"),
         ("uptime-kuma", {"type": "port", "hostname": "x.example/?", "port": 22}, "must name a port"),
-        ("uptime-kuma", {"type": "port", "hostname": "me:hunter2@x.example", "port": 22}, "no user name or password"),
-        ("uptime-kuma", {"type": "ping", "hostname": "https://x.example"}, "must hold no"),
+        ("uptime-kuma", {"type": "port", "hostname": "me:hunter2@x.example", "port": 22}, "a user name or password"),
+        ("uptime-kuma", {"type": "ping", "hostname": "https://x.example"}, "cannot contain"),
         ("uptime-kuma", {"type": "ping", "hostname": "x.example", "ping_count": -1}, "packets"),
         (
             "uptime-kuma",
@@ -210,7 +210,7 @@ def test_what_the_api_would_refuse_is_left_out(
         ("gatus", {"url": "tcp://169.254.169.254:80", "conditions": []}, "is a private or reserved address"),
         ("gatus", {"url": "tls://x.example", "conditions": []}, "must name a port"),
         ("gatus", {"url": "starttls://x.example", "conditions": []}, "must name a port"),
-        ("gatus", {"url": "icmp://x.example:80", "conditions": []}, "must hold no port"),
+        ("gatus", {"url": "icmp://x.example:80", "conditions": []}, "cannot contain a port"),
         (
             "gatus",
             {"url": "8.8.8.8", "dns": {"query-name": "x", "query-type": "A"}, "conditions": ["[BODY] == ${ADDRESS}"]},
@@ -281,7 +281,7 @@ def test_without_a_worker_monitors_without_a_scheme_are_skipped(
         (("uptime-kuma", "/nowhere.json", "--account", "OWN"), "/nowhere.json: cannot be read"),
         (("gatus", KUMA[1], "--account", "OWN"), "no endpoints"),
         (("healthchecks", KUMA[1], "--account", "OWN"), "no checks"),
-        ((*KUMA, "--account", "nobody@example.com"), "no account"),
+        ((*KUMA, "--account", "nobody@example.com"), "account nobody@example.com not found"),
         ((*KUMA, "--account", "OWN", "--project", "prj_none"), "no project prj_none"),
         ((*KUMA, "--account", "OWN", "--project", "STRANGER"), "no project"),
         (KUMA, "--account"),

@@ -344,16 +344,16 @@ status_pages:
         "23:40: monitors[5].request_headers[0].value: ${SECRET_KEY} is not a pl",
         "26:5: monitors[7].name: This field is required.",
         "27:11: monitors[8].name: you have 2 with this name here; set id.",
-        "29:9: monitors[9].id: you have no such monitor; without an id it is fo",
+        "29:9: monitors[9].id: monitor not found; without an id it is found by ",
         "32:5: monitors[10]: must be a map.",
         "41:16: channels[1].monitors[0]: no monitor 'Bb' outside of projects.",
-        "44:10: channels[2].url: is a private or reserved address, to which Pul",
-        "48:13: channels[3].secret: is no field of a channel of kind email.",
+        "44:10: channels[2].url: is a private or reserved address, which Pulsek",
+        "48:13: channels[3].secret: is not a field of channels of kind email.",
         "50:26: maintenance_windows[0].starts_at: must be a date and time with ",
         "50:56: maintenance_windows[0].ends_at: must be a date and time with it",
         "50:76: maintenance_windows[0].monitors: must be all, or a list of moni",
         "52:43: status_pages[0].password: Ensure this field has at least 8 char",
-        "53:12: status_pages[1].slug: must be 1 to 64 of a-z, 0-9 and -, with n",
+        "53:12: status_pages[1].slug: must be 1 to 64 characters of a-z, 0-9 an",
     ]
     assert Monitor.objects.count() == 2
 
@@ -377,13 +377,13 @@ def test_limits_of_others_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerts.services, "MAX_CHANNELS", 3)
     channels = "".join(f"  - {{name: C{n}, kind: webhook, url: 'https://example.com/{n}'}}\n" for n in range(3))
     told_ = refusal(UserFactory(), f"version: 1\nchannels:\n{channels}")  # its own address is one
-    assert told_ == ["5:5: channels[2]: The number of alert channels of an account is reached."]
+    assert told_ == ["5:5: channels[2]: The limit of alert channels per account is reached."]
 
 
 def test_a_slug_that_somebody_else_has() -> None:
     apply_text(UserFactory(), WINDOW, environment=KEY)
     assert refusal(UserFactory(), WINDOW, environment=KEY) == [
-        "25:11: status_pages[0].slug: is taken by another status page."
+        "25:11: status_pages[0].slug: is already used by another status page."
     ]
 
 
@@ -391,12 +391,12 @@ def test_somebody_elses_things_are_not_there() -> None:
     theirs = MonitorFactory(name="M")
     user = UserFactory()
     text = f"version: 1\nmonitors: [{{id: {theirs.public_id}, name: M, url: 'https://example.com/'}}]\n"
-    assert "you have no such monitor" in refusal(user, text)[0]
+    assert "monitor not found" in refusal(user, text)[0]
     text = (
         "version: 1\nchannels: [{name: C, kind: webhook, url: 'https://example.com/', "
         f"monitors: [{{id: {theirs.public_id}}}]}}]\n"
     )
-    assert "you have no such monitor" in refusal(user, text)[0]
+    assert "monitor not found" in refusal(user, text)[0]
 
 
 def test_a_member_works_in_a_shared_project_under_its_owners_plan() -> None:

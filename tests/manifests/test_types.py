@@ -79,7 +79,7 @@ def test_a_change_of_each_is_told() -> None:
         ("encoding: hex", "encoding: rot13", "monitors[1].request_body_encoding: must be one of text, hex, base64."),
         ("packets: 5", "packets: 3", "monitors[2].min_replies: must be at most packets, which is 3."),
         ("packets: 5", "packets: 11", "monitors[2].packets: "),
-        ("icmp://router.example.com", "icmp://router.example.com:7", "monitors[2].url: must hold no port"),
+        ("icmp://router.example.com", "icmp://router.example.com:7", "monitors[2].url: cannot contain a port"),
         ("20 other.example.com", "nonsense", "monitors[3].records[1]: "),
         ("type=MX", "type=ANY", "monitors[3].url: must ask for one of these types"),
     ],

@@ -69,7 +69,7 @@ def test_without_the_broker(settings: Settings, listening: bool, monkeypatch: py
         start = time.monotonic()
         assert ready() == (
             503,
-            GOOD | {"broker": "does not answer"} | dict.fromkeys(OF_BROKER, "not looked at"),
+            GOOD | {"broker": "does not answer"} | dict.fromkeys(OF_BROKER, "not checked"),
         )
         assert time.monotonic() - start < 5
 
@@ -94,7 +94,7 @@ def test_with_migrations_to_apply() -> None:
             cursor.execute(
                 "INSERT INTO django_migrations (app, name, applied) VALUES ('monitors', '0001_initial', now())"
             )
-    assert (status, checks["database"], checks["migrations"]) == (503, "ok", "1 migrations are not applied")
+    assert (status, checks["database"], checks["migrations"]) == (503, "ok", "1 migration not applied")
 
 
 def test_with_a_scheduler_that_stands_still() -> None:
@@ -136,7 +136,7 @@ def test_what_was_late_in_the_last_minute_degrades_it(monkeypatch: pytest.Monkey
     for amount, what in ((2, "pings"), (3, "pings"), (1, "alerts")):
         LATE.add(amount, what)
     metrics.report()
-    assert ready() == (200, GOOD | {"lateness": "late or refused in the last minute: 5 pings, 1 alerts"})
+    assert ready() == (200, GOOD | {"lateness": "late or refused in the last minute: 5 pings, 1 alert"})
     monkeypatch.setattr(metrics, "RECENT_SEC", 0)
     metrics.report()
     assert ready() == (200, GOOD)

@@ -58,7 +58,7 @@ def test_a_stored_config_that_is_not_valid_any_more_stops_no_other(
     assert [job.monitor_id for job in load_jobs([claim.key for claim in claims])] == [good.pk]
     (logged,) = caplog.records
     assert bad.public_id in logged.getMessage()
-    assert "its stored settings are not valid any more" in (state_of(bad).fault or "")
+    assert "its stored settings are no longer valid" in (state_of(bad).fault or "")
 
 
 @pytest.mark.django_db

@@ -112,7 +112,7 @@ def test_a_type_of_a_newer_version_holds_up_no_other(due: Monitor) -> None:
     tasks.dispatch_due()
     tasks.probe_batch([(monitor.pk, state_of(monitor).claim) for monitor in (newer, due)])
     wait_until(lambda: CheckResult.objects.filter(monitor_id=due.pk).exists())
-    assert "its stored settings are not valid any more" in (state_of(newer).fault or "")
+    assert "its stored settings are no longer valid" in (state_of(newer).fault or "")
 
 
 def test_a_batch_waits_for_a_database_that_went_away(due: Monitor) -> None:

@@ -313,7 +313,7 @@ class TestTask:
         refresh_registrations()
         found = row("example.cn")
         assert about(found.next_lookup_at, start, UNSUPPORTED_RETRY)
-        assert (registry.asked, found.error) == ([], "The registry of this top-level domain cannot be asked.")
+        assert (registry.asked, found.error) == ([], "The registry of this top-level domain cannot be queried.")
 
     def test_a_run_has_an_end(self, registry: Registry, user: User) -> None:
         for number in range(LOOKUPS_PER_RUN + 1):

@@ -50,8 +50,8 @@ def test_no_worker_is_3_and_the_check_is_left_to_the_scheduler(
     ("arguments", "words"),
     [
         ((), "--project, --account or --monitor"),
-        (("--account", "nobody@example.com"), "no account"),
-        (("--project", "prj_none"), "no project prj_none"),
+        (("--account", "nobody@example.com"), "account nobody@example.com not found"),
+        (("--project", "prj_none"), "project prj_none not found"),
         (("--account", "OWNER", "--project", "STRANGER"), "no project"),
         (("--monitor", "mon_none"), "no monitor mon_none"),
         (("--project", "OWN"), "nothing to check"),

@@ -139,7 +139,7 @@ def test_the_command(user: User, tmp_path: Path) -> None:
     assert json.loads(file.read_text())["complete"] is True
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_text("mine")
-    with pytest.raises(CommandError, match="--overwrite replaces it"):
+    with pytest.raises(CommandError, match="use --overwrite to replace it"):
         call_command("export_account", user.email, output=file)
     assert file.read_text() == "mine"
     call_command("export_account", user.email, output=file, overwrite=True, stderr=io.StringIO())
@@ -147,7 +147,7 @@ def test_the_command(user: User, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("email", "output", "said"), [("nobody@example.com", None, "no account"), (None, "no/x", "cannot")]
+    ("email", "output", "said"), [("nobody@example.com", None, "not found"), (None, "no/x", "cannot")]
 )
 def test_what_the_command_refuses(user: User, tmp_path: Path, email: str | None, output: str | None, said: str) -> None:
     with pytest.raises(CommandError, match=said):

@@ -295,7 +295,7 @@ def test_a_test_tells_what_came_back(somebody: Callable[[str], Somebody]) -> Non
         return found["delivered"], found["detail"]
 
     assert tried(tester.channels["webhook"]) == (True, "The receiver answered 200.")
-    assert tried(tester.channels["email"]) == (True, "The mail server took the message.")
+    assert tried(tester.channels["email"]) == (True, "The mail server accepted the message.")
     closed = tester.add_webhook(f"http://127.0.0.1:{free_port()}/")
     assert tried(closed) == (False, "The receiver refused the connection.")
 

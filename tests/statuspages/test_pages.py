@@ -90,7 +90,7 @@ def test_a_stale_monitor_is_not_operational(user: User) -> None:
         assert status["description"] in look(f"/status/{page.slug}").content.decode()
         return status["state"], status["description"]
 
-    assert go_stale(monitors[0]) == ("unknown", "No current data of 1 of 2")
+    assert go_stale(monitors[0]) == ("unknown", "No current data for 1 of 2")
     assert go_stale(monitors[1]) == ("unknown", "No current data")
 
 

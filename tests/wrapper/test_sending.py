@@ -17,7 +17,7 @@ AWAY = "the server cannot be reached"
     ("script", "sent"),
     [
         ([answer(200)], Sent()),
-        ([answer(404)], Sent("there is no such heartbeat")),
+        ([answer(404)], Sent("the heartbeat does not exist")),
         ([answer(422)], Sent("the server answers with status 422")),
         ([answer(302, b"", "Location: https://other.example/SECRET")], Sent("the server redirects to another address")),
         ([answer(302, b"", "Location: http://[")], Sent("the server redirects to another address")),

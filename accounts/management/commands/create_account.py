@@ -19,9 +19,9 @@ example:
   manage.py create_account --email me@example.com --plan pro
 
 exit codes:
-  0  the account is there now
-  1  refused: the address is taken, the password too weak, or there is no such plan
-  2  wrong use
+  0  the account was created
+  1  refused: the address is taken, the password is too weak, or the plan does not exist
+  2  usage error
   4  the database cannot be reached
 """
 
@@ -29,11 +29,11 @@ exit codes:
         parser.add_argument("--email", required=True, help="login name of the account")
         parser.add_argument(
             "--password",
-            help="at least 8 characters, not a common one. Other users of the machine can read arguments: without it, "
-            "the command asks, or reads a line of standard input",
+            help="at least 8 characters, not a common one. Other users of the machine can read arguments: if omitted, "
+            "the command asks for it, or reads a line of standard input",
         )
         parser.add_argument("--plan", default="free", help="name of a plan: free (default), pro or local")
-        parser.add_argument("--staff", action="store_true", help="may sign in to the admin, with every right")
+        parser.add_argument("--staff", action="store_true", help="may sign in to the admin, with all permissions")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -20,8 +20,8 @@ example:
 
 exit codes:
   0  written
-  1  no such account, or the file exists or cannot be written
-  2  wrong use
+  1  the account does not exist, or the file exists or cannot be written
+  2  usage error
   4  the database cannot be reached
 """
 
@@ -33,12 +33,12 @@ exit codes:
     def handle(self, *args: Any, email: str, output: Path | None, overwrite: bool, **options: Any) -> None:
         user = User.objects.select_related("plan").filter(email=email.strip().lower()).first()
         if user is None:
-            raise CommandError(f"there is no account {email}")
+            raise CommandError(f"account {email} not found")
         if output is None:
             for piece in export(user, now=utc_now()):
                 self.stdout.write(piece, ending="")
             return
-        taken = CommandError(f"{output} exists; --overwrite replaces it")
+        taken = CommandError(f"{output} exists; use --overwrite to replace it")
         if output.exists() and not overwrite:  # check before reading all data
             raise taken
         try:

@@ -29,7 +29,7 @@ class Strategy(PipelineStrategy):
                     return super().authenticate(backend, **context)
             except (IntegrityError, AddressTaken):
                 continue
-        raise OAuthRefused("The same sign-in is running elsewhere. Start again.")
+        raise OAuthRefused("Another sign-in is in progress. Start again.")
 
 
 class SignInBackend(GuardedBackend, BaseOAuth2PKCE[Any]):

@@ -68,7 +68,7 @@ def find_or_create_account(
     user = user or User.objects.filter(email=email).first()
     if user is None:
         if not settings.SIGN_UP and not is_invited(email, now=now):
-            raise OAuthRefused(f"There is no account for {email}, and sign-up is by invitation.")
+            raise OAuthRefused(f"No account uses {email}, and sign-up is by invitation only.")
         return {"user": create_account(email=email, password=None), "is_new": True}
     user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
     linked = UserSocialAuth.objects.filter(user=user, provider=backend.name).first()

@@ -52,7 +52,7 @@ def parse_dns(url: str) -> DnsSpec:
             raise BadAddressError("must name the resolver by its IP address, or none, for example dns:example.com.")
         server, path = literal_form(str(literal)), path.removeprefix("/")
     if parts.fragment or "#" in url:
-        raise BadAddressError(f"must hold no fragment, {_EXAMPLE}.")
+        raise BadAddressError(f"cannot contain a fragment, {_EXAMPLE}.")
     name, record_type = _name(path), _record_type(parts.query)
     return DnsSpec(name=name, record_type=record_type, server=server, port=parts.port or DEFAULT_PORT)
 
@@ -61,19 +61,19 @@ def _name(path: str) -> str:
     if not path:
         raise BadAddressError(f"must name what to look up, {_EXAMPLE}.")
     if "/" in path:  # an escaped one belongs to the name
-        raise BadAddressError(f"must hold no path after the name, {_EXAMPLE}.")
+        raise BadAddressError(f"cannot contain a path after the name, {_EXAMPLE}.")
     if unquote(path) == ROOT:
         return ROOT
     name = valid_host(unquote(path)).lower().removesuffix(".")
     if literal_address(name) is not None:
-        raise BadAddressError("must hold a name; an address's is the reverse one, as 53.2.0.192.in-addr.arpa.")
+        raise BadAddressError("must contain a name; for an address use the reverse one, like 53.2.0.192.in-addr.arpa.")
     if len(name) > _MAX_NAME or not _LABELS.fullmatch(name):
         raise BadAddressError(f"does not name a valid domain, {_EXAMPLE}.")
     return name
 
 
 def _record_type(query: str) -> str:
-    too_much = BadAddressError(f"must hold nothing but one type after the question mark, {_EXAMPLE}.")
+    too_much = BadAddressError(f"accepts only a type after the question mark, {_EXAMPLE}.")
     pairs = parse_qsl(query, separator=";", keep_blank_values=True)
     asked = {key.lower(): value.upper() for key, value in pairs}
     if len(asked) < len(pairs):

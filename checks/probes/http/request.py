@@ -27,7 +27,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LAST_PORT = 65_535
 _AUTHORITY = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}:)?//([^/?#]*)")
 _MAX_AUTHORITY = 1_024  # urlsplit normalizes it as Unicode says, in quadratic time
-_NO_NAME = "The URL cannot be used: its host is no valid domain name."
+_NO_NAME = "The URL cannot be used: its host is not a valid domain name."
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 # What a path or query may contain unescaped: RFC 3986, and % because what is escaped stays escaped.
 _URL_SAFE = "!$%&'()*+,-./:;=?@[]_~|^\\"
@@ -100,7 +100,7 @@ def _refuse_long_authority(url: str) -> None:
 
 def _parse(url: str) -> Target:
     if _CONTROLS.search(url):
-        raise BadRequestError("The URL cannot be used: it holds a control character.")
+        raise BadRequestError("The URL cannot be used: it contains a control character.")
     _refuse_long_authority(url.strip())
     try:
         parts = urlsplit(url.strip())
@@ -113,7 +113,7 @@ def _parse(url: str) -> Target:
     if not host:
         raise BadRequestError("The URL cannot be used: it names no host.")
     if any(blank in parts.netloc for blank in " \\"):
-        raise BadRequestError("The URL cannot be used: its host holds a blank or a backslash.")
+        raise BadRequestError("The URL cannot be used: its host contains a space or a backslash.")
     try:
         netloc = _ascii_netloc(parts)
         host = ascii_host(host)
@@ -157,7 +157,7 @@ def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes
     names: set[str] = set()
     for name, value in headers:
         if not _TOKEN.fullmatch(name) or _ENDS_LINE.search(value):
-            raise BadRequestError("A request header cannot be sent: its name or value holds a forbidden character.")
+            raise BadRequestError("A request header cannot be sent: its name or value contains a forbidden character.")
         names.add(name.lower())
         if name.lower() == "host" and not value.strip():
             continue  # no request is valid with an empty one; libcurl sends the URL's host
@@ -173,7 +173,7 @@ def _header_lines(headers: tuple[tuple[str, str], ...], method: str, body: bytes
     try:
         return tuple(line.encode() for line in lines)
     except UnicodeEncodeError as error:
-        raise BadRequestError("A request header cannot be sent: its value is no valid text.") from error
+        raise BadRequestError("A request header cannot be sent: its value is not valid text.") from error
 
 
 def first_request(spec: HttpSpec) -> Request:

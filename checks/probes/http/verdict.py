@@ -183,7 +183,7 @@ def find_failure(spec: HttpSpec, response: Response) -> Failure | None:
         return None
     if response.unknown_coding is not None:
         broken = (
-            f"The body is in the content coding {quote(response.unknown_coding, limit=40)}, which nobody "
-            f"asked for and Pulsekeeper cannot undo. {broken}"
+            f"The body is in the content coding {quote(response.unknown_coding, limit=40)}, which was "
+            f"not requested and cannot be decoded. {broken}"
         )
     return Failure(ReasonCode.CONTENT_FAILURE, broken)

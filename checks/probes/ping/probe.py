@@ -27,8 +27,8 @@ _LEAST_SECONDS = 0.05  # for all packets, after a slow name server or another ad
 _RETRY_SECONDS = 0.02  # after the socket was full
 
 _HOST, _NETWORK = CONNECT_FAULTS[errno.EHOSTUNREACH], CONNECT_FAULTS[errno.ENETUNREACH]
-_REFUSED = "pings to it are refused; let the firewalls of it and before it pass ICMP echo requests"
-_TOO_FAR = "the packets were passed on without an end; check the routes to it for a loop"
+_REFUSED = "pings to it are rejected; allow ICMP echo requests in its firewalls and those before it"
+_TOO_FAR = "the packets were forwarded in a loop; check the routes to it"
 # By ICMP type and code (RFC 792, 1122, 1812, 4443). Those not named end no ping: they are not about reaching the host.
 _ICMP_FAULTS = {
     **{(3, code): _NETWORK for code in (0, 6, 11)},
@@ -113,10 +113,10 @@ class PingProbe(Pinger):
             return
         came = f"{returned} of {spec.packets} packets returned ({self.outcome.loss} % lost)"
         if self._fault is not None:
-            failure = f"Only {came}, and {spec.min_replies} have to: {self._fault}."
+            failure = f"Only {came}, {spec.min_replies} required: {self._fault}."
             self.fail(Failure(ReasonCode.CONNECTION_FAILURE, failure))
             return
-        needed = f", and {spec.min_replies} have to" if returned else ""
+        needed = f", {spec.min_replies} required" if returned else ""
         self.fail(timed_out(spec, f"{came}{needed}; check the host, and whether firewalls let ICMP through"))
 
     def take_error(self, echo: Echo, kind: int, code: int, reporter: str | None) -> None:

@@ -24,7 +24,7 @@ _REPLACEMENT = "\ufffd"  # stands for any byte that is no UTF-8
 _SHOWN_BYTES = 8 * 1024  # of what was received; some may have to be masked
 
 # What a check waits for until its deadline, and where to look.
-_DIALOGUE = "the server did not lead to TLS; check that it speaks this protocol, and its load"
+_DIALOGUE = "the server did not start TLS; check that it speaks this protocol, and its load"
 _HANDSHAKE = "the TLS handshake did not finish; check the server's load and its TLS settings"
 _TAKEN = "the server did not take all of the body; check the application and its load"
 _ANSWER = "the server accepted the connection but sent nothing; check the application and its load"

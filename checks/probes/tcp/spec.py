@@ -45,12 +45,12 @@ def parse_tcp(url: str) -> tuple[HostPort, str | None]:
         return server, None
     if server.scheme == "tcp":
         raise BadAddressError(
-            "must hold no query; STARTTLS is for tls://, for example tls://mail.example.com:587?starttls=smtp."
+            "cannot contain a query; STARTTLS is for tls://, for example tls://mail.example.com:587?starttls=smtp."
         )
     if (found := _STARTTLS.fullmatch(server.query)) is None:
         *others, last = STARTTLS_PROTOCOLS
         raise BadAddressError(
-            f"must hold no query but starttls={', '.join(others)} or {last}, "
+            f"accepts no query except starttls={', '.join(others)} or {last}, "
             "for example tls://mail.example.com:587?starttls=smtp."
         )
     return server, found[1]

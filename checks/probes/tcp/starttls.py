@@ -80,15 +80,15 @@ class Dialogue:
             if command:
                 if not all(self._may_interject and line.startswith(b"*") for line in rest):
                     raise StrangeServerError(
-                        "The server sent more than one reply at once; check what stands before the server."
+                        "The server sent more than one reply at once; check the proxies before it."
                     )
                 return command
         return b""
 
 
 INJECTED = (
-    "bytes came in plain text behind the server's go-ahead for TLS, as an attacker injects them; "
-    "check the server, and what stands before it"
+    "plain text came behind the server's go-ahead for TLS, as in an injection attack; "
+    "check the server, and the proxies before it"
 )
 
 

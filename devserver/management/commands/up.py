@@ -42,7 +42,7 @@ Environment variables: PORT, DATA_DIR, and ADMIN_EMAIL, ADMIN_PASSWORD and ADMIN
 exit codes:
   0  ended by Ctrl-C or SIGTERM
   1  a process or server failed
-  2  wrong usage
+  2  usage error
   4  the database cannot be reached
 """
 

@@ -24,32 +24,32 @@ def positive(text: str) -> int:
 
 class Command(OurCommand):
     help = (
-        "Makes monitors with a past: results, hourly roll-ups and status changes, for benchmarks. The monitors are "
-        "never checked. About 150,000 results a second, and 90 bytes each. Refused without DEBUG, unless you say so."
+        "Creates monitors with history: results, hourly roll-ups and status changes, for benchmarks. The monitors are "
+        "never checked. About 150,000 results a second, and 90 bytes each. Refused without DEBUG, unless confirmed."
     )
     epilog = """\
 example, for a database of tests:
   manage.py seed_history --monitors 20 --days 7 --yes-this-is-not-production
 
 exit codes:
-  0  the monitors are there, with their past
-  1  the account could not be made
-  2  wrong use, or this may be production
+  0  the monitors were created, with their history
+  1  the account could not be created
+  2  usage error, or this may be production
   4  the database cannot be reached
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--monitors", type=positive, required=True, help="how many")
-        parser.add_argument("--days", type=positive, required=True, help="how far their past goes back")
+        parser.add_argument("--days", type=positive, required=True, help="length of their history")
         parser.add_argument("--interval", type=positive, default=60, help="seconds between checks (default 60)")
-        parser.add_argument("--email", default="seed@example.com", help="account that gets them; made if missing")
+        parser.add_argument("--email", default="seed@example.com", help="owner of the monitors; created if missing")
         parser.add_argument(
             "--yes-this-is-not-production", action="store_true", dest="sure", help="needed without DEBUG"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.DEBUG and not options["sure"]:
-            raise CommandError("this fills the database; say --yes-this-is-not-production if it is not", returncode=2)
+            raise CommandError("this fills the database: confirm it with --yes-this-is-not-production", returncode=2)
         if not 1 <= options["interval"] <= 3600:
             raise CommandError("--interval must be 1 to 3600", returncode=2)
         seeded = seed_history(

@@ -126,7 +126,7 @@ silent(
     REPLY,
     LOST,
     REPLY,
-    words="2 of 3 packets returned (33 % lost), and 3 have to",
+    words="2 of 3 packets returned (33 % lost), 3 required",
     loss=33,
     min_replies=3,
 )
@@ -153,7 +153,7 @@ silent(
     "Answers one packet three times, and two have to return.",
     Answer(copies=3),
     LOST,
-    words="1 of 3 packets returned (67 % lost), and 2 have to",
+    words="1 of 3 packets returned (67 % lost), 2 required",
     loss=67,
     min_replies=2,
 )
@@ -161,9 +161,9 @@ up("duplicate-each", "Answers every packet a hundred times.", Answer(copies=100)
 up("among-foreign", "Answers among foreign replies.", replies(change=other_payload), min_replies=3)
 refused("host", "Is down, as a router reports.", error(3, 1), words="the host cannot be reached")
 refused("network", "Is in a network without a route.", error(3, 0), words="its network cannot be reached")
-refused("port", "Is behind a firewall that rejects pings.", error(3, 3), words="pings to it are refused")
-refused("prohibited", "Is behind a router that prohibits pings.", error(3, 13), words="pings to it are refused")
-refused("routing-loop", "Is behind routers that send to each other.", error(11, 0), words="for a loop")
+refused("port", "Is behind a firewall that rejects pings.", error(3, 3), words="pings to it are rejected")
+refused("prohibited", "Is behind a router that prohibits pings.", error(3, 13), words="pings to it are rejected")
+refused("routing-loop", "Is behind routers that send to each other.", error(11, 0), words="in a loop")
 refused(
     "short-quote", "Has a router that quotes the ICMP header only.", error(3, 1, quoted=8), words="cannot be reached"
 )
@@ -244,12 +244,12 @@ refused(
     "Is behind an IPv6 firewall that prohibits pings.",
     error(1, 1),
     v6=True,
-    words="pings to it are refused",
+    words="pings to it are rejected",
 )
 refused(
-    "v6-port", "Is behind an IPv6 firewall that rejects pings.", error(1, 4), v6=True, words="pings to it are refused"
+    "v6-port", "Is behind an IPv6 firewall that rejects pings.", error(1, 4), v6=True, words="pings to it are rejected"
 )
-refused("v6-routing-loop", "Is behind IPv6 routers that send to each other.", error(3, 0), v6=True, words="for a loop")
+refused("v6-routing-loop", "Is behind IPv6 routers that send to each other.", error(3, 0), v6=True, words="in a loop")
 up("v6-too-big", "Has an IPv6 router ask for smaller packets.", replies(error=(2, 0)), v6=True)
 up(
     "v6-error-foreign",

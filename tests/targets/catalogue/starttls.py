@@ -119,7 +119,7 @@ handshakes: tuple[tuple[str, str, Script, str], ...] = (
     ("greets", "Greets in plain text.", [b"220 mail.example.com ESMTP\r\n", Hang()], "does not speak TLS"),
     ("http", "Answers the handshake in plain HTTP.", [Listen(), b"HTTP/1.1 400 Bad\r\n\r\n"], "does not speak TLS"),
     ("garbage", "Answers the handshake with random bytes.", [Listen(), bytes(range(200, 256))], "does not speak TLS"),
-    ("alert", "Refuses every way of encryption.", [Listen(), ALERT + b"\x28"], "no way of encryption"),
+    ("alert", "Refuses every way of encryption.", [Listen(), ALERT + b"\x28"], "no encryption in common"),
     ("alert-name", "Refuses the name.", [Listen(), ALERT + b"\x70"], "no certificate for this host name"),
     ("alert-client", "Demands a client certificate.", [Listen(), ALERT + b"\x74"], "client certificate"),
     ("alert-internal", "Answers with an internal error.", [Listen(), ALERT + b"\x50"], "handshake failed"),
@@ -289,13 +289,13 @@ for protocol in PROTOCOLS:
         "expired",
     )
     stops: tuple[tuple[str, str, Script, str, str, Mapping[str, Any]], ...] = (
-        ("silent", "Says nothing at all.", [Hang()], "timeout", "did not lead to TLS", SHORT),
+        ("silent", "Says nothing at all.", [Hang()], "timeout", "did not start TLS", SHORT),
         (
             "stalls",
             "Stalls in the dialogue.",
             [*protocol.dialogue, protocol.go[:-1], Hang()],
             "timeout",
-            "did not lead to TLS",
+            "did not start TLS",
             SHORT,
         ),
         (

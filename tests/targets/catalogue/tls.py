@@ -73,7 +73,12 @@ handshakes: tuple[tuple[str, str, Script, str], ...] = (
     ("reset", "Resets the connection at the handshake.", [Listen(), Reset()], "during the TLS handshake"),
     ("plain", "Answers the handshake in plain HTTP.", [Listen(), answer(400)], "does not speak TLS"),
     ("garbage", "Answers the handshake with random bytes.", [Listen(), bytes(range(200, 256))], "does not speak TLS"),
-    ("alert", "Refuses every way of encryption.", [Listen(), b"\x15\x03\x03\x00\x02\x02\x28"], "no way of encryption"),
+    (
+        "alert",
+        "Refuses every way of encryption.",
+        [Listen(), b"\x15\x03\x03\x00\x02\x02\x28"],
+        "no encryption in common",
+    ),
     (
         "alert-name",
         "Refuses the name.",
