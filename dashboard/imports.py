@@ -13,6 +13,8 @@ from django.shortcuts import redirect
 
 from checks.evidence import shown_address
 from core.errors import ApiError, NotFound
+from core.forms import conditional
+from core.templatetags.pulsekeeper import duration
 from dashboard.forms import ChosenField, MultilineField, PageForm, project_choices
 from dashboard.pages import PageRequest, action, count_request, errors_as_messages, page, render_page
 from manifests import uploads
@@ -50,27 +52,29 @@ class UploadForm(PageForm):
         widget=forms.RadioSelect,
         error_messages={"required": "Choose the product."},
     )
-    file = forms.FileField(
-        required=False,
-        allow_empty_file=True,
-        help_text="Up to 1 MiB.",
-        widget=forms.FileInput(attrs=_limited(MAX_BODY, "Larger than 1 MiB: use the command pulsekeeper import.")),
+    file = conditional(
+        forms.FileField(
+            allow_empty_file=True,
+            help_text="Up to 1 MiB.",
+            widget=forms.FileInput(attrs=_limited(MAX_BODY, "Larger than 1 MiB: use the command pulsekeeper import.")),
+        )
     )
-    text = MultilineField(
-        label="Or paste the text",
-        required=False,
-        strip=False,
-        help_text="Up to 200 KB; upload longer exports as a file.",
-        widget=forms.Textarea(
-            attrs={"rows": 6, "spellcheck": "false", "autocomplete": "off", "class": "code"}
-            | _limited(MAX_TEXT, "Longer than 200 KB: upload it as a file.")
-        ),
+    text = conditional(
+        MultilineField(
+            label="Or paste the text",
+            strip=False,
+            help_text="Up to 200 KB; upload longer exports as a file.",
+            widget=forms.Textarea(
+                attrs={"rows": 6, "spellcheck": "false", "autocomplete": "off", "class": "code"}
+                | _limited(MAX_TEXT, "Longer than 200 KB: upload it as a file.")
+            ),
+        )
     )
 
     def __init__(self, data: Any, files: Any, *, caller: Caller) -> None:
         super().__init__(data, files, initial={"project_id": GROUPS})
         choices = [(GROUPS, "Groups become projects"), ("", "None (personal)"), *project_choices(caller)]
-        self.fields["project_id"] = forms.ChoiceField(choices=choices, required=False, label="Project")
+        self.fields["project_id"] = conditional(forms.ChoiceField(choices=choices, label="Project"))
 
     def clean(self) -> None:
         if bool(self.cleaned_data.get("file")) == bool(self.cleaned_data.get("text")):
@@ -186,15 +190,14 @@ def _details(imported: Imported) -> str:
     monitor = imported.monitor
     if monitor is None:
         return ""
-    when = f"{monitor.schedule} ({monitor.timezone})" if monitor.schedule else f"every {monitor.interval_sec} s"
+    when = f"{monitor.schedule} ({monitor.timezone})" if monitor.schedule else f"every {duration(monitor.interval_sec)}"
     parts = [types.get(monitor.type).label, shown_address(monitor.url) if monitor.url else "", when]
     return " · ".join(filter(None, parts))
 
 
 def _repeated(created: Sequence[Imported]) -> list[tuple[Note, int]]:
-    """Return notes that several monitors have, such as that channels are not imported, with their number."""
-    counts = Counter(note for each in created for note in each.notes)
-    return [(note, count) for note, count in counts.most_common(10) if count > 1]
+    """Return the most frequent notes, such as that channels are not imported, with the number of their monitors."""
+    return Counter(note for each in created for note in each.notes).most_common(10)
 
 
 def _result(request: PageRequest, found: Upload) -> HttpResponse:

@@ -83,7 +83,7 @@ def test_a_preview_creates_nothing_and_shows_no_secret(web: Client, user: User) 
     assert chosen(text) == ["0", "1", "2"]
     assert "3 to create, 0 existing, 0 to skip." in text
     assert "Projects: Shop." in text
-    assert "2 monitors: alert channels are not imported" in text
+    assert "</code> alert channels are not imported (2 monitors)" in text
     assert "https://cart.example/" in text
     assert "hunter2" not in text
     assert [model.objects.count() for model in (Monitor, Project)] == [0, 0]
