@@ -326,7 +326,7 @@ def _in_words(field: BoundField, texts: list[str], *, hidden: str = "hidden") ->
         return hidden
     if isinstance(field.field, forms.BooleanField):
         return "Yes" if texts else "No"
-    return ", ".join(texts)
+    return "; ".join(texts)
 
 
 def _difference(field: BoundField, opened: Mapping[str, str]) -> Difference | None:

@@ -1,6 +1,6 @@
 """`make screenshots`: every page on a screen and on a telephone, in light and dark colours, in the folder screenshots/.
 
-    python -m tests.browser.screenshots [part of a name | readme]
+    python -m tests.browser.screenshots [parts of names, with commas | readme]
 
 Look at them. A new page is a line in PAGES. `readme` captures the pictures of README, in docs/screenshots/.
 """
@@ -244,7 +244,7 @@ PICTURES: tuple[tuple[Page, int, Scheme], ...] = (
 
 def main() -> int:
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    pages = [page for page in PAGES if wanted in page.name]
+    pages = [page for page in PAGES if any(part in page.name for part in wanted.split(","))]
     executable = find_chromium()
     if not (pages or wanted == README) or executable is None:
         names = ", ".join(page.name for page in PAGES)
