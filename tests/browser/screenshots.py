@@ -132,10 +132,6 @@ def _test_a_draft(tab: Tab) -> None:
     tab.locator("#id_name").blur()
 
 
-def _show_runs(tab: Tab) -> None:
-    tab.locator("#runs").evaluate("element => element.scrollIntoView()")
-
-
 PAGES = (
     Page("monitor-new", "/monitors/new"),
     Page("monitor-new-scheduler", "/monitors/new?type=scheduler"),
@@ -232,9 +228,9 @@ PICTURES: tuple[tuple[Page, int, Scheme], ...] = (
     (Page("monitors-light", "/monitors"), 1280, "light"),
     (Page("monitors-dark", "/monitors"), 1280, "dark"),
     (Page("monitors-phone", "/monitors"), 390, "light"),
-    (Page("monitor-down-light", "/monitors/{down}", act=_open_check), 1280, "light"),
+    (Page("monitor-down-light", "/monitors/{down}", act=lambda tab: tab.locator(".u-over").wait_for()), 1280, "light"),
     (Page("monitor-new-dark", "/monitors/new?type=http", act=_test_a_draft), 1280, "dark"),
-    (Page("heartbeat-runs-light", "/monitors/{job}", act=_show_runs), 1280, "light"),
+    (Page("heartbeat-runs-light", "/monitors/{job}"), 1280, "light"),
     (Page("incident-light", "/incidents/{incident}"), 1280, "light"),
     (Page("status-light", "/status/{slug}", signed_in=False), 1280, "light"),
     (Page("status-phone", "/status/{slug}", signed_in=False), 390, "light"),
@@ -345,6 +341,7 @@ def _take_pictures(camera: Camera) -> None:
     for page, width, scheme in PICTURES:
         tab = camera.tab(width, signed_in=page.signed_in)
         _open(tab, page, camera.scene.places, scheme)
+        tab.evaluate("scrollTo(0, 0)")
         path = README_FOLDER / f"{page.name}.png"
         tab.screenshot(path=path)
         tab.context.close()
