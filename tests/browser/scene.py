@@ -34,7 +34,7 @@ from incidents.windows import create_window
 from monitors import configuration, types
 from monitors.heartbeats import signals
 from monitors.heartbeats.signals import sweep
-from monitors.models import DnsChange, Monitor, MonitorState, StatusChange
+from monitors.models import DnsChange, Monitor, MonitorState, StatusChange, UptimeProgress
 from monitors.operations import mute_for
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
@@ -139,6 +139,7 @@ def build(*, calm: bool = False) -> Scene:
         _today(anna, monitors, now=now, calm=calm)
         recent = StatusChange.objects.filter(monitor__owner=owner, at__gt=now - OUTAGES)
         recent.exclude(before=None).update(processed_at=None)
+    UptimeProgress.objects.update(written_until=None)  # of what is made from here on, no day was stored
     incident = _incidents(anna, monitors, now=now)
     _dns_changes(monitors["Mail servers"], now=now)
     shop = projects["Web shop"]

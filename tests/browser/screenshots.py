@@ -30,7 +30,7 @@ from tests.browser.chromium import MISSING, chromium, find_chromium
 from tests.processes.tree import ROOT
 from tests.targets.certificates import Certificates
 from tests.targets.names import Name
-from tests.targets.server import Pause, TargetServer, answer
+from tests.targets.server import Pause, Script, TargetServer, answer
 
 if TYPE_CHECKING:  # they import models
     from tests.browser.application import Application
@@ -313,7 +313,7 @@ def _set_up(stack: ExitStack, folder: Path, executable: str, *, calm: bool) -> C
 def _serve_shop(stack: ExitStack, folder: Path) -> None:
     """Serve SHOP with a good certificate, and set the environment so that workers find and trust it."""
     certificates, targets = Certificates(folder), stack.enter_context(TargetServer())
-    routes = [Pause(0.06), answer(200, b'{"status": "ok"}')]
+    routes: Script = [Pause(0.06), answer(200, b'{"status": "ok"}')]
     targets.serve(routes, port=SHOP_PORT, tls=certificates.for_host(SHOP))
     os.environ.update(
         ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
