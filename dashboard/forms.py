@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -175,7 +176,8 @@ def _new_key() -> str:
     return random_text(20)
 
 
-class Value(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Value:
     """A setting as a page shows it. `content`, a value for JSON, decides whether it changed."""
 
     key: str
@@ -238,7 +240,7 @@ class ObjectForm(PageForm):
         if stored is not None:
             del self.fields["form_key"]
             self.fields["form_etag"].initial = etag(stored)
-            self.fields["form_opened"].initial = lambda: write_tags(self.values())
+            self.fields["form_opened"].initial = self._opened
         else:
             del self.fields["form_etag"], self.fields["form_opened"]
 
@@ -258,6 +260,9 @@ class ObjectForm(PageForm):
             for field in self.compared(blank=True)
             for texts in [_texts(field, field.initial)]
         ]
+
+    def _opened(self) -> str:
+        return write_tags(self.values())
 
     def full_clean(self) -> None:
         """Validate, with the stored values that the user chose. Refuse an outdated form if values differ.
@@ -279,7 +284,7 @@ class ObjectForm(PageForm):
             self.data["form_etag"] = current
             if self.differences:
                 self.add_error(None, "The settings were changed after you opened this form.")
-        self.data["form_opened"] = write_tags(self.values())
+        self.data["form_opened"] = self._opened()
         return None
 
     @property
@@ -335,7 +340,7 @@ def _in_words(field: BoundField, texts: list[str], *, hidden: str = "hidden") ->
         return hidden
     if isinstance(field.field, forms.BooleanField):
         return "Yes" if texts else "No"
-    return ", ".join(texts)
+    return "; ".join(texts)
 
 
 def _difference(field: BoundField, opened: Mapping[str, str]) -> Difference | None:

@@ -151,6 +151,8 @@ def _show(request: PageRequest, project_id: str, *, invalid: PageForm | None = N
     if own is None:
         raise NotFound  # removed by another request
     rename_form = _rename_form(project)
+    if invalid is not None:  # it may be far below the top of the page
+        next(iter(invalid.visible_fields())).field.widget.attrs["autofocus"] = True
     return render_page(
         request,
         "projects/detail",

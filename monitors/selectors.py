@@ -52,6 +52,8 @@ from projects.access import Caller
 logger = logging.getLogger(__name__)
 
 DAY = timedelta(hours=24)
+_CHECKED = StatusChange.objects.filter(monitor=OuterRef("pk"), after__isnull=False).order_by("at")
+_FIRST_CHECK = {"first_check_at": Subquery(_CHECKED.values("at")[:1])}  # mypy reads the column from Monitor
 _GIVEN = Func("config", function="jsonb_strip_nulls", output_field=JSONField())
 STORED_BYTES = Length(Cast(_GIVEN, TextField())) + Length("url")
 """How much of a monitor's settings a list reads, in characters. Settings that are null need no memory of their own."""
@@ -72,8 +74,7 @@ def get_monitor(caller: Caller, public_id: str) -> Monitor:
 
 def get_monitor_with_first_check(caller: Caller, public_id: str) -> Monitor:
     """Return a monitor with `first_check_at`, when its observed time began, or None before its first check."""
-    checked = StatusChange.objects.filter(monitor=OuterRef("pk"), after__isnull=False).order_by("at").values("at")
-    return get_or_not_found(list_monitors(caller).annotate(first_check_at=Subquery(checked[:1])), public_id=public_id)
+    return get_or_not_found(list_monitors(caller).annotate(**_FIRST_CHECK), public_id=public_id)
 
 
 def dns_changes_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int] | None = None) -> list[DnsChange]:

@@ -56,7 +56,7 @@ def draw(key: str, name: str, *, now: datetime) -> bytes:
         return _shield("latency", "no data" if latency is None else f"{latency:.0f} ms", "idle")
     if name in _DAYS:
         by_status = daily_uptimes([monitor], days=_DAYS[name], now=now, with_status=True)[monitor.pk].by_status
-        percent = by_status and by_status.percent()
+        percent = None if by_status is None else by_status.percent()
     else:
         percent = uptimes([monitor], now=now)[monitor.pk]
     label = name.replace("-", " ")

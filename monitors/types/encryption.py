@@ -23,8 +23,8 @@ class TlsSettings(ContentSettings, frozen=True, kw_only=True):
             description="http types and port: false accepts any certificate. You are still warned before it expires. "
             "Cannot be false with check_ssl.",
             label="Verify the certificate",
-            help="Off is unsafe: any certificate is accepted, so anyone in between can impersonate the server and read "
-            "what is sent, and only the expiry is reported. For a private authority, enter its certificate instead.",
+            help="Off is unsafe: any certificate is accepted, so an attacker in the network can impersonate the server "
+            "what is sent, and only the expiry is reported. For a private authority, enter its certificate below instead.",
             position=81,
         ),
     ] = True
@@ -33,8 +33,8 @@ class TlsSettings(ContentSettings, frozen=True, kw_only=True):
         Setting(
             description="http types and port: PEM of one to eight certificates, trusted in addition to the system's.",
             label="CA certificate",
-            help="Of a private authority, or a self-signed certificate: PEM, up to 8 certificates. Trusted by this "
-            "monitor only, in addition to the public authorities.",
+            help="Of a private authority, or a self-signed certificate: PEM (-----BEGIN CERTIFICATE-----), "
+            "up to 8 certificates. Trusted by this monitor only, in addition to the public authorities.",
             position=82,
             max_length=MAX_CA_CERTIFICATE,
             multiline=True,

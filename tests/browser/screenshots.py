@@ -1,6 +1,6 @@
 """`make screenshots`: every page on a screen and on a telephone, in light and dark colours, in the folder screenshots/.
 
-    python -m tests.browser.screenshots [part of a name | readme]
+    python -m tests.browser.screenshots [parts of names, with commas | readme]
 
 Look at them. A new page is a line in PAGES. `readme` captures the pictures of README, in docs/screenshots/.
 """
@@ -30,7 +30,7 @@ from tests.browser.chromium import MISSING, chromium, find_chromium
 from tests.processes.tree import ROOT
 from tests.targets.certificates import Certificates
 from tests.targets.names import Name
-from tests.targets.server import Pause, TargetServer, answer
+from tests.targets.server import Pause, Script, TargetServer, answer
 
 if TYPE_CHECKING:  # they import models
     from tests.browser.application import Application
@@ -130,10 +130,6 @@ def _test_a_draft(tab: Tab) -> None:
     tab.locator("#test").click()
     tab.locator("#test-run .test-run").wait_for(timeout=60_000)
     tab.locator("#id_name").blur()
-
-
-def _show_runs(tab: Tab) -> None:
-    tab.locator("#runs").evaluate("element => element.scrollIntoView()")
 
 
 def _upload(tab: Tab) -> None:
@@ -242,9 +238,9 @@ PICTURES: tuple[tuple[Page, int, Scheme], ...] = (
     (Page("monitors-light", "/monitors"), 1280, "light"),
     (Page("monitors-dark", "/monitors"), 1280, "dark"),
     (Page("monitors-phone", "/monitors"), 390, "light"),
-    (Page("monitor-down-light", "/monitors/{down}", act=_open_check), 1280, "light"),
+    (Page("monitor-down-light", "/monitors/{down}", act=lambda tab: tab.locator(".u-over").wait_for()), 1280, "light"),
     (Page("monitor-new-dark", "/monitors/new?type=http", act=_test_a_draft), 1280, "dark"),
-    (Page("heartbeat-runs-light", "/monitors/{job}", act=_show_runs), 1280, "light"),
+    (Page("heartbeat-runs-light", "/monitors/{job}"), 1280, "light"),
     (Page("incident-light", "/incidents/{incident}"), 1280, "light"),
     (Page("status-light", "/status/{slug}", signed_in=False), 1280, "light"),
     (Page("status-phone", "/status/{slug}", signed_in=False), 390, "light"),
@@ -254,7 +250,7 @@ PICTURES: tuple[tuple[Page, int, Scheme], ...] = (
 
 def main() -> int:
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    pages = [page for page in PAGES if wanted in page.name]
+    pages = [page for page in PAGES if any(part in page.name for part in wanted.split(","))]
     executable = find_chromium()
     if not (pages or wanted == README) or executable is None:
         names = ", ".join(page.name for page in PAGES)
@@ -327,7 +323,7 @@ def _set_up(stack: ExitStack, folder: Path, executable: str, *, calm: bool) -> C
 def _serve_shop(stack: ExitStack, folder: Path) -> None:
     """Serve SHOP with a good certificate, and set the environment so that workers find and trust it."""
     certificates, targets = Certificates(folder), stack.enter_context(TargetServer())
-    routes = [Pause(0.06), answer(200, b'{"status": "ok"}')]
+    routes: Script = [Pause(0.06), answer(200, b'{"status": "ok"}')]
     targets.serve(routes, port=SHOP_PORT, tls=certificates.for_host(SHOP))
     os.environ.update(
         ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
@@ -355,6 +351,7 @@ def _take_pictures(camera: Camera) -> None:
     for page, width, scheme in PICTURES:
         tab = camera.tab(width, signed_in=page.signed_in)
         _open(tab, page, camera.scene.places, scheme)
+        tab.evaluate("scrollTo(0, 0)")
         path = README_FOLDER / f"{page.name}.png"
         tab.screenshot(path=path)
         tab.context.close()
