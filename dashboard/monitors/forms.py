@@ -113,11 +113,13 @@ class MonitorForm(ObjectForm):
         forms.IntegerField(min_value=1, max_value=65_535, widget=forms.TextInput(attrs={"inputmode": "numeric"}))
     )
     encryption = conditional(forms.ChoiceField(choices=_ENCRYPTIONS))
-    record_type = conditional(forms.ChoiceField(choices=[(name, name) for name in RECORD_TYPES]))
+    record_type = conditional(
+        forms.ChoiceField(choices=[(name, name) for name in RECORD_TYPES], help_text="The records to ask for.")
+    )
     resolver = conditional(
         forms.CharField(
             max_length=100,
-            help_text="An IP address. Left empty: the resolver of this server.",
+            help_text="An IP address. Left empty: this server's.",
             widget=forms.TextInput(attrs={"class": "code", "placeholder": "192.0.2.53", "spellcheck": "false"}),
         )
     )

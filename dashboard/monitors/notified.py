@@ -25,9 +25,9 @@ Scope = AlertChannel.Scope
 _WHEN: Mapping[Topic, str] = {
     Topic.DOWN: "it goes down",
     Topic.RECOVERED: "it recovers",
-    Topic.SLOW: "it is slow",
-    Topic.EXPIRY: "a certificate or domain expires soon",
     Topic.REMINDER: "it stays down",
+    Topic.SLOW: "it is slow",
+    Topic.EXPIRY: "its certificate or domain expires soon",
     Topic.DNS_CHANGE: "its DNS records change",
     Topic.TOO_OFTEN: "it runs too often",
 }
@@ -115,7 +115,10 @@ def _topics(kind: MonitorType) -> set[str]:
 
 
 def _joined(texts: Sequence[str], word: str) -> str:
-    return " ".join([", ".join(texts[:-1]), word, texts[-1]]) if len(texts) > 1 else texts[0]
+    """Return `a`, `a or b`, or `a, b, or c`."""
+    if len(texts) < 3:
+        return f" {word} ".join(texts)
+    return f"{', '.join(texts[:-1])}, {word} {texts[-1]}"
 
 
 @read_only

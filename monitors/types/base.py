@@ -161,7 +161,7 @@ class ServerType(MonitorType):
 
     takes_host = True
     url_label = "Host"
-    parts = ("port",)
+    parts: ClassVar[tuple[str, ...]] = ("port",)
 
     def split(self, text: str) -> dict[str, str]:
         server = split_server(text, schemes=self.schemes)

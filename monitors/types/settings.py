@@ -101,7 +101,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
             description="The whole target. http types: http:// or https://; port: tcp:// or tls://; udp: udp://; ping: "
             "icmp://; dns: dns:.",
             label="Address",
-            help="http:// or https://. Put passwords into a request header.",
+            help="http:// or https://; without either, https is tried first. Put passwords into a request header.",
             position=1,
             section="target",
             max_length=MAX_URL,

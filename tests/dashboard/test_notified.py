@@ -69,8 +69,8 @@ def test_the_sentence_says_who_is_notified_of_what(web: Client, user: User) -> N
     ChannelFactory(name="Of a stranger", topics=["down"])
     page = get(web, type="http")
     assert sentence(page) == (
-        "<Team> and Ops are notified when it goes down, it recovers or it is slow; "
-        "Names is notified when a certificate or domain expires soon."
+        "<Team> and Ops are notified when it goes down, it recovers, or it is slow; "
+        "Names is notified when its certificate or domain expires soon."
     )
     assert set(boxes(page).values()) == {"fixed"}
     assert "Off" in page
@@ -78,7 +78,7 @@ def test_the_sentence_says_who_is_notified_of_what(web: Client, user: User) -> N
     assert "· for all monitors · Disabled" in page
     assert "its DNS records change" in sentence(get(web, type="dns"))
     heartbeat = sentence(get(web, type="heartbeat"))
-    assert "<Team> is notified when it goes down, it recovers or it runs too often" in heartbeat
+    assert "<Team> is notified when it goes down, it recovers, or it runs too often" in heartbeat
     assert "slow" not in heartbeat
     assert "Names" not in heartbeat
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -231,7 +231,7 @@ def test_hosts_that_the_api_refuses(
     assert "hunter2" not in ran.out + ran.err
 
 
-def _kuma_file(folder: Path, *items: dict[str, object]) -> str:
+def _kuma_file(folder: Path, *items: Mapping[str, object]) -> str:
     file = folder / "kuma.json"
     file.write_text(json.dumps([{"name": f"m{index}", **item} for index, item in enumerate(items)]))
     return str(file)
