@@ -96,7 +96,7 @@ With --prune, what the file manages but does not list is deleted (docs/use/confi
 
 exit codes:
   0  applied, or nothing to change
-  2  nothing changed: the file has problems, which are listed with lines, or usage error
+  2  nothing changed: the file has problems, which are listed with lines, or a usage error
   3  with --detailed-exitcode: there were changes (with --dry-run: there would be)
   4  the database or the server cannot be reached. If only its answer was lost, all was applied or nothing: repeat it
 """
@@ -185,7 +185,7 @@ example:
   {prog} uptimerobot https://api.uptimerobot.com/v3/monitors {account} --dry-run
 
 exit codes:
-  0  all monitors of the file exist now (with --dry-run: would exist)
+  0  all monitors of the file exist (with --dry-run: would exist)
   1  some were skipped; the others exist now
   2  usage error, unknown account or project, or the file cannot be read
   3  nothing was created: the plan's limit would be exceeded

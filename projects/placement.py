@@ -103,4 +103,4 @@ def require_giving(caller: Caller, project: Project | None, owner: User) -> None
     try:
         access.lock_project(caller, project.public_id, roles=access.MANAGERS)
     except Forbidden:
-        raise Forbidden("Only an owner or admin of the monitor's project can move it to another owner.") from None
+        raise Forbidden("Only owners and admins of a project can move its monitors to another owner.") from None

@@ -33,7 +33,7 @@ SECRETS: dict[str, Any] = {
     "request_body": '{"password": "s3cret"}',
 }
 ACTIONS = ("monitor.released", "member.removed", "member.updated")
-REFUSED = "Only an owner or admin of the monitor's project can move it to another owner."
+REFUSED = "Only owners and admins of a project can move its monitors to another owner."
 
 
 class Scene:

@@ -118,7 +118,7 @@ def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user
 
     assert "monitor not found" in create(api, groups=groups(theirs)).error
     here = {"project_id": project.public_id}
-    assert "shows its project's monitors" in create(api, groups=groups(mine), **here).error
+    assert "can only show monitors of its project" in create(api, groups=groups(mine), **here).error
     assert "is already on the page" in create(api, groups=groups(mine, 2)).error
     assert not StatusPage.objects.exists()
 
@@ -176,9 +176,9 @@ class TestLogos:
             (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "is not a readable picture"),
             (picture()[:40], "is not a readable picture"),
             (b"%PDF-1.4" + picture(), "is not a readable picture"),
-            (picture(size=(4_097, 1)), "is more than 4096 pixels"),
-            (bomb(9_999, 9_999), "is more than 4096 pixels"),
-            (bomb(20_000, 20_000), "is more than 4096 pixels"),
+            (picture(size=(4_097, 1)), "is wider or higher than 4096 pixels"),
+            (bomb(9_999, 9_999), "is wider or higher than 4096 pixels"),
+            (bomb(20_000, 20_000), "is wider or higher than 4096 pixels"),
             (bomb(2_048, 2_049), "has more than 4 million pixels"),
             (slow_jpeg(), "takes too long"),
             (b"x" * (1024 * 1024 + 1), "is larger than 1 MiB"),

@@ -68,7 +68,7 @@ def test_slow(targets: TargetServer) -> None:
     passing, failing = probe(*arguments), probe(*arguments, "--fail-on-slow")
     assert (passing.returncode, failing.returncode) == (0, 1)
     assert passing.stdout.startswith(f"SLOW {site.url()} (status 200, latency ")
-    assert "counts as slow" in failing.stdout
+    assert "which is slow" in failing.stdout
 
 
 def test_failing_and_hanging(targets: TargetServer) -> None:

@@ -79,7 +79,7 @@ class Group:
         self._add(name, about, target, status="up", http_status=http_status, **given)
 
     def slow(self, name: str, about: str, target: Target, *, http_status: int | None = 200, **given: Any) -> None:
-        self._add(name, about, target, status="slow", words="counts as slow", http_status=http_status, **given)
+        self._add(name, about, target, status="slow", words="which is slow", http_status=http_status, **given)
 
     def down(
         self,

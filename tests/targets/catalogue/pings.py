@@ -104,7 +104,7 @@ _add(
     "Answers after 300 ms, which counts as slow.",
     TIMELY,
     status="slow",
-    words="counts as slow",
+    words="which is slow",
     loss=0,
     slow_ms=200,
 )
