@@ -121,7 +121,7 @@ print(json.dumps(found))
 """
 
 
-# Create accounts with a monitor. Print a session of each, and afterwards store a change a second, each by one of them.
+# Create accounts with a monitor. Print three sessions of each, and then store a change a second, each by one of them.
 FOLLOWED = f"""
 import sys, time
 import django; django.setup()
@@ -133,7 +133,7 @@ from monitors.services import create_monitor
 from projects.access import Caller
 users = [create_account(email=f"follower-{{n}}@example.com", password={PASSWORD!r}) for n in range({STREAM_ACCOUNTS})]
 monitors = [create_monitor(Caller(user), {{"type": "heartbeat"}}, now=utc_now()) for user in users]
-for user in users:
+for user in 3 * users:
     client = Client()
     client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     print(client.cookies["sessionid"].value)
@@ -243,12 +243,12 @@ def streams(server: Serving) -> dict[str, float]:
         )
         stack.callback(changing.kill)
         assert changing.stdout is not None
-        cookies = [changing.stdout.readline().strip() for _ in range(STREAM_ACCOUNTS)]
+        cookies = [changing.stdout.readline().strip() for _ in range(3 * STREAM_ACCOUNTS)]
         before, memory = _core_percent(server), _web_memory(server)
         for number in range(STREAMS):
             source = (f"127.0.1.{1 + number % 20}", 0)
             browser = stack.enter_context(socket.create_connection(("127.0.0.1", port), 30, source))
-            cookie = cookies[number % STREAM_ACCOUNTS]
+            cookie = cookies[number % len(cookies)]
             browser.sendall(f"GET /changes HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: sessionid={cookie}\r\n\r\n".encode())
             if b" 200 OK" not in browser.recv(4_096):
                 raise SystemExit("/changes: refused")

@@ -36,7 +36,8 @@ SILENT_SEC = 20.0
 """After so long without an event, a stream gets a comment, so that no proxy takes it for dead."""
 STREAM_BYTES, MEMORY_BYTES = 32 * 1024, 32 * 1024 * 1024
 """Memory of a stream, for the connection, the request and its task; and of all streams."""
-STREAMS_OF_ACCOUNT = 32
+STREAMS_OF_ACCOUNT, STREAMS_OF_SESSION = 32, 4
+"""Pages of a browser share one stream if they can. With more, they would use up its six connections to a host."""
 MOST_AT_ONCE = 25
 """Events of one look. Each makes a page fetch its list, so with more the others wait for the next look."""
 BURST, REFILL_SEC = 5, 10.0
@@ -92,7 +93,8 @@ class Streams:
     def __init__(self, lane: ThreadLane) -> None:
         self._lane = lane
         self._memory = Memory("changes", size=MEMORY_BYTES, part=0.25)
-        self._of_account: Count[int] = Count()
+        self._of: Count[int | str] = Count()
+        """Streams by account and by session."""
         self._open: dict[Stream, None] = {}
         self._due: dict[Stream, None] = {}
         """Those to which a change is still to be sent, in the order of the changes."""
@@ -127,17 +129,16 @@ class Streams:
         """Reserve a place for a stream. Raises TooManyRequests, or Overloaded."""
         if self._is_closed:
             raise Overloaded
-        if self._of_account[follower.user_id] >= STREAMS_OF_ACCOUNT:
+        account, session = own = (follower.user_id, follower.session_key)
+        if self._of[account] >= STREAMS_OF_ACCOUNT or self._of[session] >= STREAMS_OF_SESSION:
             count_refusal("changes", is_own=True)
             raise TooManyRequests(wait=RECHECK_SEC)
         with self._memory.taken(client, STREAM_BYTES):
-            self._of_account[follower.user_id] += 1
+            self._of.update(own)
             try:
                 yield
             finally:
-                self._of_account[follower.user_id] -= 1
-                if not self._of_account[follower.user_id]:
-                    del self._of_account[follower.user_id]
+                self._of -= Count[int | str](own)  # drops those without streams
 
     async def serve(self, exchange: HTTPProtocol, headers: list[tuple[str, str]], follower: Follower) -> None:
         """Keep a stream open until its client, its session or this process ends."""

@@ -1,12 +1,12 @@
 // Keeps pages up to date and shows a notice if that fails: the server does not answer, the session ended, or the object
 // was deleted. All requests of our scripts go through `ask`; those of htmx are observed below.
-import { listen } from "./changes.js";
 import { clock, localise } from "./times.js";
 
 const WAIT_MS = 10_000; // request timeout
 const EVERY_MS = 15_000;
 const FOLLOWED_MS = 30_000; // while the stream of changes is open
 const RETRY_MS = 5_000; // after a failure
+const REFUSED_MS = 15_000; // after the stream of changes was refused
 const ANNOUNCED_MS = 5_000;
 
 let state = "fresh";
@@ -104,32 +104,61 @@ export function usualInterval() {
 }
 
 // The stream says that something changed, and not what: pages fetch what they show. When it opens, something may have
-// changed before. "followed" is for a tab that has opened later.
+// changed before.
 function hear(word) {
   const before = followed;
   followed = word !== "lost";
-  if (word === "open" || word === "changed") refreshNow();
-  else if (before && !followed) setTimeout(refreshNow, Math.random() * EVERY_MS); // not all pages at once
+  if (followed) refreshNow();
+  else if (before) setTimeout(refreshNow, Math.random() * EVERY_MS); // not all pages at once
 }
 
+// Opens the stream: `tell` gets "open", "changed" or "lost". Returns a function that ends it.
+function listen(tell) {
+  let source, timer;
+  function open() {
+    source = new EventSource("/changes");
+    source.onopen = () => tell("open");
+    source.onmessage = () => tell("changed");
+    source.onerror = () => {
+      tell("lost"); // the browser opens a lost connection again, but not a refused one
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, REFUSED_MS * (1 + Math.random()));
+    };
+  }
+  open();
+  return () => {
+    clearTimeout(timer);
+    source.close();
+  };
+}
+
+// One visible page has the stream for all tabs of the browser, which opens only six HTTP/1 connections to a host. The lock
+// does not exist over http except on localhost: there each visible page has its own, and the server limits their number.
 function follow() {
-  try {
-    new BroadcastChannel("changes").onmessage = ({ data }) => hear(data);
-    new SharedWorker(new URL("./changes.js", import.meta.url), { type: "module", name: "changes" });
-    return;
-  } catch {
-    // Chrome on Android has no shared workers, and browsers without storage refuse them: a page has its own stream then,
-    // while it is visible.
+  const tabs = new BroadcastChannel("changes");
+  let visible = null;
+  function tell(word) {
+    tabs.postMessage(word);
+    hear(word);
   }
-  let end = null;
+  function keepOpen(signal) {
+    return new Promise((done) => {
+      const end = listen(tell);
+      signal.addEventListener("abort", () => {
+        end();
+        tell("lost");
+        done();
+      });
+    });
+  }
   function adjust() {
-    if (!document.hidden) end ??= listen(hear);
-    else if (end) {
-      end();
-      end = null;
-      followed = false;
-    }
+    visible?.abort();
+    if (document.hidden) return;
+    visible = new AbortController();
+    const { signal } = visible;
+    if (navigator.locks) navigator.locks.request("changes", { signal }, () => keepOpen(signal)).catch(() => {});
+    else keepOpen(signal);
   }
+  tabs.onmessage = ({ data }) => hear(data);
   document.addEventListener("visibilitychange", adjust);
   adjust();
 }

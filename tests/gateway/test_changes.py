@@ -197,31 +197,34 @@ def test_a_removed_member_gets_no_more_events(port: int, gateway: Gateway, monke
 
 def test_streams_have_limits(port: int, gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "STREAMS_OF_ACCOUNT", 2)
+    monkeypatch.setattr(changes, "STREAMS_OF_SESSION", 1)
     memory = gateway._changes._memory
     memory.free = memory._size = 12 * changes.STREAM_BYTES
     user = UserFactory()
     cookie = session_of(user)
-    with ExitStack() as stack:
-        opened = [stack.enter_context(following(port, user, cookie=cookie)) for _ in range(2)]
-        with following(port, user, cookie=cookie, address="127.0.0.2") as refused:
-            assert (refused.status, opened[0].status) == (429, 200)
+    with following(port, user, cookie=cookie) as first, following(port, user) as second:
+        assert (first.status, second.status) == (200, 200)
+        with following(port, user, address="127.0.0.2") as refused:
+            assert refused.status == 429, "an account has two"
         with following(port, UserFactory(), address="127.0.0.1") as refused:
             assert refused.status == 429, "an address has a quarter of what is free"
         with following(port, UserFactory(), address="127.0.0.3") as another:
             assert another.status == 200
     until(lambda: not gateway._changes._open, PATIENCE_SEC, "all places are free")
-    with following(port, user, cookie=cookie) as browser:
-        assert browser.status == 200
+    with following(port, user, cookie=cookie) as first:
+        assert first.status == 200
+        with following(port, user, cookie=cookie) as refused:
+            assert refused.status == 429, "a session has one"
 
 
 def test_streams_hold_no_thread_and_end_with_the_process(port: int, gateway: Gateway) -> None:
     users = [UserFactory() for _ in range(4)]
-    cookies = [session_of(user) for user in users]
+    cookies = [session_of(user) for user in users for _ in range(7)]
     with ExitStack() as stack:
         stack.enter_context(following(port, users[0]))
         before = threading.active_count()
         browsers = [
-            stack.enter_context(following(port, None, cookie=cookies[n % 4], address=f"127.0.0.{2 + n % 8}"))
+            stack.enter_context(following(port, None, cookie=cookies[n % 28], address=f"127.0.0.{2 + n % 8}"))
             for n in range(100)
         ]
         assert threading.active_count() < before + 20
