@@ -277,6 +277,25 @@ def test_sent_twice_imports_once(web: Client, user: User) -> None:
     assert Monitor.objects.filter(name="Once").count() == 1
 
 
+def test_two_uploads_at_once_leave_one_preview(user: User) -> None:
+    def upload() -> str:
+        data = kuma({"name": "Once"}).encode()
+        return uploads.upload(Caller(user), source="uptime-kuma", data=data, place={}, now=utc_now()).public_id
+
+    made = run_concurrently(upload, upload)
+    assert Upload.objects.get().public_id in made
+
+
+def test_an_undo_and_a_second_one_at_once_remove_once(web: Client, user: User) -> None:
+    public_id = imported(web).rpartition("/")[2]
+
+    def undo() -> int:
+        return int(uploads.undo(Caller(user), public_id, now=utc_now()).content["removed"])
+
+    assert run_concurrently(undo, undo) == [3, 3]
+    assert sum(entry.details["monitors"] for entry in Entry.objects.filter(action="import.undone")) == 3
+
+
 def test_others_have_no_access(web: Client, client: Client) -> None:
     addresses = [previewed(web)[0], imported(web, kuma({"name": "Mine"}))]
     stranger = Client()
