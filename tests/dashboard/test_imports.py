@@ -256,7 +256,7 @@ def test_a_role_that_ended_since_the_preview(web: Client, user: User) -> None:
     project.memberships.filter(user=user).delete()
     answer = web.post(address, {"monitors": chosen(text)})
     assert answer.status_code == 200
-    assert "The project was deleted, or you have no access to it any more." in answer.content.decode()
+    assert "The project was deleted, or you no longer have access to it." in answer.content.decode()
     assert not Monitor.objects.exists()
 
 
