@@ -21,7 +21,7 @@ VARIABLE = "PRIVATE_NETWORKS_FILE"
 
 
 def read(path: Path) -> bool | None:
-    """Return the answer, or None if nobody has answered. A damaged file is no answer."""
+    """Return the answer, or None if it is missing. A damaged file counts as missing."""
     try:
         allowed = json.loads(path.read_text())["allowed"]
     except (OSError, ValueError, KeyError, TypeError):

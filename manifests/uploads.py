@@ -181,7 +181,7 @@ def _import(
         raise MonitorLimit(reason, limit=error.limit) from None
     except ValidationFailed:
         raise ValidationFailed(
-            "The project was deleted, or you have no access to it any more. Upload the file again."
+            "The project was deleted, or you no longer have access to it. Upload the file again."
         ) from None
     return combine(mapped, report.outcomes), report
 

@@ -175,6 +175,50 @@ def test_a_restarted_child_has_the_new_environment(tmp_path: Path) -> None:
     assert "unexpectedly" not in done.stdout
 
 
+FOLLOW = """
+import os, time
+from pathlib import Path
+
+import django
+django.setup()
+
+from core import private_networks
+from devserver.management.commands.up import Command
+from devserver.process_manager import ProcessManager
+
+def lines():
+    return Path("seen").read_text().splitlines() if Path("seen").exists() else []
+
+def watch(manager):
+    up, answers = Command(), iter((True, False))
+    for number in (1, 2, 3):
+        while len(lines()) < number:
+            up._follow_networks(manager)
+            time.sleep(0.01)
+        if number < 3:
+            private_networks.write(private_networks.answer_file(), allowed=next(answers))
+    manager.fail("done")
+
+print(ProcessManager({"worker": "echo $ALLOWED_PRIVATE_NETWORKS >> seen; exec sleep 60"}, watch=watch).run())
+"""
+
+
+def test_an_answer_restarts_the_processes_that_check(tmp_path: Path) -> None:
+    loopback, all_private = (private_networks.networks(allowed=allowed) for allowed in (False, True))
+    environment = {
+        **{name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")},
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+        "PYTHONPATH": str(ROOT),
+        private_networks.SETTING: loopback,
+        private_networks.VARIABLE: str(tmp_path / private_networks.FILE),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOW], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "done", done.stderr
+    assert (tmp_path / "seen").read_text().splitlines() == [loopback, all_private, loopback]
+
+
 class TestPages:
     def test_staff_are_asked_until_they_answer(self, staff: Client, answer: Path) -> None:
         api = Api.signed_in(UserFactory())

@@ -139,7 +139,7 @@ class MonitorBuilder:
         return MappedMonitor(self.name, self.body, self.enabled, tuple(self.notes), self.group)
 
     def set_group(self, *names: object) -> None:
-        """Set the group to a path of names, the outermost first. What is no text is left out."""
+        """Set the group to a path of names, the outermost first. Other values than text are left out."""
         self.group = shorten(" / ".join(name for name in names if isinstance(name, str) and name), limit=MAX_NAME)
 
     def reject(self, field: str, text: str) -> NoReturn:

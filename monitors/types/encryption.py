@@ -24,7 +24,8 @@ class TlsSettings(ContentSettings, frozen=True, kw_only=True):
             "Cannot be false with check_ssl.",
             label="Verify the certificate",
             help="Off is unsafe: any certificate is accepted, so an attacker in the network can impersonate the server "
-            "what is sent, and only the expiry is reported. For a private authority, enter its certificate below instead.",
+            "and read what is sent, and only the expiry is reported. For a private authority, enter its certificate "
+            "below instead.",
             position=81,
         ),
     ] = True

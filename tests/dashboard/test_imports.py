@@ -256,7 +256,7 @@ def test_a_role_that_ended_since_the_preview(web: Client, user: User) -> None:
     project.memberships.filter(user=user).delete()
     answer = web.post(address, {"monitors": chosen(text)})
     assert answer.status_code == 200
-    assert "The project was deleted, or you have no access to it any more." in answer.content.decode()
+    assert "The project was deleted, or you no longer have access to it." in answer.content.decode()
     assert not Monitor.objects.exists()
 
 
@@ -275,6 +275,25 @@ def test_sent_twice_imports_once(web: Client, user: User) -> None:
 
     assert run_concurrently(run, run) == [1, 1]
     assert Monitor.objects.filter(name="Once").count() == 1
+
+
+def test_two_uploads_at_once_leave_one_preview(user: User) -> None:
+    def upload() -> str:
+        data = kuma({"name": "Once"}).encode()
+        return uploads.upload(Caller(user), source="uptime-kuma", data=data, place={}, now=utc_now()).public_id
+
+    made = run_concurrently(upload, upload)
+    assert Upload.objects.get().public_id in made
+
+
+def test_an_undo_and_a_second_one_at_once_remove_once(web: Client, user: User) -> None:
+    public_id = imported(web).rpartition("/")[2]
+
+    def undo() -> int:
+        return int(uploads.undo(Caller(user), public_id, now=utc_now()).content["removed"])
+
+    assert run_concurrently(undo, undo) == [3, 3]
+    assert sum(entry.details["monitors"] for entry in Entry.objects.filter(action="import.undone")) == 3
 
 
 def test_others_have_no_access(web: Client, client: Client) -> None:

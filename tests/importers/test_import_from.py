@@ -20,6 +20,7 @@ from monitors.probing import interactive
 from monitors.scheduling import claim_due
 from projects.access import Caller
 from projects.models import Project
+from tests.api.client import Api
 from tests.dashboard.test_monitor_pages import worker
 from tests.factories import PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently, state_of
@@ -335,6 +336,19 @@ def test_groups_become_projects_and_private_networks_are_counted_once(
     ran = import_from("uptime-kuma", str(file), "--account", user.email, "--project", other.public_id)
     assert "  group: Shop is not imported: all monitors get the same project" in ran.out
     assert Monitor.objects.filter(project=other).count() == 2
+
+
+def test_groups_of_the_api(user: User) -> None:
+    monitor = {"name": "Home", "body": {"type": "heartbeat", "name": "Home"}, "group": "Shop"}
+    made = Api.signed_in(user).post("/v1/imports", {"monitors": [monitor]}).json
+    assert (made[0]["project"], Monitor.objects.get().project) == ("Shop", Project.objects.get())
+    outside = Api.signed_in(user).post("/v1/imports", {"monitors": [monitor], "project_id": None}).json
+    assert (outside[0]["outcome"], outside[0]["project"]) == ("created", None)
+    own = ProjectFactory(owner=user, name="Own")
+    by_token = Api.with_token(user, own).post("/v1/imports", {"monitors": [monitor]}).json
+    assert by_token[0]["project"] == "Own"
+    assert by_token[0]["notes"][-1]["field"] == "group"
+    assert set(Project.objects.values_list("name", flat=True)) == {"Shop", "Own"}
 
 
 def test_groups_beyond_the_number_of_projects_are_skipped(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
