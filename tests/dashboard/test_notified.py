@@ -179,7 +179,7 @@ def test_what_a_channel_refuses_saves_nothing(
         monkeypatch.setattr(placement, "MAX_LINKS", 1)
         monitor = MonitorFactory(owner=user)
         given["channels"] = channel.public_id
-        reason = "An account can choose 1 monitors"
+        reason = "An account can select 1 monitors"
     page = web.post(f"/monitors/{monitor.public_id}/edit", typed(**given)).content.decode()
     (shown,) = errors_in(page)
     assert shown.startswith(reason)

@@ -49,7 +49,7 @@ def log_of(web: Client, monitor: Monitor, **query: str) -> str:
 
 
 def bodies_in(page: str) -> list[str]:
-    return [unescape(body) for body in re.findall(r'aria-label="Body">(.*?)</pre>', page, re.DOTALL)]
+    return [unescape(body) for body in re.findall(r'aria-label="Body, [^"]+">(.*?)</pre>', page, re.DOTALL)]
 
 
 def runs_at(monitor: Monitor, at: float) -> list[tuple[Ending, float | None]]:
