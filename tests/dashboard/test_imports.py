@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +23,13 @@ from manifests.uploads import IMPORTS_KEPT
 from monitors.models import Monitor
 from projects.access import Caller
 from projects.models import Project
+from tests.dashboard.test_monitor_pages import worker
 from tests.factories import ChannelFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
+from tests.targets.certificates import Certificates
+from tests.targets.server import Listen, TargetServer, Unasked, answer
+
+__all__ = ["worker"]  # a fixture
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -91,6 +97,23 @@ def test_a_preview_creates_nothing_and_shows_no_secret(web: Client, user: User) 
     with connection.cursor() as cursor:
         cursor.execute("SELECT content FROM manifests_upload")
         assert b"hunter2" not in bytes(cursor.fetchone()[0])
+
+
+@pytest.mark.usefixtures("worker")
+def test_addresses_without_a_scheme_are_completed(
+    web: Client, user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TargetServer() as targets:
+        plain = targets.serve(Unasked([Listen(), answer(400)]))
+        encrypted = targets.serve([answer()], tls=Certificates(tmp_path).self_signed())
+        urls = [f"http://127.0.0.1:{plain.port}", f"https://127.0.0.1:{encrypted.port}/x"]
+        text = kuma(*({"name": str(n), "url": url.partition("//")[2]} for n, url in enumerate(urls)))
+        imported(web, text)
+        assert list(Monitor.objects.order_by("name").values_list("url", flat=True)) == urls
+        monkeypatch.setattr(uploads, "ASK_SEC", -1.0)
+        _, page = previewed(web, text)
+    assert chosen(page) == []
+    assert page.count("could not be tested for https; add https:// or http://") == 2
 
 
 def test_what_is_chosen_is_imported_and_groups_are_projects(web: Client, user: User) -> None:
@@ -304,12 +327,12 @@ def test_others_have_no_access(web: Client, client: Client) -> None:
     missing = stranger.get(f"{PAGE}/imp_none")
     assert missing.status_code == 404
     for address in addresses:
-        for answer in (
+        for found in (
             stranger.get(address),
             stranger.post(address, {"monitors": ["0"]}),
             stranger.post(f"{address}/undo"),
         ):
-            assert answer.status_code == 404
+            assert found.status_code == 404
     assert names() == {"Mine"}
     assert web.get(f"{addresses[1]}/undo").status_code == 405
     checked = Client(enforce_csrf_checks=True)
