@@ -81,7 +81,7 @@ class _RuleSelect(forms.Select):
 class RuleRow(Row):
     kind = forms.ChoiceField(label="Rule", choices=RuleKind.choices, widget=_RuleSelect)
     path = _code_field("Path in the JSON", 128, "data.items.0.status")
-    value = _code_field("Text", 256, "to the letter", strip=False)
+    value = _code_field("Text", 256, "exact", strip=False)
     prefix = "rule"
     setting = "content_rules"
     typed = ("path", "value")

@@ -148,7 +148,7 @@ class MonitorForm(ObjectForm):
         self.fields |= {name: form_field(setting) for name, setting in self.settings.items()}
         self.fields["project_id"] = ProjectField(
             project_choices(caller),
-            none="None: yours alone",
+            none="None: personal",
             help_text="Shared with its members." if stored is None else _MOVING,
         )
         names = types.names() if stored is None else types.family(stored.kind)
@@ -214,7 +214,7 @@ class MonitorForm(ObjectForm):
         for name, setting in asked.items():
             required = setting.type is int and not setting.nullable
             if required and self.cleaned_data.get(name, "") is None:
-                self.add_error(name, "This is needed.")
+                self.add_error(name, "This field is required.")
         if "url" in asked and not self.errors:
             self._complete_address(kind)
 

@@ -151,14 +151,14 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"name": "\x00"}, "Name: "),
         ({"type": "snmp"}, "Type: "),
         ({"interval_sec": "often"}, "Interval: Enter a duration such as 5m, 1h or 1h 30m"),
-        ({"interval_sec": ""}, "Interval: This is needed."),
+        ({"interval_sec": ""}, "Interval: This field is required."),
         ({"interval_sec": "0.5s"}, "Interval: Whole seconds only."),
         ({"timeout_ms": "10000"}, "Timeout: At most 1m."),
         ({"timeout_ms": "0.5s"}, "Timeout: At least 1s."),
         ({"slow_ms": "9999999999"}, "Slow from: "),
-        ({"slow_ms": ""}, "Slow from: This is needed."),
+        ({"slow_ms": ""}, "Slow from: This field is required."),
         ({"fail_threshold": "0"}, "Failures before down: "),
-        ({"fail_threshold": ""}, "Failures before down: This is needed."),
+        ({"fail_threshold": ""}, "Failures before down: This field is required."),
         ({"recover_threshold": "99999999999"}, "Passes before up again: "),
         ({"expect_status": "abc"}, "Expected status: "),
         ({"method": "BREW"}, "Method: "),
@@ -254,7 +254,7 @@ def test_a_bad_schedule_with_an_empty_grace_is_refused(web: Client) -> None:
 def test_a_stored_grace_is_not_emptied(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user, type="heartbeat", grace_sec=90)
     page = web.post(f"/monitors/{monitor.public_id}/edit", typed(type="heartbeat", grace_sec="")).content.decode()
-    assert errors_in(page) == ["Grace: This is needed."]
+    assert errors_in(page) == ["Grace: This field is required."]
 
 
 @pytest.mark.parametrize(

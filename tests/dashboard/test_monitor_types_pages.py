@@ -168,7 +168,7 @@ def test_an_unchanged_form_sends_nothing(user: User, given: dict[str, Any]) -> N
         (UDP | {"request_body": "x" * 513}, "Body: Must be at most 512 bytes"),
         (PING | {"url": "icmp://router.example:7"}, "Host: Cannot contain a port"),
         (PING | {"packets": "11"}, "Packets: "),
-        (PING | {"packets": ""}, "Packets: This is needed."),
+        (PING | {"packets": ""}, "Packets: This field is required."),
         (PING | {"packets": "3"}, "Replies needed: Must be at most packets, which is 3."),
         (DNS | {"url": "dns:shop.example?type=ANY"}, "Domain name: Must ask for one of these types"),
         (DNS | {"url": "shop.example", "record_type": "ANY"}, "Record type: "),
