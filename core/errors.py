@@ -72,7 +72,7 @@ class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
 
 
 class BodyTooLarge(ApiError, status=413, code="body_too_large"):
-    reason = "The body is too large."
+    reason = "The body is larger than allowed."
     limit = 262144
 
 

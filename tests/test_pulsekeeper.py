@@ -189,7 +189,7 @@ def test_probe_and_run(pulsekeeper: Installed, user: User, live_server: LiveServ
 def test_errors_are_sentences(pulsekeeper: Installed) -> None:
     for arguments, code, words in (
         (("apply", "-", "--url", "http://127.0.0.1:1"), 4, "cannot be reached: nothing answers there"),
-        (("export", "--project", "prj_none"), 2, "no project prj_none"),
+        (("export", "--project", "prj_none"), 2, "project prj_none not found"),
         (("export", "--url", "http://u:p@127.0.0.1"), 2, "user name or password"),
         (("import", "gatus", "none.yaml"), 2, "No such file"),
         (("probe", "nonsense"), 3, "the URL must begin with"),

@@ -76,7 +76,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     (PORT, {"url": "tcp://10.0.0.1:1"}, "url", "private"),
     (PORT, {"url": "tcp://[::ffff:10.0.0.1]:1"}, "url", "private"),
     (PORT, {"url": "tcp://0x0a.1:1"}, "url", "private"),
-    (PORT, {"url": "tcp://db example:1"}, "url", "blanks"),
+    (PORT, {"url": "tcp://db example:1"}, "url", "spaces"),
     (PORT, {"url": "tcp://db.example:1" + "0" * 2_048}, "url", "2048"),
     (PORT, {"content_rules": [JSON_RULE]}, "content_rules[0].type", "text_contains"),
     (PORT, {"request_body": "zz", "request_body_encoding": "hex"}, "request_body", "0d0a"),

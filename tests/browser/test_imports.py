@@ -37,7 +37,7 @@ def test_an_export_is_uploaded_chosen_imported_and_undone(app: Application, brow
     page.get_by_role("button", name="Preview").click()
     expect(page.locator("main")).to_contain_text("3 to create, 0 existing, 2 to skip.")
     expect(page.locator("main")).to_contain_text("1 in private networks.")
-    expect(page.get_by_text("3 chosen")).to_be_visible()
+    expect(page.get_by_text("3 selected")).to_be_visible()
     axe(page)
     page.get_by_role("checkbox", name="Cart").uncheck()
     page.get_by_role("button", name="Import", exact=True).click()

@@ -168,7 +168,7 @@ def test_a_body_that_is_too_large(
         status, body = answer_on(client)
     assert (status, json.loads(body)) == (
         413,
-        {"error": "body_too_large", "reason": "The body is too large.", "limit": most},
+        {"error": "body_too_large", "reason": "The body is larger than allowed.", "limit": most},
     )
     assert not echo.environs
 

@@ -143,7 +143,7 @@ def data_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_a_first_start_and_sigterm(lived_in: LivedIn) -> None:
     assert "ADMIN_EMAIL" in lived_in.refused
-    assert "ADMIN_PLAN: plan: there is no plan 'gold'; choose one of: free, local, pro." in lived_in.refused
+    assert "ADMIN_PLAN: plan: plan 'gold' does not exist; choose one of: free, local, pro." in lived_in.refused
     assert (lived_in.plan, lived_in.ended_with) == ("local", 0)
 
 
