@@ -68,13 +68,15 @@ def upload(caller: Caller, *, source: str, data: bytes, place: Mapping[str, Any]
     """
     caller.require_session()
     with limit_waiting(caller.account, most=1, kind="manifest"):
-        mapped = complete_addresses(_read(source, data), _asking(caller))
-        with transaction.atomic():
-            take_turn(caller, patience_sec=PATIENCE_SEC)
-            placement.place(caller, place)
-            Upload.objects.filter(user=caller.user, imported_at=None).delete()
-            content = {"monitors": [asdict(each) for each in mapped]}
-            return Upload.objects.create(user=caller.user, source=source, place=place, content=content, created_at=now)
+        mapped = _read(source, data)
+    # Each question has a place of its own, and gives it up to others that wait.
+    mapped = complete_addresses(mapped, _asking(caller))
+    with limit_waiting(caller.account, most=1, kind="manifest"), transaction.atomic():
+        take_turn(caller, patience_sec=PATIENCE_SEC)
+        placement.place(caller, place)
+        Upload.objects.filter(user=caller.user, imported_at=None).delete()
+        content = {"monitors": [asdict(each) for each in mapped]}
+        return Upload.objects.create(user=caller.user, source=source, place=place, content=content, created_at=now)
 
 
 def get_upload(caller: Caller, public_id: str, *, now: datetime) -> Upload:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from django.test import Client
 
 from accounts.models import User
 from audit.models import Entry
+from core import waiting
 from core.clock import utc_now
 from manifests import uploads
 from manifests.models import LIFETIME, Upload
@@ -26,8 +28,9 @@ from projects.models import Project
 from tests.dashboard.test_monitor_pages import worker
 from tests.factories import ChannelFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
+from tests.processes.waiting import until
 from tests.targets.certificates import Certificates
-from tests.targets.server import Listen, TargetServer, Unasked, answer
+from tests.targets.server import Hang, Listen, TargetServer, Unasked, answer
 
 __all__ = ["worker"]  # a fixture
 
@@ -114,6 +117,16 @@ def test_addresses_without_a_scheme_are_completed(
         _, page = previewed(web, text)
     assert chosen(page) == []
     assert page.count("could not be tested for https; add https:// or http://") == 2
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_upload_that_asks_a_server_has_the_place_of_one_request(web: Client, user: User) -> None:
+    with TargetServer() as targets, ThreadPoolExecutor(1) as thread:
+        hanging = targets.serve([Hang()])
+        sent = thread.submit(send, web, kuma({"name": "m", "url": f"127.0.0.1:{hanging.port}"}))
+        until(lambda: hanging.connections, 30, "the server is asked")
+        assert len(waiting._places) == 1
+        assert sent.result(timeout=60).status_code == 302
 
 
 def test_what_is_chosen_is_imported_and_groups_are_projects(web: Client, user: User) -> None:
