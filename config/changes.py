@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from config.shares import Memory, ThreadLane, count_refusal
 from core.db import release_outside_transaction
@@ -41,7 +41,7 @@ STREAMS_OF_ACCOUNT, STREAMS_OF_SESSION = 32, 4
 MOST_AT_ONCE = 25
 """Events of one look. Each makes a page fetch its list, so with more the others wait for the next look."""
 BURST, REFILL_SEC = 5, 10.0
-"""A stream has so many events without a wait, and then one each time this has passed."""
+"""Events of a stream that need no wait, and the time until it may have another one."""
 _RETRY_MS = (1_000, 10_000)
 """When a browser asks again after the end of its stream: at random, so that not all do at once after a restart."""
 _CHANGED, _COMMENT = b"data: changed\n\n", b":\n\n"
@@ -164,7 +164,7 @@ class Streams:
             followers = [stream.follower for stream in streams]
         try:
             places, valid = await self._lane.run(_OWN, _ask, self._feed, followers)
-        except (DatabaseError, Overloaded) as error:
+        except (DatabaseError, InterfaceError, Overloaded) as error:
             logger.debug("changes were not read: %s", error)  # pages look by themselves meanwhile
             return
         if valid is not None:

@@ -288,7 +288,7 @@ class MonitorForm(ObjectForm):
         return {name: value for name, value in body.items() if value != before[name]}
 
     def _reads_certificates(self, body: Mapping[str, Any]) -> bool:
-        """Return whether `check_ssl`, which is on by default, goes with the address and the other settings."""
+        """Return whether `check_ssl`, which is on by default, is possible with the address and the other settings."""
         is_encrypted = body["url"].lower().startswith(("https:", "tls:")) or body.get("follow_redirects", False)
         return bool(body.get("tls_verify", True) and (is_encrypted or self.stored is not None))
 

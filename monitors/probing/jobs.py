@@ -46,7 +46,7 @@ class CheckJob:
     """A check to make: the spec, the numbers under which its result is recorded, and the account it counts for.
 
     It was due at `slot_at`. `is_down` is the status of the monitor before. After `start_by` of the monotonic clock a
-    trigger must not be sent any more: before its result is stored, its lease could expire.
+    trigger must no longer be sent: before its result is stored, its lease could expire.
     """
 
     monitor_id: int
