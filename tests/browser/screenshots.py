@@ -48,13 +48,17 @@ SHOP, SHOP_PORT = "shop.larkandpine.example", 8443
 
 @dataclass(frozen=True)
 class Page:
-    """`path` may name what `scene.build` gives in its places; `act` is done to the page before the picture."""
+    """`path` may name what `scene.build` gives in its places; `act` is done to the page before the picture.
+
+    `act_status` is that of the page to which it leads.
+    """
 
     name: str
     path: str
     signed_in: bool = True
     status: int = 200
     act: Callable[[Tab], object] | None = None
+    act_status: int = 200
 
 
 def _confirm_access(tab: Tab) -> None:
@@ -214,11 +218,11 @@ PAGES = (
     Page("outdated-window", "/maintenance/{window}", act=_send_outdated),
     Page("outdated-status-page", "/status-pages/{status_page}/edit", act=_send_outdated),
     Page("outdated-project", "/projects/{project}", act=_send_outdated),
-    Page("deleted-monitor", "/monitors/{monitor}", act=_delete_outdated),
-    Page("deleted-channel", "/alert-channels/{channel}/edit", act=_delete_outdated),
-    Page("deleted-window", "/maintenance/{window}", act=_delete_outdated),
-    Page("deleted-status-page", "/status-pages/{status_page}", act=_delete_outdated),
-    Page("deleted-project", "/projects/{project}", act=_delete_outdated),
+    Page("deleted-monitor", "/monitors/{monitor}", act=_delete_outdated, act_status=412),
+    Page("deleted-channel", "/alert-channels/{channel}/edit", act=_delete_outdated, act_status=412),
+    Page("deleted-window", "/maintenance/{window}", act=_delete_outdated, act_status=412),
+    Page("deleted-status-page", "/status-pages/{status_page}", act=_delete_outdated, act_status=412),
+    Page("deleted-project", "/projects/{project}", act=_delete_outdated, act_status=412),
     Page("status", "/status/{slug}", signed_in=False),
     Page(
         "status-days",

@@ -37,7 +37,7 @@ def test_a_choice_outlives_what_changes_around_it(browse: Browse, app: Applicati
         page.evaluate(LOOKED_AT_AGAIN)
         expect(page.get_by_role("row", name="Report")).to_contain_text("Paused")
         expect(page.get_by_role("checkbox", name="Backup")).to_be_checked()
-        expect(page.get_by_text("States have changed")).to_be_visible()
+        expect(page.get_by_text("The order has changed")).to_be_visible()
         axe(page)
         keyboard.press(page.get_by_role("button", name="Pause", exact=True))
         expect(page.get_by_text("Paused 1 monitor.")).to_be_visible()
