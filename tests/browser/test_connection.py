@@ -181,5 +181,5 @@ def _sign_in_elsewhere(page: Page, somebody: Person) -> None:
     tab.get_by_label("E-mail").fill(somebody.email)
     tab.get_by_label("Password").fill(PASSWORD)
     tab.get_by_role("button", name="Sign in", exact=True).click()
-    expect(tab.get_by_role("heading", name="Monitors")).to_be_visible()
+    expect(tab.get_by_role("heading", name="Monitors", exact=True)).to_be_visible()
     tab.close()
