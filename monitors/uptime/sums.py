@@ -22,9 +22,10 @@ from monitors.uptime.intervals import Span, Tally, apart
 # order is the order of writing, under the lock of the monitor's state; a transition earlier than the previous one
 # counts at the time of that one.
 #
-# Row 0 of a monitor is the status before its first transition. `stale` are transitions that are stored only later, and
-# end the observed time. Windows and silent periods cut the time into parts; most intervals are within one part. With
-# OFFSET 0, PostgreSQL evaluates an expression once and not at each use, which saves a fifth of the time.
+# Row 0 of a monitor is the status before its first transition; if there was none, one part of it is enough. `stale` are
+# transitions that are stored only later, and end the observed time. Windows and silent periods cut the time into parts;
+# most intervals are within one part. With OFFSET 0, PostgreSQL evaluates an expression once and not at each use, which
+# saves a fifth of the time.
 _SUMS = """
     WITH given AS (
         SELECT id AS monitor_id, times
@@ -53,7 +54,8 @@ _SUMS = """
           FROM change
         WINDOW written AS (PARTITION BY monitor_id ORDER BY id ROWS UNBOUNDED PRECEDING)
     ), cut AS (
-        SELECT found.*, generate_series(first_part, last_part) AS part
+        SELECT found.*,
+               generate_series(CASE WHEN id = 0 AND status IS NULL THEN last_part ELSE first_part END, last_part) AS part
           FROM (SELECT ended.*, times, width_bucket(start, times) AS first_part,
                        width_bucket("end", times) AS last_part
                   FROM (SELECT *, greatest(start, coalesce(next_at, %(end)s)) AS "end"
@@ -128,7 +130,9 @@ def sums(
         rows = cursor.fetchall()
     found: dict[int, Sums] = {}
     for monitor_id, part, observed, down, incidents, began in rows:
-        total = found.setdefault(monitor_id, Sums([Tally() for _ in windows]))
+        total = found.get(monitor_id)
+        if total is None:
+            total = found[monitor_id] = Sums([Tally() for _ in windows])
         total.began = began or total.began
         parts = cuts[of_monitor[monitor_id]].parts
         window, is_silent = parts[part - 1] if part <= len(parts) else (None, True)
