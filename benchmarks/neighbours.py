@@ -1,6 +1,6 @@
 """Measure whether a quiet tenant notices hostile ones: the proof of "Fair shares" in docs/operate/threat-model.md.
 
-    python benchmarks/neighbours.py [--rows A,B] [--levels 0,1,10,100] [--seconds N] [--proxy nginx|caddy] [--quick]
+    python benchmarks/neighbours.py [--rows A,B] [--levels 0,1,10,100] [--seconds N] [--proxy NAME] [--quick]
 
 The processes of the Procfile on private servers, with throttles as in production, and a quiet tenant: 60 monitors of
 all types, whose targets on loopback switch at known times; heartbeats, two of them pinged every minute; an overview, a
@@ -50,7 +50,7 @@ from tests.alerts.inbox import Inbox
 from tests.faults.system import migrate, serve_privately
 from tests.processes.tree import Place
 from tests.processes.up import free_port
-from tests.proxies import NAME
+from tests.proxies import NAME, PROXIES
 
 MOST = {"accounts": 100, "addresses": 10}
 QUICK_ROWS = "openapi,check-now"
@@ -131,7 +131,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--patience", type=float, default=60.0, help="seconds of /readyz to notice; default: %(default)s"
     )
-    parser.add_argument("--proxy", choices=("nginx", "caddy"), help="run behind a sample of deploy/")
+    parser.add_argument("--proxy", choices=PROXIES, help="run behind a sample of deploy/")
     parser.add_argument("--quick", action="store_true", help="two rows and few seconds, for tests")
     given = parser.parse_args(words)
     if given.quick:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
+import yaml
+
+from tests.faults.virtualenv import ROOT, programs_for
+
+DEPLOY = ROOT / "deploy"
 NAME = "pulsekeeper.example.com"
 # Debian has nginx where only root looks for programs.
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
@@ -59,6 +65,50 @@ def nginx(program: str, folder: Path, *, upstreams: tuple[int, int], plain: int,
         f"events {{}}\nhttp {{ access_log off; {temporary}\n{site} }}\n"
     )
     return running([program, "-p", str(folder), "-e", str(folder / "log"), "-c", str(folder / "nginx.conf")], folder)
+
+
+def caddy(program: str, folder: Path, *, upstreams: tuple[int, int], plain: int, secure: int) -> Any:
+    """Run the sample with other ports and our certificate."""
+    ports = f"http_port {plain}\nhttps_port {secure}\n"
+    options = f"admin off\nstorage file_system {folder}\ndefault_bind 127.0.0.1\n{ports}"
+    sample = changed(
+        (DEPLOY / "Caddyfile").read_text(),
+        {
+            "{\n\t# Caddy": f"{{\n{options}\t# Caddy",
+            "status.example.com {\n": f"status.example.com {{\ntls {folder}/certificate.pem {folder}/key.pem\n",
+            "127.0.0.1:8000": f"127.0.0.1:{upstreams[0]}",
+        },
+    )
+    (folder / "Caddyfile").write_text(sample)
+    return running([program, "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"], folder)
+
+
+def traefik(program: str, folder: Path, *, upstreams: tuple[int, int], plain: int, secure: int) -> Any:
+    """Run the sample with another port and our certificate. Its comment is the static part of the configuration."""
+    text = (DEPLOY / "traefik.yml").read_text()
+    static, dynamic = yaml.safe_load("\n".join(re.findall("(?m)^#   (.*)", text))), yaml.safe_load(text)
+    static["entryPoints"]["websecure"]["address"] = f"127.0.0.1:{secure}"
+    static["providers"] = {"file": {"filename": str(folder / "dynamic.yml")}}
+    for router in dynamic["http"]["routers"].values():
+        router["tls"] = {}
+    dynamic["http"]["services"]["pulsekeeper"]["loadBalancer"]["servers"] = [
+        {"url": f"http://127.0.0.1:{port}"} for port in dict.fromkeys(upstreams)
+    ]
+    files = {"certFile": str(folder / "certificate.pem"), "keyFile": str(folder / "key.pem")}
+    dynamic["tls"] = {"stores": {"default": {"defaultCertificate": files}}}
+    for name, content in {"static": static, "dynamic": dynamic}.items():
+        (folder / f"{name}.yml").write_text(yaml.safe_dump(content))
+    return running([program, f"--configFile={folder / 'static.yml'}"], folder)
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a proxy's program, or None if it is not installed."""
+    if name == "traefik":
+        return str(programs_for(ROOT, lock_name="deploy.txt") / name)
+    return shutil.which(name, path=PATH)
+
+
+PROXIES = {"nginx": nginx, "caddy": caddy, "traefik": traefik}
 
 
 def changed(text: str, replacements: dict[str, str]) -> str:

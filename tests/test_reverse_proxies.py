@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
-import yaml
 
 from tests.processes.up import free_port
 from tests.processes.waiting import until
-from tests.proxies import DEPLOY, NAME, PATH, Connection, changed, nginx, running
+from tests.proxies import NAME, PROXIES, Connection, find_program
 
 START_SECONDS = 60
 
-MATTERING = ("Forwarded-For", "Forwarded-Proto", "Forwarded-Host", "Request-ID")
-# WSGI has one name for X-Forwarded-For, X_Forwarded_For, X-Forwarded_For and X_Forwarded-For.
-CLAIMED = {
-    f"X{first}{name.replace('-', second)}": "203.0.113.66" for name in MATTERING for first in "-_" for second in "-_"
-} | {"Forwarded": "for=203.0.113.66", "X-Forwarded-Port": "66", "HTTP_HOST": "evil.example", "Host_": "evil.example"}
+CLAIMED = dict.fromkeys(("X-Forwarded-For", "X-Forwarded-Host", "X-Request-ID"), "203.0.113.66") | {
+    "X-Forwarded-Proto": "http",
+    "X-Forwarded-Port": "66",
+    "Forwarded": "for=203.0.113.66",
+}
+"""Headers with an underscore are not among them: web drops them."""
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -69,12 +67,12 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-@pytest.fixture(scope="module", params=["nginx", "caddy"])
+@pytest.fixture(scope="module", params=PROXIES)
 def proxy(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA, upstream: int
 ) -> Iterator[Callable[..., http.client.HTTPResponse]]:
     """`ask(method, path, body, headers)` through a running proxy."""
-    program = shutil.which(request.param, path=PATH)
+    program = find_program(request.param)
     if program is None:
         pytest.skip(f"{request.param} is not installed: apt-get install {request.param}")
     folder = tmp_path_factory.mktemp(request.param)
@@ -82,8 +80,10 @@ def proxy(
     certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
     certificate.cert_chain_pems[0].write_to_path(str(folder / "certificate.pem"))
     plain, secure = free_port(), free_port()
-    start = {"nginx": nginx, "caddy": caddy}[request.param]
-    with start(program, folder, upstreams=(upstream, upstream), plain=plain, secure=secure), ExitStack() as connections:
+    with (
+        PROXIES[request.param](program, folder, upstreams=(upstream, upstream), plain=plain, secure=secure),
+        ExitStack() as connections,
+    ):
         context = ssl.create_default_context()
         authority.configure_trust(context)
 
@@ -106,35 +106,19 @@ def answers(ask: Callable[..., http.client.HTTPResponse]) -> bool:
         return False
 
 
-def caddy(program: str, folder: Path, *, upstreams: tuple[int, int], plain: int, secure: int) -> Any:
-    """Run the sample with other ports and a certificate of ours."""
-    ports = f"http_port {plain}\nhttps_port {secure}\n"
-    options = f"admin off\nstorage file_system {folder}\ndefault_bind 127.0.0.1\n{ports}"
-    sample = changed(
-        (DEPLOY / "Caddyfile").read_text(),
-        {
-            "{\n\t# Caddy": f"{{\n{options}\t# Caddy",
-            "status.example.com {\n": f"status.example.com {{\ntls {folder}/certificate.pem {folder}/key.pem\n",
-            "127.0.0.1:8000": f"127.0.0.1:{upstreams[0]}",
-        },
-    )
-    (folder / "Caddyfile").write_text(sample)
-    return running([program, "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"], folder)
-
-
 Ask = Callable[..., http.client.HTTPResponse]
 
 
 def test_what_a_client_claims_of_itself_does_not_arrive(proxy: Ask) -> None:
     found: dict[str, list[str]] = {}
     for name, value in json.load(proxy(headers=CLAIMED))["headers"]:
-        found.setdefault(name.lower().replace("_", "-"), []).append(value)
+        found.setdefault(name.lower(), []).append(value)
     assert found["host"] == [NAME]
     assert found["x-forwarded-for"] == ["127.0.0.1"]
     assert found["x-forwarded-proto"] == ["https"]
-    (request_id,) = found["x-request-id"]
-    assert len(request_id) >= 32
-    assert not found.keys() & {"forwarded", "x-forwarded-host", "x-forwarded-port", "http-host", "host-"}
+    # Traefik adds no request id, but the host and port at which it was reached.
+    assert [len(one) for one in found.get("x-request-id", [])] in ([], [32], [36])
+    assert not set(CLAIMED.values()) & {value for values in found.values() for value in values}
 
 
 def test_the_largest_logo_passes_and_no_more(proxy: Ask) -> None:
@@ -152,19 +136,3 @@ def test_events_of_a_stream_are_passed_on_while_it_is_open(proxy: Ask) -> None:
 
 def test_metrics_are_for_the_inside(proxy: Ask) -> None:
     assert proxy(path="/metrics").status == 404
-
-
-def test_the_sample_for_traefik_drops_every_spelling() -> None:
-    """Debian has no Traefik to run it."""
-    sample = yaml.safe_load((DEPLOY / "traefik.yml").read_text())["http"]
-    assert set(sample["routers"]["pulsekeeper"]["middlewares"]) == sample["middlewares"].keys()
-    stream = sample["routers"]["pulsekeeper-changes"]
-    assert set(stream["middlewares"]) == sample["middlewares"].keys() - {"pulsekeeper-body"}, "it buffers responses too"
-    assert "/changes" in stream["rule"]
-    dropped = sample["middlewares"]["pulsekeeper-headers"]["headers"]["customRequestHeaders"]
-    # Traefik itself replaces those that are spelled as they should be, and knows nothing of our request ids.
-    replaced = {"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"}
-    assert dropped.keys() == {name for name in CLAIMED if name.startswith(("X-F", "X_"))} - replaced - {
-        "X-Forwarded-Port"
-    } | {"Forwarded", "X-Request-ID", "X-Request_ID"}
-    assert set(dropped.values()) == {""}

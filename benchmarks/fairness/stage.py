@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import sys
 import time
 from collections.abc import Container, Iterator, Sequence
@@ -27,7 +26,7 @@ from benchmarks.load.usage import memory_mib
 from devserver import readiness
 from tests.processes.tree import Tree
 from tests.processes.up import free_port
-from tests.proxies import NAME, PATH, nginx
+from tests.proxies import NAME, PROXIES, find_program
 
 CALM_SEC, RESTART_SEC = 80.0, 180.0
 """`/readyz` is degraded for a minute after what was late."""
@@ -227,9 +226,7 @@ def answers(processes: Sequence[Process]) -> dict[str, int]:
 @contextmanager
 def proxied(name: str, folder: Path, port: int) -> Iterator[Front]:
     """Run a sample of deploy/ in front of web."""
-    from tests.test_reverse_proxies import caddy
-
-    program = shutil.which(name, path=PATH)
+    program = find_program(name)
     if program is None:
         raise SystemExit(f"{name} is not installed")
     place = folder / name
@@ -237,6 +234,6 @@ def proxied(name: str, folder: Path, port: int) -> Iterator[Front]:
     certificate = trustme.CA().issue_cert(NAME)
     certificate.private_key_pem.write_to_path(str(place / "key.pem"))
     certificate.cert_chain_pems[0].write_to_path(str(place / "certificate.pem"))
-    secure, start = free_port(), {"nginx": nginx, "caddy": caddy}[name]
-    with start(program, place, upstreams=(port, port), plain=free_port(), secure=secure):
+    secure = free_port()
+    with PROXIES[name](program, place, upstreams=(port, port), plain=free_port(), secure=secure):
         yield Front(secure, NAME)

@@ -55,7 +55,9 @@ _SUMS = """
         WINDOW written AS (PARTITION BY monitor_id ORDER BY id ROWS UNBOUNDED PRECEDING)
     ), cut AS (
         SELECT found.*,
-               generate_series(CASE WHEN id = 0 AND status IS NULL THEN last_part ELSE first_part END, last_part) AS part
+               generate_series(
+                   CASE WHEN id > 0 OR status IS NOT NULL THEN first_part ELSE last_part END, last_part
+               ) AS part
           FROM (SELECT ended.*, times, width_bucket(start, times) AS first_part,
                        width_bucket("end", times) AS last_part
                   FROM (SELECT *, greatest(start, coalesce(next_at, %(end)s)) AS "end"

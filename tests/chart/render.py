@@ -2,7 +2,7 @@
 
     python tests/chart/render.py CHART VALUES_JSON WRONG_VALUES_JSON
 
-For a virtualenv with requirements/chart.txt. Prints one JSON object: what `helm lint --strict` found, the objects of
+For a virtualenv with requirements/deploy.txt. Prints one JSON object: what `helm lint --strict` found, the objects of
 each set, those that do not match the schemas of Kubernetes, the notes, and why each set of wrong values is refused.
 """
 

@@ -68,11 +68,11 @@ Objects = dict[tuple[str, str], dict[str, Any]]
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, Any]:
     try:
-        programs = programs_for(ROOT, lock_name="chart.txt")
+        programs = programs_for(ROOT, lock_name="deploy.txt")
     except SystemExit as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(f"requirements/chart.txt cannot be installed: {error}")
+        pytest.skip(f"requirements/deploy.txt cannot be installed: {error}")
     script = ROOT / "tests" / "chart" / "render.py"
     done = subprocess.run(
         [str(programs / "python"), str(script), str(CHART), json.dumps([PLAIN, FULL]), json.dumps(WRONG)],
