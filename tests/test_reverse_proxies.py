@@ -74,7 +74,7 @@ def proxy(
     """`ask(method, path, body, headers)` through a running proxy."""
     program = find_program(request.param)
     if program is None:
-        pytest.skip(f"{request.param} is not installed: apt-get install {request.param}")
+        pytest.skip(f"{request.param} cannot be run: it needs apt-get install {request.param}, or a package index")
     folder = tmp_path_factory.mktemp(request.param)
     certificate = authority.issue_cert(NAME)
     certificate.private_key_pem.write_to_path(str(folder / "key.pem"))

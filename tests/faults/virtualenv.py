@@ -9,12 +9,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from devserver.locks import FileLock
+
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".virtualenvs"
+INSTALLING_SEC = 600
 
 
 def programs_for(root: Path, *, before: Sequence[str] = (), lock_name: str = "production.txt") -> Path:
-    """Return the `bin` of a virtualenv with a lock of `root`, cached for the next run.
+    """Return the `bin` of a virtualenv with a lock of `root`, cached for the next run. Processes install in turn.
 
     `before` is the command prefix that runs a program as its later user; it decides which Python is found. Needs a
     package index.
@@ -22,13 +25,16 @@ def programs_for(root: Path, *, before: Sequence[str] = (), lock_name: str = "pr
     lock = root / "requirements" / lock_name
     python = _interpreter(before)
     made = KEPT / hashlib.sha256(python.encode() + lock.read_bytes()).hexdigest()[:16]
-    if not (made / "complete").exists():
-        print(f"installing {lock} for {python}", file=sys.stderr, flush=True)  # noqa: T201
-        shutil.rmtree(made, ignore_errors=True)
-        _run(str(Path(sys.executable).parent / "uv"), "venv", "--quiet", "--python", python, str(made))
-        pip = (sys.executable, "-m", "pip", "--python", str(made / "bin" / "python"), "install", "--quiet")
-        _run(*pip, "--require-hashes", "-r", str(lock))
-        (made / "complete").touch()
+    KEPT.mkdir(exist_ok=True)
+    with FileLock(KEPT / "lock") as turn:
+        assert turn.exclude(wait=INSTALLING_SEC), f"another process has installed for {INSTALLING_SEC} s"
+        if not (made / "complete").exists():
+            print(f"installing {lock} for {python}", file=sys.stderr, flush=True)  # noqa: T201
+            shutil.rmtree(made, ignore_errors=True)
+            _run(str(Path(sys.executable).parent / "uv"), "venv", "--quiet", "--python", python, str(made))
+            pip = (sys.executable, "-m", "pip", "--python", str(made / "bin" / "python"), "install", "--quiet")
+            _run(*pip, "--require-hashes", "-r", str(lock))
+            (made / "complete").touch()
     return made / "bin"
 
 
