@@ -45,12 +45,12 @@ _WORDS = {Cell.DOWN: "with an outage", Cell.SLOW: "with slow checks", Cell.UP: "
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row. `standing` is a key of STANDINGS; `uptime` is in percent of the observed part of the last 24 hours.
+class Summary:
+    """What the list and the page of a monitor show. `uptime` is in percent of the observed part of the last 24 hours.
 
-    `since` is when the standing began, and `failing_since` when the checks of a monitor that is not down began to fail.
-    `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps its standing. `reason` is
-    why the last check of a monitor that is down or failing failed, and empty if it passed.
+    `standing` is a key of STANDINGS, `since` is when it began, and `failing_since` when the checks of a monitor that is
+    not down began to fail. `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps
+    its standing.
     """
 
     monitor: Monitor
@@ -61,22 +61,10 @@ class Row:
     failing_since: datetime | None
     stale: bool
     uptime: float | None
-    cells: Sequence[Cell]
-    latency: Sequence[float | None]
-    reason: str
 
     @property
     def word(self) -> str:
         return STANDINGS[self.standing]
-
-    @property
-    def address(self) -> str:
-        """Return the beginning of the address, longer than a row is wide, or the type of a monitor without one."""
-        return self.monitor.url[:MAX_ADDRESS] or self.monitor.type
-
-    @property
-    def has_notes(self) -> bool:
-        return self.muted or self.maintenance or self.stale or self.standing == "down" or self.failing_since is not None
 
     @property
     def stale_reason(self) -> str:
@@ -87,6 +75,27 @@ class Row:
         """Return `2 of 3`, the failures that count toward an outage. Empty without failures and while muted."""
         counted = self.monitor.state.failures
         return f"{counted} of {self.monitor.fail_threshold}" if counted and not self.muted else ""
+
+
+@dataclass(frozen=True)
+class Row(Summary):
+    """A row of the list. `cells` and `latency` are those of the last 24 hours of the clock.
+
+    `reason` is why the last check of a monitor that is down or failing failed, and empty if it passed.
+    """
+
+    cells: Sequence[Cell]
+    latency: Sequence[float | None]
+    reason: str
+
+    @property
+    def address(self) -> str:
+        """Return the beginning of the address, longer than a row is wide, or the type of a monitor without one."""
+        return self.monitor.url[:MAX_ADDRESS] or self.monitor.type
+
+    @property
+    def has_notes(self) -> bool:
+        return self.muted or self.maintenance or self.stale or self.standing == "down" or self.failing_since is not None
 
     @cached_property
     def bar(self) -> SafeString:
@@ -139,34 +148,37 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
     Their states and projects must be loaded.
     """
     clock = _hours(now)
-    ids = [monitor.pk for monitor in monitors]
-    hours = hours_of(ids, since=clock[0].start, now=now)
+    hours = hours_of([monitor.pk for monitor in monitors], since=clock[0].start, now=now)
     gaps = gaps_since(now - DAY)
     outages = uptime_sums(monitors, clock, now=now, by_outage=True, gaps=gaps)
-    uptime_of = uptimes(monitors, now=now, gaps=gaps)
-    covered = windows.covered(ids, now)
     reasons = _reasons(monitors)
     nothing = Hours([None] * HOURS, [False] * HOURS)
     rows = []
-    for monitor in monitors:
-        seen = hours.get(monitor.pk, nothing)
-        tallies = outages[monitor.pk].tallies
-        rows.append(
-            Row(
-                monitor,
-                standing=_standing(monitor, now=now),
-                since=began_at(monitor.state),
-                muted=monitor.muted_until is not None and monitor.muted_until > now,
-                maintenance=monitor.pk in covered,
-                failing_since=failing_since(monitor, now=now),
-                stale=stale_since(monitor, now=now) is not None,
-                uptime=uptime_of[monitor.pk],
-                cells=[_cell(part, slow=slow) for part, slow in zip(tallies, seen.slow, strict=True)],
-                latency=seen.latency,
-                reason=reasons.get(monitor.pk, ""),
-            )
-        )
+    for summary in summaries(monitors, now=now, gaps=gaps):
+        pk = summary.monitor.pk
+        seen = hours.get(pk, nothing)
+        cells = [_cell(part, slow=slow) for part, slow in zip(outages[pk].tallies, seen.slow, strict=True)]
+        rows.append(Row(**vars(summary), cells=cells, latency=seen.latency, reason=reasons.get(pk, "")))
     return rows
+
+
+def summaries(monitors: Sequence[Monitor], *, now: datetime, gaps: Sequence[Span] | None = None) -> list[Summary]:
+    """Return the summaries in three queries, or two with `gaps`, which are those of the last 24 hours or more."""
+    uptime_of = uptimes(monitors, now=now, gaps=gaps)
+    covered = windows.covered([monitor.pk for monitor in monitors], now)
+    return [
+        Summary(
+            monitor,
+            standing=_standing(monitor, now=now),
+            since=began_at(monitor.state),
+            muted=monitor.muted_until is not None and monitor.muted_until > now,
+            maintenance=monitor.pk in covered,
+            failing_since=failing_since(monitor, now=now),
+            stale=stale_since(monitor, now=now) is not None,
+            uptime=uptime_of[monitor.pk],
+        )
+        for monitor in monitors
+    ]
 
 
 def _standing(monitor: Monitor, *, now: datetime) -> str:
