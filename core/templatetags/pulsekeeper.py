@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from django import template
 from django.template.context import RequestContext
@@ -19,6 +20,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 @register.simple_tag
+@cache
 def icon(name: str) -> SafeString:
     """Render an icon of static/vendor/lucide, as large as the text, hidden from screen readers."""
     return format_html(
