@@ -128,7 +128,9 @@ def sums(
         rows = cursor.fetchall()
     found: dict[int, Sums] = {}
     for monitor_id, part, observed, down, incidents, began in rows:
-        total = found.setdefault(monitor_id, Sums([Tally() for _ in windows]))
+        total = found.get(monitor_id)
+        if total is None:
+            total = found[monitor_id] = Sums([Tally() for _ in windows])
         total.began = began or total.began
         parts = cuts[of_monitor[monitor_id]].parts
         window, is_silent = parts[part - 1] if part <= len(parts) else (None, True)
