@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.boundfield import BoundField
+from django.utils.choices import BaseChoiceIterator
 from django.utils.safestring import mark_safe
 
 from core.api.idempotency import HEADER, Created
@@ -27,6 +28,16 @@ from projects.idempotency import create_once
 
 T = TypeVar("T")
 Choices = list[tuple[str, str]]
+
+
+class LongChoices(BaseChoiceIterator):
+    """Hundreds of choices. Django would convert each item of a list, once for the field and once for its widget."""
+
+    def __init__(self, choices: Choices) -> None:
+        self._choices = choices
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._choices)
 
 
 def project_choices(caller: Caller) -> Choices:
@@ -49,6 +60,11 @@ def monitor_choices(caller: Caller) -> Choices:
 def time_zones() -> list[str]:
     """Return the time zones to offer. Forms may accept their aliases too."""
     return ["UTC", *sorted(name for name in cron.TIME_ZONES if "/" in name and not name.startswith("Etc/"))]
+
+
+@cache
+def time_zone_choices() -> LongChoices:
+    return LongChoices([(zone, zone.replace("_", " ")) for zone in time_zones()])
 
 
 class ProjectField(forms.ChoiceField):
@@ -109,6 +125,9 @@ class ChosenField(forms.TypedMultipleChoiceField):
 
 class MonitorsField(forms.MultipleChoiceField):
     widget = _Picker
+
+    def __init__(self, *, choices: Choices, **kwargs: Any) -> None:
+        super().__init__(choices=LongChoices(choices), **kwargs)
 
 
 class MultilineField(forms.CharField):

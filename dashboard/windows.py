@@ -22,7 +22,7 @@ from django.utils.text import get_text_list
 from core.forms import conditional
 from core.text import counted
 from dashboard.deletion import Deletable, deletion
-from dashboard.forms import LongSelect, ProjectField, ScopeForm, Value, time_zones
+from dashboard.forms import LongSelect, ProjectField, ScopeForm, Value, time_zone_choices
 from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
@@ -156,7 +156,7 @@ class WindowForm(ScopeForm):
         initial = {"time_zone": "UTC"} if stored is None else _initial_of(stored)
         super().__init__(data, caller=caller, chosen_label="Selected monitors", stored=stored, initial=initial)
         zone: Any = self.fields["time_zone"]
-        name, zones = initial["time_zone"], [(zone, zone.replace("_", " ")) for zone in time_zones()]
+        name, zones = initial["time_zone"], time_zone_choices()
         zone.choices = zones if name in dict(zones) else [(name, name), *zones]  # the API accepts more names
         if stored is None:
             zone.widget.attrs["data-own-zone"] = data is None

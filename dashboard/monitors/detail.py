@@ -29,7 +29,7 @@ from dashboard.incidents import IncidentView, reason_in_words
 from dashboard.monitors import chart, schedules, signals
 from dashboard.monitors.actions import MUTES
 from dashboard.monitors.listing import version_of
-from dashboard.monitors.rows import Row, rows_of
+from dashboard.monitors.rows import Summary, summaries
 from dashboard.monitors.snippets import snippets_of
 from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
@@ -39,7 +39,7 @@ from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
-from monitors.selectors import dns_changes_of, failing_since, get_monitor, get_monitor_with_first_check
+from monitors.selectors import dns_changes_of, failing_since, gaps_since, get_monitor, get_monitor_with_first_check
 from monitors.services import FIRST_CLAIM, delete_monitor
 from monitors.stale import stale_since
 from monitors.types.content import Rule
@@ -143,7 +143,10 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     monitor = get_monitor_with_first_check(caller, monitor_id)
     awaited = Awaited.read(request.GET.get("checking", ""))
     is_over = awaited is not None and awaited.is_over(monitor, now=now)
-    if _seen(monitor, newest_incident(monitor), now=now) == request.GET.get("seen") and not is_over:
+    maintenance = bool(windows.covered([monitor.pk], now))
+    signal = newest_signal(monitor) if monitor.kind.waits else None
+    seen = _seen(monitor, signal, newest_incident(monitor), maintenance=maintenance, now=now)
+    if seen == request.GET.get("seen") and not is_over:
         return HttpResponse(status=204)
     context = _moving(caller, monitor, now=now) | {"live": True}
     if awaited is not None:
@@ -227,49 +230,66 @@ def _command(monitor: Monitor) -> str:
 
 
 def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
-    row = rows_of([monitor], now=now)[0]
-    history = daily_uptimes([monitor], days=DAYS, now=now, with_status=True)[monitor.pk]
+    kind, gaps = monitor.kind, gaps_since(now - timedelta(days=DAYS))
+    row = summaries([monitor], now=now, gaps=gaps)[0]
+    history = daily_uptimes([monitor], days=DAYS, now=now, with_status=True, gaps=gaps)[monitor.pk]
     by_status = history.by_status
     assert by_status is not None
     first = monitor.first_check_at
     found = list_incidents(caller, monitor_id=monitor.public_id).defer("monitor__config").order_by("-started_at", "-pk")
     incidents = list(found[:INCIDENTS])
-    checks = _checks(monitor, now=now)
+    # The page of a heartbeat lists its signals; why it is down is in its results.
+    checks = _checks(monitor, now=now) if not kind.waits or row.standing == "down" else []
+    received = signals.recent(monitor, now=now) if kind.waits else {"signals": []}
+    newest = received["signals"][0].ping if received["signals"] else None
     on = windows.coming([monitor], now=now, until=now + timedelta.resolution) if row.maintenance else []
     return {
         "monitor": monitor,
         "state": monitor.state,
         "row": row,
-        "seen": _seen(monitor, incidents[0] if incidents else None, now=now),
+        "seen": _seen(
+            monitor,
+            newest and (newest.at, newest.pk),
+            incidents[0] if incidents else None,
+            maintenance=row.maintenance,
+            now=now,
+        ),
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
         "observed_since": first if first and first > now - timedelta(days=DAYS) else None,
         "days": _days(history),
         "checks": checks,
-        "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],
+        "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),
-        "kind": monitor.kind,
+        "kind": kind,
         "now_ms": to_ms(now),
-        **(signals.recent(monitor, now=now) if monitor.kind.waits else {}),
+        **received,
     }
 
 
-def _seen(monitor: Monitor, newest: Incident | None, *, now: datetime) -> str:
+def _seen(
+    monitor: Monitor,
+    signal: tuple[datetime, int] | None,
+    newest: Incident | None,
+    *,
+    maintenance: bool,
+    now: datetime,
+) -> str:
     """Return a version that changes with everything that `_moving` shows, and once an hour.
 
-    `newest` is the newest incident, the only one that may change.
+    `signal` is the time and key of the newest signal. `newest` is the newest incident, the only one that may change.
     """
     state = monitor.state
     muted = monitor.muted_until is not None and monitor.muted_until > now
     return version_of(
         state.claim, state.status, state.status_since, state.last_checked_at, state.last_ping_at, state.next_due_at,
-        state.runs, newest_signal(monitor) if monitor.kind.waits else None,
+        state.runs, signal,
         monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
         stale_since(monitor, now=now), state.fault,
         newest and (newest.pk, newest.acknowledged_at, newest.resolved_at, newest.reason_code),
-        windows.covered([monitor.pk], now), now.replace(minute=0, second=0, microsecond=0),
+        maintenance, now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip
 
 
@@ -293,7 +313,7 @@ def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
     ]
 
 
-def _why(row: Row, checks: Sequence[Check]) -> str:
+def _why(row: Summary, checks: Sequence[Check]) -> str:
     """Return the message of the last failed check while the monitor is down or failing, else an empty string."""
     if row.standing != "down" and (row.monitor.kind.waits or not row.failing_since):
         return ""

@@ -113,8 +113,8 @@ class Tally:
 
 
 def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
-    """Return the matching monitors, sorted, each with its `standing`. Sorting by uptime happens elsewhere."""
-    monitors: QuerySet[Any] = _narrowed(caller, listing).annotate(standing=_standing(now))
+    """Return the matching monitors, sorted, and with the alias `standing`. Sorting by uptime happens elsewhere."""
+    monitors: QuerySet[Any] = _narrowed(caller, listing).alias(standing=_standing(now))
     if listing.state in MARKS:
         monitors = monitors.filter(_marks(now)[listing.state])
     elif listing.state:

@@ -72,7 +72,8 @@ def live(request: PageRequest) -> HttpResponse:
     seen = {public_id: version for public_id, _, version in given if is_public_id(public_id)}
     monitors = list(list_monitors(request.caller).filter(public_id__in=list(seen)).defer("config"))
     load_schedules(monitors)
-    rows = [row for row in rows_of(monitors, now=now) if row.version != seen[row.monitor.public_id]]
+    shown = rows_of(monitors, now=now, grouped=listing.grouped)
+    rows = [row for row in shown if row.version != seen[row.monitor.public_id]]
     return render_page(request, "monitors/live", **_head(listing, counted), listing=listing, rows=rows)
 
 

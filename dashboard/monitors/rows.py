@@ -1,4 +1,4 @@
-"""The rows of the overview: their data, read for all monitors at once, and their bars and sparklines as SVG."""
+"""The rows of the overview: their data, read for all monitors at once, and their HTML with bars and sparklines."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
+from html import escape
 from typing import NamedTuple
 
 from django.db.models import QuerySet
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from checks.results.hours import HOUR, start_of_hour
 from checks.results.selectors import failures_at
 from checks.results.series import Hours, hours_of
+from core.templatetags.pulsekeeper import icon, milliseconds, percent, when
 from core.text import shorten
 from dashboard.incidents import reason_in_words
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
@@ -42,15 +45,17 @@ class Cell(StrEnum):
 
 
 _WORDS = {Cell.DOWN: "with an outage", Cell.SLOW: "with slow checks", Cell.UP: "up", Cell.NONE: "without observation"}
+_ICONS = {"paused": "pause", "stale": "circle-help"}
+"""The icons of standings that have one instead of a dot."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row. `standing` is a key of STANDINGS; `uptime` is in percent of the observed part of the last 24 hours.
+class Summary:
+    """What the list and the page of a monitor show. `uptime` is in percent of the observed part of the last 24 hours.
 
-    `since` is when the standing began, and `failing_since` when the checks of a monitor that is not down began to fail.
-    `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps its standing. `reason` is
-    why the last check of a monitor that is down or failing failed, and empty if it passed.
+    `standing` is a key of STANDINGS, `since` is when it began, and `failing_since` when the checks of a monitor that is
+    not down began to fail. `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps
+    its standing.
     """
 
     monitor: Monitor
@@ -61,22 +66,10 @@ class Row:
     failing_since: datetime | None
     stale: bool
     uptime: float | None
-    cells: Sequence[Cell]
-    latency: Sequence[float | None]
-    reason: str
 
     @property
     def word(self) -> str:
         return STANDINGS[self.standing]
-
-    @property
-    def address(self) -> str:
-        """Return the beginning of the address, longer than a row is wide, or the type of a monitor without one."""
-        return self.monitor.url[:MAX_ADDRESS] or self.monitor.type
-
-    @property
-    def has_notes(self) -> bool:
-        return self.muted or self.maintenance or self.stale or self.standing == "down" or self.failing_since is not None
 
     @property
     def stale_reason(self) -> str:
@@ -88,24 +81,77 @@ class Row:
         counted = self.monitor.state.failures
         return f"{counted} of {self.monitor.fail_threshold}" if counted and not self.muted else ""
 
-    @cached_property
-    def bar(self) -> SafeString:
-        return bar(self.cells)
 
-    @cached_property
-    def spark(self) -> SafeString:
-        return spark(self.latency)
+@dataclass(frozen=True)
+class Row(Summary):
+    """A row of the list. `cells` and `latency` are those of the last 24 hours of the clock.
+
+    `reason` is why the last check of a monitor that is down or failing failed, and empty if it passed. `place` is the
+    name of its project, and empty without one or where the list is grouped by project.
+    """
+
+    cells: Sequence[Cell]
+    latency: Sequence[float | None]
+    reason: str
+    place: str
+
+    @property
+    def address(self) -> str:
+        """Return the beginning of the address, longer than a row is wide, or the type of a monitor without one."""
+        return self.monitor.url[:MAX_ADDRESS] or self.monitor.type
+
+    @property
+    def html(self) -> SafeString:
+        return format_html(
+            '<tr id="{}" data-version="{}">\n{}\n</tr>\n', self.monitor.public_id, self.version, self._columns
+        )
 
     @cached_property
     def version(self) -> str:
         """Return a version that changes with everything that the row shows."""
-        monitor, state = self.monitor, self.monitor.state
-        project = monitor.project and (monitor.project.public_id, monitor.project.name)
-        return version_of(
-            monitor.name, monitor.url, project, self.standing, self.muted, monitor.muted_until, self.uptime, self.cells,
-            self.latency, state.last_latency_ms, state.last_checked_at, self.since, self.maintenance,
-            self.failing_since, self.failures, self.stale_reason, self.reason,
-        )  # fmt: skip
+        return version_of(self._columns)
+
+    @cached_property
+    def _columns(self) -> SafeString:
+        """Not a template: Django takes ten times as long to render one, and a page has 50 rows."""
+        monitor, state, standing = self.monitor, self.monitor.state, self.standing
+        public_id, name = monitor.public_id, escape(monitor.name)
+        mark = icon(_ICONS[standing]) if standing in _ICONS else f'<span class="dot" data-status="{standing}"></span>'
+        place = f'<span class="place">{escape(self.place)}</span> ' if self.place else ""
+        return mark_safe(  # noqa: S308 - escaped
+            f'<td class="pick"><input type="checkbox" name="monitor" value="{public_id}" aria-label="{name}"></td>\n'
+            f'<td class="standing"><span class="badge" data-status="{standing}">{mark}{self.word}</span></td>\n'
+            f'<td class="main"><a class="name truncate" href="/monitors/{public_id}">{name}</a>{self._notes}'
+            f'<div class="target truncate">{place}{escape(self.address)}</div></td>\n'
+            f'<td class="day">{bar(self.cells)}</td>\n'
+            f'<td class="latency"><div>{spark(self.latency)}'
+            f'<span class="number">{milliseconds(state.last_latency_ms)}</span></div></td>\n'
+            f'<td class="end number uptime">{percent(self.uptime)}</td>\n'
+            f'<td class="end checked">{when(state.last_checked_at, "ago")}</td>'
+        )
+
+    @property
+    def _notes(self) -> SafeString | str:
+        checked_at, since = self.monitor.state.last_checked_at, when(self.failing_since)
+        notes = []
+        if self.standing == "down":
+            notes.append(format_html('<span data-status="down">Down since {}</span>', when(self.since)))
+        if self.stale:
+            words = format_html("Not checked since {}", when(checked_at)) if checked_at else "Never checked"
+            element = '<span data-status="stale" title="{}">{}{}</span>'
+            notes.append(format_html(element, self.stale_reason, icon("circle-help"), words))
+        if self.maintenance:
+            notes.append(format_html("<span>{}Maintenance</span>", icon("wrench")))
+        if self.muted:
+            failing = format_html(", failing since {}", since) if self.failing_since else ""
+            notes.append(format_html("<span>{}Muted{}</span>", icon("bell-off"), failing))
+        elif self.failing_since:
+            count = f" {self.failures}" if self.failures else ""
+            element = '<span data-status="failing">{}Failing{} since {}</span>'
+            notes.append(format_html(element, icon("triangle-alert"), count, since))
+        if notes and self.reason:
+            notes.append(format_html('<span class="why">{}</span>', self.reason))
+        return format_html('<div class="notes">{}</div>', SafeString("".join(notes))) if notes else ""
 
 
 class Page(NamedTuple):
@@ -130,43 +176,54 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
     continues = skipped == 1 and len({monitor.project_id for monitor in shown[:2]}) == 1
     shown = shown[skipped:]
     load_schedules(shown)
-    return Page(rows_of(shown[:PAGE], now=now), continues, more=len(shown) > PAGE)
+    return Page(rows_of(shown[:PAGE], now=now, grouped=listing.grouped), continues, more=len(shown) > PAGE)
 
 
-def rows_of(monitors: Sequence[Monitor], *, now: datetime) -> list[Row]:
+def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False) -> list[Row]:
     """Return the rows. Takes six queries for any number of monitors, and one for the reasons of failures.
 
     Their states and projects must be loaded.
     """
     clock = _hours(now)
-    ids = [monitor.pk for monitor in monitors]
-    hours = hours_of(ids, since=clock[0].start, now=now)
+    hours = hours_of([monitor.pk for monitor in monitors], since=clock[0].start, now=now)
     gaps = gaps_since(now - DAY)
     outages = uptime_sums(monitors, clock, now=now, by_outage=True, gaps=gaps)
-    uptime_of = uptimes(monitors, now=now, gaps=gaps)
-    covered = windows.covered(ids, now)
     reasons = _reasons(monitors)
     nothing = Hours([None] * HOURS, [False] * HOURS)
     rows = []
-    for monitor in monitors:
+    for summary in summaries(monitors, now=now, gaps=gaps):
+        monitor = summary.monitor
         seen = hours.get(monitor.pk, nothing)
         tallies = outages[monitor.pk].tallies
         rows.append(
             Row(
-                monitor,
-                standing=_standing(monitor, now=now),
-                since=began_at(monitor.state),
-                muted=monitor.muted_until is not None and monitor.muted_until > now,
-                maintenance=monitor.pk in covered,
-                failing_since=failing_since(monitor, now=now),
-                stale=stale_since(monitor, now=now) is not None,
-                uptime=uptime_of[monitor.pk],
+                **vars(summary),
                 cells=[_cell(part, slow=slow) for part, slow in zip(tallies, seen.slow, strict=True)],
                 latency=seen.latency,
                 reason=reasons.get(monitor.pk, ""),
+                place=monitor.project.name if monitor.project and not grouped else "",
             )
         )
     return rows
+
+
+def summaries(monitors: Sequence[Monitor], *, now: datetime, gaps: Sequence[Span] | None = None) -> list[Summary]:
+    """Return the summaries in three queries, or two with `gaps`, which are those of the last 24 hours or more."""
+    uptime_of = uptimes(monitors, now=now, gaps=gaps)
+    covered = windows.covered([monitor.pk for monitor in monitors], now)
+    return [
+        Summary(
+            monitor,
+            standing=_standing(monitor, now=now),
+            since=began_at(monitor.state),
+            muted=monitor.muted_until is not None and monitor.muted_until > now,
+            maintenance=monitor.pk in covered,
+            failing_since=failing_since(monitor, now=now),
+            stale=stale_since(monitor, now=now) is not None,
+            uptime=uptime_of[monitor.pk],
+        )
+        for monitor in monitors
+    ]
 
 
 def _standing(monitor: Monitor, *, now: datetime) -> str:
@@ -220,10 +277,7 @@ def _cell(part: Tally, *, slow: bool) -> Cell:
 
 
 def bar(cells: Sequence[Cell]) -> SafeString:
-    """Return the cells, one for an hour, as SVG, with a sentence: `Last 24 hours: 1 with an outage, 23 up.`
-
-    Not in the template of the row, which Django would render part by part for each.
-    """
+    """Return the cells, one for an hour, as SVG, with a sentence: `Last 24 hours: 1 with an outage, 23 up.`"""
     width, paths, counts = len(cells) * (CELL + GAP) - GAP, [], []
     for kind, words in _WORDS.items():
         places = [index for index, cell in enumerate(cells) if cell is kind]

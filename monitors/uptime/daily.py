@@ -106,17 +106,23 @@ class History:
 
 
 def daily_uptimes(
-    monitors: Sequence[Monitor], *, days: int, now: datetime, with_status: bool = False
+    monitors: Sequence[Monitor],
+    *,
+    days: int,
+    now: datetime,
+    with_status: bool = False,
+    gaps: Sequence[Span] | None = None,
 ) -> dict[int, History]:
     """Return the history of each monitor by its key, and that `by_status` on request. The states must be loaded.
 
     It takes five queries for any number of monitors and days, one more with those by status, and two more for each day
-    before the stored ones end on which an outage began that was confirmed later.
+    before the stored ones end on which an outage began that was confirmed later. `gaps`, if the caller has them, are
+    what `gaps_since` returns for the first day or an earlier time.
     """
     today = _day_of(now)
     start = today - timedelta(days=days - 1)
     until = max(min(_written_until() or start, today), start)
-    gaps = gaps_since(_start(start))
+    gaps = gaps_since(_start(start)) if gaps is None else gaps
     latest = _tallies(monitors, until, today + DAY, earliest=start, now=now, gaps=gaps)
     latest_by_status = _tallies_by_status(monitors, until, today + DAY, now=now, gaps=gaps) if with_status else {}
     with connection.cursor() as cursor:

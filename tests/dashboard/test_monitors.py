@@ -37,7 +37,7 @@ from tests.factories import ChannelFactory, CheckResultFactory, MonitorFactory, 
 from tests.helpers import NOON, check_record, keep_checked, outcome, record_ping, state_of
 
 HOSTILE = "<script>alert('x')</script>\"&"
-MOST_QUERIES = 22
+MOST_QUERIES = 20
 
 
 def page(web: Client, path: str, **headers: str) -> str:
@@ -443,6 +443,17 @@ def test_the_page_of_a_monitor_takes_few_queries(web: Client, user: User) -> Non
     answer = page(web, f"{path}/live?seen={seen[1]}")
     assert "<html" not in answer
     assert answer.count('hx-swap-oob="true"') == 4
+
+
+@pytest.mark.parametrize("url", ["", "dns:example.com"])
+def test_other_pages_take_few_queries(web: Client, user: User, url: str) -> None:
+    columns = {"type": "dns", "url": url} if url else {"type": "heartbeat"}
+    created_at = utc_now() - timedelta(days=3)
+    monitor = MonitorFactory(owner=user, project=ProjectFactory(owner=user), created_at=created_at, **columns)
+    ChannelFactory(owner=user)
+    if not url:
+        record_ping(monitor.public_id, now=utc_now())
+    assert queries(web, f"/monitors/{monitor.public_id}") <= MOST_QUERIES
 
 
 def test_an_open_page_shows_an_incident_that_begins_after_the_outage(web: Client, user: User) -> None:
