@@ -63,7 +63,19 @@ _REFUSED_V6 = tuple(
 )
 
 # Cloud metadata, which serves credentials. No setting allows it.
-_METADATA = frozenset({IPv4Address("169.254.169.254"), IPv6Address("fd00:ec2::254")})
+_METADATA = frozenset(
+    {
+        IPv4Address("169.254.169.254"),  # most clouds
+        IPv4Address("169.254.170.2"),  # AWS ECS
+        IPv4Address("169.254.170.23"),  # AWS EKS
+        IPv4Address("100.100.100.200"),  # Alibaba Cloud
+        IPv4Address("168.63.129.16"),  # Azure, a public address
+        IPv6Address("fd00:ec2::254"),  # AWS EC2
+        IPv6Address("fd00:ec2::23"),  # AWS EKS
+        IPv6Address("fd20:ce::254"),  # Google Cloud
+        IPv6Address("fd00:c1::a9fe:a9fe"),  # Oracle Cloud
+    }
+)
 
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are the IPv4 address
 

@@ -69,6 +69,10 @@ def test_an_answer_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("169.254.169.254", False),
         ("::ffff:169.254.169.254", False),
         ("fd00:ec2::254", False),
+        ("fd00:ec2::23", False),
+        ("fd20:ce::254", False),
+        ("fd00:c1::a9fe:a9fe", False),
+        ("168.63.129.16", False),
         ("fe80::1", False),
         ("100.64.0.1", False),
     ],
@@ -79,11 +83,20 @@ def test_what_is_allowed(address: str, is_permitted: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "network", ["169.254.0.0/16", "169.254.169.254/32", "::ffff:169.254.0.0/112", "fd00:ec2::254/128"]
+    "network",
+    ["169.254.0.0/16", "169.254.169.254/32", "::ffff:169.254.0.0/112", "fd00:ec2::254/128", "100.64.0.0/10", "fc00::/7"],
 )
 def test_no_setting_allows_metadata(network: str) -> None:
     guard = EgressGuard(parse_networks(network))
-    for address in ("169.254.169.254", "::ffff:169.254.169.254", "fd00:ec2::254"):
+    for address in (
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "169.254.170.2",
+        "169.254.170.23",
+        "100.100.100.200",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+    ):
         assert not guard.permits(ip_address(address))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from django.http import HttpResponse
 from alerts import selectors
 from alerts.events import Topic
 from alerts.models import AlertChannel
+from core.db import get_or_not_found
+from core.errors import NotFound
 from dashboard.channels import ChannelView
 from dashboard.pages import PageRequest, read_only, render_page
 from monitors import types
@@ -75,9 +78,11 @@ def notified(
     caller: Caller, *, kind: MonitorType, project_id: str | None, chosen: Collection[str], owner_id: int
 ) -> Notified:
     """Return the channels for a monitor of that type and project, of the account `owner_id` if it has no project."""
-    project = access.accessible_projects(caller).filter(public_id=project_id).first() if project_id else None
-    if project is not None:
-        owner_id = access.owner_of(project).pk
+    project: Project | None = None
+    if project_id:
+        with suppress(NotFound):
+            project = get_or_not_found(access.accessible_projects(caller), public_id=project_id)
+            owner_id = access.owner_of(project).pk
     rows = []
     # Do not load the selected monitors of each channel.
     for channel in selectors.list_channels(caller).prefetch_related(None).order_by("name", "pk"):

@@ -182,6 +182,7 @@ WIDE = (
         ("uptime-kuma", b"", "The file is not JSON."),
         ("uptime-kuma", b"{}", None),
         ("uptime-kuma", b"[" * 100_000, "The file is not JSON."),
+        ("uptime-kuma", b'[{"type": "http", "name": "m", "url": "a\\u0000b"}]', None),
         ("healthchecks", b"{}", "The file has no checks."),
         ("gatus", BOMB.encode() + b"\nendpoints: *x11", "Endpoints is not a list of objects."),
         ("gatus", WIDE.encode(), "The file is too large"),
@@ -198,6 +199,16 @@ def test_files_that_cannot_be_read(web: Client, source: str, content: bytes, rea
     assert answer.status_code == 200
     assert reason in unescape(answer.content.decode())
     assert not Upload.objects.exists()
+
+
+@pytest.mark.parametrize("charset", ["hex", "idna", "utf-7", "punycode"])
+def test_the_charset_of_a_form_is_ignored(web: Client, charset: str) -> None:
+    fields = {"source": "uptime-kuma", "project_id": "groups", "text": "+2AA-"}
+    parts = [f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{text}\r\n' for name, text in fields.items()]
+    content_type = f"multipart/form-data; boundary=b; charset={charset}"
+    answer = web.generic("POST", PAGE, "".join([*parts, "--b--\r\n"]), content_type)
+    assert answer.status_code == 200
+    assert "The file is not JSON." in answer.content.decode()
 
 
 def test_a_file_that_takes_long_is_given_up(web: Client, monkeypatch: pytest.MonkeyPatch) -> None:

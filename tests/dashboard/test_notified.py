@@ -112,7 +112,8 @@ def test_the_channels_are_those_of_the_place(web: Client, user: User) -> None:
         "all": "fixed", "of shop": "fixed", "shop's": "fixed", "shop's chosen": "",
     }  # fmt: skip
     assert shown(project_id=other.public_id) == {"all": "fixed", "of other": "fixed", "other's": "fixed"}
-    assert shown(project_id=ProjectFactory().public_id) == {"all": "fixed"}
+    for unknown in (ProjectFactory().public_id, "\0"):
+        assert shown(project_id=unknown) == {"all": "fixed"}
     page = get(web, f"/monitors/{inside.public_id}/edit")
     checked = {key for key, state in boxes(page).items() if state}
     routes = routes_of([inside.pk])[inside.pk]
