@@ -124,6 +124,18 @@ def choose_channels(caller: Caller, monitor: Monitor, add: Collection[str], remo
         _record(caller, Action.CHANNEL_UPDATED, channel, fields=["monitor_ids"])
 
 
+def add_monitors(caller: Caller, public_id: str, monitors: Collection[Monitor]) -> None:
+    """Let a channel with chosen monitors choose these too, which the caller's transaction has just created."""
+    with transaction.atomic():
+        channel = access.lock(get_channel, caller, public_id, with_owner=True)
+        if channel.scope != Scope.CHOSEN or any(channel.project_id not in (None, one.project_id) for one in monitors):
+            raise ValidationFailed(f"{channel.name} cannot choose this monitor.", field="channels")
+        before = channel.monitors.count()
+        placement.enforce_links(channel.owner_id, now_chosen=before + len(monitors), before=before)
+        channel.monitors.add(*monitors)
+        _record(caller, Action.CHANNEL_UPDATED, channel, fields=["monitor_ids"])
+
+
 def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
     """Request consent again from the owner of an address. Earlier links become invalid."""
     channel = get_channel(caller, public_id)
@@ -228,6 +240,13 @@ def _set_common(
     if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
         raise ValidationFailed("a project's channel can only have monitors of its project.", field="monitor_ids")
     return monitors
+
+
+def identifying_settings(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a new channel as stored, without generated secrets. Raises ValidationFailed."""
+    kind = KINDS[given["kind"]]
+    generated = {setting.name for setting in kind.settings if setting.secret and setting.name not in given}
+    return {name: value for name, value in _merge_config(kind, given, stored={}).items() if name not in generated}
 
 
 def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
