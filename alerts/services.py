@@ -25,11 +25,12 @@ from alerts.transports.base import ChannelKind
 from audit.actions import Action
 from core.errors import ApiError, ChannelLimit, NotDead, ValidationFailed
 from core.etags import IfMatch, require_match
+from monitors.locking import lock_monitors as lock_states
 from monitors.models import Monitor
 from monitors.services import lock_monitors
 from projects import access, log, placement
 from projects.access import Caller
-from projects.models import Project
+from projects.models import Membership, Project, Role
 
 MAX_CHANNELS = 50
 DELETED_AT_ONCE = 1_000
@@ -94,33 +95,65 @@ def update_channel(
     return get_channel(caller, public_id)
 
 
+def lock_before_choice(caller: Caller, monitor: Monitor | None, project_id: str | None) -> None:
+    """Lock what a change of the monitor and `choose_channels` lock together, in the common order.
+
+    These are its state, its present project and that with the id `project_id`, and the owners of both and of personal
+    channels, in key order. A monitor that is to be created is None.
+    """
+    project_ids, owner_ids = {project_id}, {caller.user.pk}
+    if monitor is not None:
+        locked = lock_states([monitor.pk]).get(monitor.pk, monitor)
+        owner_ids.add(locked.owner_id)
+        if locked.project is not None:
+            project_ids.add(locked.project.public_id)
+    access.lock_projects(caller, project_ids)
+    of_projects = Membership.objects.filter(project__public_id__in=project_ids - {None}, role=Role.OWNER)
+    owner_ids.update(of_projects.exclude(user=None).values_list("user", flat=True))
+    list(User.objects.select_for_update(no_key=True).filter(pk__in=owner_ids).order_by("pk").values_list("pk"))
+
+
 def choose_channels(caller: Caller, monitor: Monitor, add: Collection[str], remove: Collection[str]) -> None:
     """Let channels with chosen monitors choose this one too, or no longer, in the caller's transaction.
 
     Channels to remove it from may be gone, or no longer choose monitors. Raises ValidationFailed for `channels`.
+    `lock_before_choice` comes first, before the monitor is created or changed.
     """
     keys = list_channels(caller).filter(public_id__in={*add, *remove}).order_by("pk")
-    found = list(keys.values_list("public_id", flat=True))
-    if not set(add) <= set(found):
+    found = list(keys.values_list("public_id", "name", "project"))
+    if not set(add) <= {public_id for public_id, *_ in found}:
         raise ValidationFailed("one of these channels no longer exists.", field="channels")
-    for public_id in found:
+    for public_id, name, project in found:
+        if project not in (None, monitor.project_id):  # the channel does not cover it
+            if public_id in add:
+                raise ValidationFailed(f"{name} cannot choose this monitor.", field="channels")
+            continue
         channel = access.lock(get_channel, caller, public_id, with_owner=True)
         before = list(channel.monitors.through.objects.filter(alertchannel=channel).values_list("monitor", flat=True))
         if (monitor.pk in before) == (public_id in add):
             continue
-        is_elsewhere = channel.project_id not in (None, monitor.project_id)  # then the channel does not cover it
         if public_id not in add:
-            if is_elsewhere:
-                continue
             if before == [monitor.pk]:
                 reason = f"{channel.name} has no other monitor; delete or disable the channel instead."
                 raise ValidationFailed(reason, field="channels")
             channel.monitors.remove(monitor)
         else:
-            if channel.scope != Scope.CHOSEN or is_elsewhere:
+            if channel.scope != Scope.CHOSEN:
                 raise ValidationFailed(f"{channel.name} cannot choose this monitor.", field="channels")
             placement.enforce_links(channel.owner_id, now_chosen=len(before) + 1, before=len(before))
             channel.monitors.add(monitor)
+        _record(caller, Action.CHANNEL_UPDATED, channel, fields=["monitor_ids"])
+
+
+def add_monitors(caller: Caller, public_id: str, monitors: Collection[Monitor]) -> None:
+    """Let a channel with chosen monitors choose these too, which the caller's transaction has just created."""
+    with transaction.atomic():
+        channel = access.lock(get_channel, caller, public_id, with_owner=True)
+        if channel.scope != Scope.CHOSEN or any(channel.project_id not in (None, one.project_id) for one in monitors):
+            raise ValidationFailed(f"{channel.name} cannot choose this monitor.", field="channels")
+        before = channel.monitors.count()
+        placement.enforce_links(channel.owner_id, now_chosen=before + len(monitors), before=before)
+        channel.monitors.add(*monitors)
         _record(caller, Action.CHANNEL_UPDATED, channel, fields=["monitor_ids"])
 
 
@@ -228,6 +261,13 @@ def _set_common(
     if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
         raise ValidationFailed("a project's channel can only have monitors of its project.", field="monitor_ids")
     return monitors
+
+
+def identifying_settings(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a new channel as stored, without generated secrets. Raises ValidationFailed."""
+    kind = KINDS[given["kind"]]
+    generated = {setting.name for setting in kind.settings if setting.secret and setting.name not in given}
+    return {name: value for name, value in _merge_config(kind, given, stored={}).items() if name not in generated}
 
 
 def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:

@@ -11,10 +11,12 @@ from django import forms
 from django.http import HttpResponse
 from django.shortcuts import redirect
 
+from alerts.transports import KINDS
 from checks.evidence import shown_address
 from core.errors import ApiError, NotFound
 from core.forms import conditional
 from core.templatetags.pulsekeeper import duration
+from core.text import counted
 from dashboard.forms import ChosenField, MultilineField, PageForm, project_choices
 from dashboard.pages import PageRequest, action, count_request, errors_as_messages, page, render_page
 from manifests import uploads
@@ -93,14 +95,15 @@ class UploadForm(PageForm):
 
 
 class ChoiceForm(PageForm):
-    """The chosen monitors, by their positions in the export."""
+    """The chosen monitors and alert channels, by their positions in the export."""
 
     monitors = ChosenField(coerce=int, error_messages={"required": "Choose at least one monitor."})
+    channels = ChosenField(coerce=int, required=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An entry of the preview. `can_choose`: it would be created, if the plan has room."""
+    """An entry of the preview. `can_choose`: it would be created, if the plan has room, or select new monitors."""
 
     index: int
     imported: Imported
@@ -132,7 +135,10 @@ def show(request: PageRequest, import_id: str) -> HttpResponse:
         form = ChoiceForm(request.POST or None)
 
         def run() -> Upload:
-            return uploads.run(request.caller, import_id, set(form.cleaned_data["monitors"]), now=request.now)
+            given = form.cleaned_data
+            return uploads.run(
+                request.caller, import_id, set(given["monitors"]), set(given["channels"]), now=request.now
+            )
 
         if form.save(request, run, limit="manifest") is None:
             return _preview(request, found, form)
@@ -149,6 +155,7 @@ def undo(request: PageRequest, import_id: str) -> HttpResponse:
 
 def _preview(request: PageRequest, found: Upload, form: ChoiceForm) -> HttpResponse:
     rows: list[Row] = []
+    channels: list[Row] = []
     problem: ApiError | None = None
     try:
         count_request(request, "manifest")
@@ -158,8 +165,14 @@ def _preview(request: PageRequest, found: Upload, form: ChoiceForm) -> HttpRespo
     except ApiError as error:
         problem = error
     else:
-        sent = {str(value) for value in form["monitors"].value() or ()} if form.is_bound else None
-        rows = [_row(index, each, sent) for index, each in enumerate(imported)]
+        rows = [
+            _row(index, each, _sent(form, "monitors"), details=_details(each))
+            for index, each in enumerate(imported.monitors)
+        ]
+        channels = [
+            _row(index, each, _sent(form, "channels"), details=_channel_details(each))
+            for index, each in enumerate(imported.channels)
+        ]
     counts = Counter(row.imported.outcome for row in rows)
     created = [row.imported for row in rows if row.imported.outcome is Outcome.CREATED]
     return render_page(
@@ -169,6 +182,7 @@ def _preview(request: PageRequest, found: Upload, form: ChoiceForm) -> HttpRespo
         title=TITLES[found.source],
         form=form,
         rows=rows,
+        channels=channels,
         problem=problem,
         created=counts[Outcome.CREATED],
         existing=counts[Outcome.EXISTING],
@@ -179,10 +193,23 @@ def _preview(request: PageRequest, found: Upload, form: ChoiceForm) -> HttpRespo
     )
 
 
-def _row(index: int, imported: Imported, sent: set[str] | None) -> Row:
-    would_be = imported.outcome is Outcome.CREATED
+def _sent(form: ChoiceForm, field: str) -> set[str] | None:
+    """Return what was sent, or None if nothing was."""
+    return {str(value) for value in form[field].value() or ()} if form.is_bound else None
+
+
+def _row(index: int, imported: Imported, sent: set[str] | None, *, details: str) -> Row:
+    would_be = imported.outcome is Outcome.CREATED or (imported.channel is not None and imported.channel.monitors > 0)
     can_choose = would_be or any(note.field == "plan" for note in imported.notes)
-    return Row(index, imported, _details(imported), can_choose, would_be if sent is None else str(index) in sent)
+    return Row(index, imported, details, can_choose, would_be if sent is None else str(index) in sent)
+
+
+def _channel_details(imported: Imported) -> str:
+    """Return kind, hint and number of new monitors of a channel, without secrets."""
+    channel = imported.channel
+    if channel is None:
+        return ""
+    return " · ".join([KINDS[channel.kind].label, channel.hint, counted(channel.monitors, "new monitor")])
 
 
 def _details(imported: Imported) -> str:
@@ -196,7 +223,7 @@ def _details(imported: Imported) -> str:
 
 
 def _repeated(created: Sequence[Imported]) -> list[tuple[Note, int]]:
-    """Return the most frequent notes, such as that channels are not imported, with the number of their monitors."""
+    """Return the most frequent notes, such as about tags, with the number of their monitors."""
     return Counter(note for each in created for note in each.notes).most_common(10)
 
 
@@ -207,6 +234,15 @@ def _result(request: PageRequest, found: Upload) -> HttpResponse:
         removed, kept = found.content["removed"], uploads.kept(found)
         return render_page(request, "imports/undone", upload=found, title=title, removed=removed, kept=kept)
     lists: dict[str, Any] = {outcome.value: [] for outcome in Outcome}
-    for each in uploads.outcomes(found):
+    outcomes = uploads.outcomes(found)
+    for each in outcomes.monitors:
         lists[each.outcome].append((each, _details(each)))
-    return render_page(request, "imports/done", upload=found, title=title, until=found.imported_at + LIFETIME, **lists)
+    return render_page(
+        request,
+        "imports/done",
+        upload=found,
+        title=title,
+        until=found.imported_at + LIFETIME,
+        channels=[(each, _channel_details(each)) for each in outcomes.channels],
+        **lists,
+    )

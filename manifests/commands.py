@@ -10,20 +10,20 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from checks.evidence import shown_address
 from core.cli import Command, CommandFailed, Output, UsageError
 from core.files import replaced
-from core.text import printable
+from core.text import counted, printable
 from manifests.changes import Report
 from manifests.importers import fetching
 from manifests.importers.mapped import (
     Imported,
-    MappedMonitor,
+    MappedFile,
     Outcome,
     UnreadableFileError,
     combine,
@@ -70,8 +70,8 @@ class Backend(ABC):
     def export(self, *, project_id: str | None, with_ids: bool) -> dict[str, Any]: ...
 
     @abstractmethod
-    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
-        """Create all or nothing, and return one outcome for each. Raises NoRoomError."""
+    def import_monitors(self, mapped: MappedFile, *, project_id: str | None, dry_run: bool) -> list[Imported]:
+        """Create all or nothing, and return one outcome for each of its items. Raises NoRoomError."""
 
     @abstractmethod
     def begins_tls(self, host: str, port: int) -> bool:
@@ -176,9 +176,10 @@ files:
                 fetched with the key in UPTIMEROBOT_API_KEY
   gatus         its configuration as YAML
 
-All supported monitors are created in one transaction. Importing the same file again creates no duplicates. Without
---project, groups become projects: those of the account with the same name, or new ones. The output
-lists what was changed or skipped, by monitor and field. It has names, URLs and intervals, but never values of headers.
+All supported monitors, and the alert channels that they use, are created in one transaction. Importing the same file
+again creates no duplicates. Without --project, groups become projects: those of the account with the same name, or new
+ones. The output lists what was changed or skipped, by monitor, channel and field. It has names, URLs and intervals, but
+never values of headers or of channels.
 
 example:
   {prog} uptime-kuma Uptime_Kuma_Backup.json {account} --dry-run
@@ -186,7 +187,7 @@ example:
 
 exit codes:
   0  all monitors of the file exist (with --dry-run: would exist)
-  1  some were skipped; the others exist now
+  1  some monitors were skipped; the others exist now
   2  usage error, unknown account or project, or the file cannot be read
   3  nothing was created: the plan's limit would be exceeded
   4  the database or the server cannot be reached
@@ -205,13 +206,13 @@ exit codes:
         try:
             mapped = SOURCES[options["source"]](_read_source(options["source"], options["file"]))
             backend = self.backend(options)
-            mapped = complete_addresses(mapped, backend.begins_tls)
-            supported = [each for each in mapped if each.body is not None]
-            outcomes = backend.import_monitors(supported, project_id=options["project"], dry_run=dry_run)
+            mapped = replace(mapped, monitors=complete_addresses(mapped.monitors, backend.begins_tls))
+            outcomes = backend.import_monitors(mapped.supported(), project_id=options["project"], dry_run=dry_run)
         except UnreadableFileError as error:
             raise UsageError(f"{options['file']}: {error}") from None
-        imported = combine(mapped, outcomes)
-        counts = {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
+        all_imported, count = combine(mapped.items, outcomes), len(mapped.monitors)
+        imported, channels = all_imported[:count], all_imported[count:]
+        counts, channel_counts = _counts(imported), _counts(channels)
         if options["as_json"]:
             monitors = [
                 {
@@ -225,14 +226,32 @@ exit codes:
                 }
                 for each in imported
             ]
-            _print_json(out, {"dry_run": dry_run, "counts": counts, "monitors": monitors}, indent=2)
+            found = [
+                {
+                    "name": each.name,
+                    "project": each.project,
+                    "outcome": each.outcome.value,
+                    "id": each.channel and each.channel.id,
+                    "notes": [asdict(note) for note in each.notes],
+                }
+                for each in channels
+            ]
+            _print_json(out, {"dry_run": dry_run, "counts": counts, "monitors": monitors, "channels": found}, indent=2)
         else:
             created = "would be created" if dry_run else "created"
             _print(out, *(line for each in imported for line in _imported_lines(each, dry_run=dry_run)))
             if private := sum(each.is_private for each in imported):
                 _print(out, f"{private} in private networks: {backend.private_networks}")
-            _print(out, f"{counts['created']} {created}, {counts['existing']} existing, {counts['skipped']} skipped")
+            _print(out, *(line for each in channels for line in _channel_lines(each, dry_run=dry_run)))
+            for noun, numbers in (("alert channels: ", channel_counts), ("", counts)):
+                if noun == "" or channels:
+                    existing, skipped = numbers["existing"], numbers["skipped"]
+                    _print(out, f"{noun}{numbers['created']} {created}, {existing} existing, {skipped} skipped")
         return EXIT_LEFT_OUT if counts["skipped"] else 0
+
+
+def _counts(imported: Sequence[Imported]) -> dict[str, int]:
+    return {outcome.value: sum(each.outcome is outcome for each in imported) for outcome in Outcome}
 
 
 def _print(output: Output, *lines: str) -> None:
@@ -295,8 +314,22 @@ def _imported_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
         shown = [monitor.type, where, cron or f"every {monitor.interval_sec} s"]
         place = f" in {printable(each.project)}" if each.project else ""
         about = f" ({', '.join(filter(None, shown))}){place}" + (f" {monitor.id}" if monitor.id else "")
-    would_be = "WOULD BE " if dry_run and each.outcome is Outcome.CREATED else ""
-    yield f"{would_be}{each.outcome.upper()} {printable(each.name)}{about}"
+    yield f"{_outcome(each, dry_run=dry_run)} {printable(each.name)}{about}"
     if monitor is not None and monitor.ping_url:
         yield f"  ping: {monitor.ping_url}"
     yield from (f"  {note.field}: {printable(note.text)}" for note in each.notes)
+
+
+def _channel_lines(each: Imported, *, dry_run: bool) -> Iterator[str]:
+    """Yield the lines about one channel of the file."""
+    about = ""
+    if (channel := each.channel) is not None:
+        about = f" ({channel.kind}, {counted(channel.monitors, 'new monitor')})"
+        about += f" {channel.id}" if channel.id else ""
+    yield f"{_outcome(each, dry_run=dry_run)} channel {printable(each.name)}{about}"
+    yield from (f"  {note.field}: {printable(note.text)}" for note in each.notes)
+
+
+def _outcome(each: Imported, *, dry_run: bool) -> str:
+    would_be = "WOULD BE " if dry_run and each.outcome is Outcome.CREATED else ""
+    return f"{would_be}{each.outcome.upper()}"

@@ -16,7 +16,7 @@ from manifests.changes import Report
 from manifests.commands import Backend, NoRoomError
 from manifests.exporting import export
 from manifests.importers.creating import import_monitors
-from manifests.importers.mapped import Imported, MappedMonitor
+from manifests.importers.mapped import Imported, MappedFile
 from manifests.parsing import Manifest
 from manifests.yaml_reader import Document
 from monitors.probing import interactive
@@ -50,7 +50,7 @@ class LocalBackend(Backend):
         except ValidationFailed:
             raise UsageError(f"project {project_id} not found in this account.") from None
 
-    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
+    def import_monitors(self, mapped: MappedFile, *, project_id: str | None, dry_run: bool) -> list[Imported]:
         place = {} if project_id is None else {"project_id": project_id}
         try:
             return import_monitors(self._caller, mapped, place=place, now=utc_now(), dry_run=dry_run).outcomes
@@ -58,6 +58,8 @@ class LocalBackend(Backend):
             raise UsageError(f"{self._caller.user.email} has no project {project_id}") from None
         except MonitorLimit as error:
             raise NoRoomError(error.limit) from None
+        except TooManyRequests as error:
+            raise UnreachableError(str(error)) from None
 
     def begins_tls(self, host: str, port: int) -> bool:
         return interactive.begins_tls(self._caller, host, port)

@@ -20,8 +20,9 @@ class Upload(models.Model):
     """An export that a person uploaded: first a preview, then perhaps an import, which may be undone.
 
     `place` is the argument of `import_monitors`. `content` is encrypted, because exports contain passwords, and is
-    replaced by each step: `monitors` of the file; then the `outcomes` of the import, and the tags of the `monitors` and
-    `projects` that it created, by primary key; then the number of `removed` monitors, and what was `kept`, and why.
+    replaced by each step: `monitors` and `channels` of the file; then the `outcomes` of the import, the tags of the
+    `monitors` and `projects` that it created, by primary key, those of its `channels`, by public id, and the ids of
+    channels that it `extended`; then the number of `removed` monitors, and what was `kept`, and why.
     """
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.import_id, editable=False)

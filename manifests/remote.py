@@ -14,7 +14,7 @@ from core.cli import UsageError
 from core.client import Answer, AnswerLostError, add_server_arguments, server_of
 from manifests.changes import MAX_BODY, Change, Report
 from manifests.commands import Backend, NoRoomError
-from manifests.importers.mapped import Imported, MappedMonitor
+from manifests.importers.mapped import Imported, MappedFile
 from manifests.problems import InvalidManifest, Problem, parse_path
 from manifests.secrets import variables_in
 from manifests.yaml_reader import Document
@@ -69,13 +69,19 @@ class RemoteBackend(Backend):
             raise self._server.no_pulsekeeper()
         return found
 
-    def import_monitors(self, mapped: list[MappedMonitor], *, project_id: str | None, dry_run: bool) -> list[Imported]:
-        items = [
+    def import_monitors(self, mapped: MappedFile, *, project_id: str | None, dry_run: bool) -> list[Imported]:
+        known = {each.key for each in mapped.channels}
+        monitors = [
             {"name": each.name, "body": each.body, "enabled": each.enabled}
             | ({"group": each.group} if each.group and project_id is None else {})
-            for each in mapped
+            | ({"channels": keys} if (keys := [key for key in each.channels if key in known]) else {})
+            for each in mapped.monitors
         ]
-        body = {"monitors": items, "dry_run": dry_run} | ({} if project_id is None else {"project_id": project_id})
+        channels = [
+            {"key": each.key, "name": each.name, "body": each.body, "enabled": each.enabled} for each in mapped.channels
+        ]
+        body = {"monitors": monitors, "dry_run": dry_run} | ({} if project_id is None else {"project_id": project_id})
+        body |= {"channels": channels} if channels else {}
         answer = self._send("POST", "/v1/imports", body, lost="all or none were created: import the file again")
         found = answer.json()
         if answer.error == "monitor_limit":
@@ -86,7 +92,7 @@ class RemoteBackend(Backend):
             imported = msgspec.convert(found, list[Imported])
         except msgspec.ValidationError:
             raise self._server.no_pulsekeeper() from None
-        if len(imported) != len(mapped):
+        if len(imported) != len(mapped.items):
             raise self._server.no_pulsekeeper()
         return imported
 

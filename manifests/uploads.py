@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,9 @@ import msgspec
 from django.db import transaction
 from django.db.models import ForeignObjectRel, Q
 
+from alerts.models import AlertChannel
+from alerts.selectors import get_channel, list_channels
+from alerts.services import delete_channel
 from audit import origin
 from audit.actions import Action
 from core.errors import ApiError, ImportExpired, MonitorLimit, ValidationFailed
@@ -30,7 +33,7 @@ from incidents.models import Incident
 from manifests.account import take_turn
 from manifests.changes import MAX_BODY
 from manifests.importers import creating, upload_reader
-from manifests.importers.mapped import Imported, MappedMonitor, combine, complete_addresses
+from manifests.importers.mapped import Imported, MappedFile, combine, complete_addresses
 from manifests.models import Upload
 from monitors.locking import lock_monitors
 from monitors.models import Monitor
@@ -54,6 +57,12 @@ readers = Shares(at_once=1, most_waiting=8, most_present=2, patience_sec=10.0)
 
 
 @dataclass(frozen=True, slots=True)
+class Outcomes:
+    monitors: list[Imported]
+    channels: list[Imported]
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """What an undo did not remove, and why."""
 
@@ -62,7 +71,7 @@ class Kept:
 
 
 def upload(caller: Caller, *, source: str, data: bytes, place: Mapping[str, Any], now: datetime) -> Upload:
-    """Store the monitors of an export for a preview, in place of an earlier one.
+    """Store the monitors and channels of an export for a preview, in place of an earlier one.
 
     Raises ValidationFailed if it cannot be read, and TooManyRequests.
     """
@@ -70,13 +79,14 @@ def upload(caller: Caller, *, source: str, data: bytes, place: Mapping[str, Any]
     with limit_waiting(caller.account, most=1, kind="manifest"):
         mapped = _read(source, data)
     # Each question has a place of its own, and gives it up to others that wait.
-    mapped = complete_addresses(mapped, _asking(caller))
+    mapped = replace(mapped, monitors=complete_addresses(mapped.monitors, _asking(caller)))
     with limit_waiting(caller.account, most=1, kind="manifest"), transaction.atomic():
         take_turn(caller, patience_sec=PATIENCE_SEC)
         placement.place(caller, place)
         Upload.objects.filter(user=caller.user, imported_at=None).delete()
-        content = {"monitors": [asdict(each) for each in mapped]}
-        return Upload.objects.create(user=caller.user, source=source, place=place, content=content, created_at=now)
+        return Upload.objects.create(
+            user=caller.user, source=source, place=place, content=asdict(mapped), created_at=now
+        )
 
 
 def get_upload(caller: Caller, public_id: str, *, now: datetime) -> Upload:
@@ -88,15 +98,17 @@ def get_upload(caller: Caller, public_id: str, *, now: datetime) -> Upload:
     return found
 
 
-def preview(caller: Caller, found: Upload, *, now: datetime) -> list[Imported]:
-    """Return what an import of all monitors would do, with those beyond the plan's limit left out."""
+def preview(caller: Caller, found: Upload, *, now: datetime) -> Outcomes:
+    """Return what an import of everything would do, with monitors beyond the plan's limit left out."""
     mapped = _mapped(found)
     with limit_waiting(caller.account, most=1, kind="manifest"):
         return _import(caller, found, mapped, now=now, dry_run=True, up_to_limit=True)[0]
 
 
-def run(caller: Caller, public_id: str, chosen: Collection[int], *, now: datetime) -> Upload:
-    """Import the chosen monitors, given by their positions. A repeated request returns the first result.
+def run(
+    caller: Caller, public_id: str, monitors: Collection[int], channels: Collection[int], *, now: datetime
+) -> Upload:
+    """Import the chosen monitors and channels, given by their positions. A repeated request returns the first result.
 
     Raises ImportExpired, MonitorLimit, TooManyRequests, and ValidationFailed if the project is gone or nothing chosen.
     """
@@ -105,15 +117,21 @@ def run(caller: Caller, public_id: str, chosen: Collection[int], *, now: datetim
         found = get_upload(caller, public_id, now=now)
         if found.imported_at is not None:
             return found
-        mapped = [each for index, each in enumerate(_mapped(found)) if index in chosen and each.body is not None]
-        if not mapped:
+        of_file = _mapped(found)
+        mapped = MappedFile(
+            [each for index, each in enumerate(of_file.monitors) if index in monitors],
+            [each for index, each in enumerate(of_file.channels) if index in channels],
+        ).supported()
+        if not mapped.monitors:
             raise ValidationFailed("Choose at least one monitor.")
         imported, report = _import(caller, found, mapped, now=now)
         found.imported_at = now
         found.content = {
-            "outcomes": [asdict(each) for each in imported],
+            "outcomes": asdict(imported),
             "monitors": {str(monitor.pk): etag(monitor) for monitor in report.monitors},
             "projects": {str(project.pk): etag(project) for project in report.projects},
+            "channels": {channel.public_id: etag(channel) for channel in report.channels},
+            "extended": [channel.public_id for channel in report.extended],
         }
         found.save(update_fields=["imported_at", "content"])
         of_account = Upload.objects.filter(user=caller.user).exclude(imported_at=None).order_by("-imported_at", "-pk")
@@ -121,8 +139,11 @@ def run(caller: Caller, public_id: str, chosen: Collection[int], *, now: datetim
     return found
 
 
-def outcomes(found: Upload) -> list[Imported]:
-    return msgspec.convert(found.content["outcomes"], list[Imported])
+def outcomes(found: Upload) -> Outcomes:
+    stored = found.content["outcomes"]
+    if isinstance(stored, list):  # by a version that did not import channels
+        stored = {"monitors": stored, "channels": []}
+    return msgspec.convert(stored, Outcomes)
 
 
 def kept(found: Upload) -> list[Kept]:
@@ -132,7 +153,7 @@ def kept(found: Upload) -> list[Kept]:
 def undo(caller: Caller, public_id: str, *, now: datetime) -> Upload:
     """Remove what an import created, unless it was changed or used since. A repeated request returns the first result.
 
-    Raises ImportExpired and TooManyRequests. Locks are taken in the common order: monitor states, projects.
+    Raises ImportExpired and TooManyRequests. Locks are taken in the common order: monitor states, projects, channels.
     """
     with limit_waiting(caller.account, most=1, kind="manifest"), transaction.atomic():
         take_turn(caller, patience_sec=PATIENCE_SEC)
@@ -143,17 +164,21 @@ def undo(caller: Caller, public_id: str, *, now: datetime) -> Upload:
             return found
         tags = {int(key): tag for key, tag in found.content["monitors"].items()}
         monitors = lock_monitors(tags, list_monitors(caller))
-        used = _used_monitors(tags)
+        own = found.content.get("channels", {})
+        used = _used_monitors(tags, besides=[*own, *found.content.get("extended", ())])
         reasons = {key: _reason(monitor, tags[key], is_used=key in used) for key, monitor in monitors.items()}
         gone = [key for key, reason in reasons.items() if not reason]
         left = [Kept(monitor.name, reasons[key]) for key, monitor in monitors.items() if reasons[key]]
         projects, kept_projects = _removable(caller, found, gone)
+        channels, kept_channels = _removable_channels(caller, own, gone)
         log.record_counts(caller, Action.IMPORT_UNDONE, Counter(monitors[key].project for key in gone))
+        for channel in channels:
+            delete_channel(caller, channel.public_id)
         delete_locked(gone)
         for project in projects:
             delete_project(caller, project.public_id)
         found.undone_at = now
-        found.content = {"removed": len(gone), "kept": [asdict(one) for one in (*left, *kept_projects)]}
+        found.content = {"removed": len(gone), "kept": [asdict(one) for one in (*left, *kept_channels, *kept_projects)]}
         found.save(update_fields=["undone_at", "content"])
     return found
 
@@ -161,17 +186,17 @@ def undo(caller: Caller, public_id: str, *, now: datetime) -> Upload:
 def _import(
     caller: Caller,
     found: Upload,
-    mapped: Sequence[MappedMonitor],
+    mapped: MappedFile,
     *,
     now: datetime,
     dry_run: bool = False,
     up_to_limit: bool = False,
-) -> tuple[list[Imported], creating.Report]:
-    """Import monitors as the commands do. Raises MonitorLimit and ValidationFailed with reasons for the page."""
+) -> tuple[Outcomes, creating.Report]:
+    """Import as the commands do. Raises MonitorLimit and ValidationFailed with reasons for the page."""
     try:
         report = creating.import_monitors(
             caller,
-            [each for each in mapped if each.body is not None],
+            mapped.supported(),
             place=found.place,
             now=now,
             dry_run=dry_run,
@@ -185,11 +210,12 @@ def _import(
         raise ValidationFailed(
             "The project was deleted, or you no longer have access to it. Upload the file again."
         ) from None
-    return combine(mapped, report.outcomes), report
+    imported, count = combine(mapped.items, report.outcomes), len(mapped.monitors)
+    return Outcomes(imported[:count], imported[count:]), report
 
 
-def _mapped(found: Upload) -> list[MappedMonitor]:
-    return msgspec.convert(found.content["monitors"], list[MappedMonitor])
+def _mapped(found: Upload) -> MappedFile:
+    return msgspec.convert(found.content, MappedFile)
 
 
 def _asking(caller: Caller) -> BeginsTls:
@@ -203,7 +229,7 @@ def _asking(caller: Caller) -> BeginsTls:
     return ask
 
 
-def _read(source: str, data: bytes) -> list[MappedMonitor]:
+def _read(source: str, data: bytes) -> MappedFile:
     """Map an export in a process with limits. Raises ValidationFailed, and TooManyRequests if the reader is busy."""
     if len(data) > MAX_BODY:
         raise ValidationFailed("the file is larger than 1 MiB; import it with the command pulsekeeper import.")
@@ -225,7 +251,7 @@ def _read(source: str, data: bytes) -> list[MappedMonitor]:
         raise ValidationFailed(f"{done.stderr.decode()}.")
     if done.returncode != 0:  # out of memory; the error may quote the file, so it is not logged
         raise ValidationFailed("the file cannot be read; import it with the command pulsekeeper import.")
-    return msgspec.json.decode(done.stdout, type=list[MappedMonitor])
+    return msgspec.json.decode(done.stdout, type=MappedFile)
 
 
 def _reason(monitor: Monitor, tag: str, *, is_used: bool) -> str:
@@ -235,13 +261,35 @@ def _reason(monitor: Monitor, tag: str, *, is_used: bool) -> str:
     return "is used by an alert channel, a maintenance window or a status page" if is_used else ""
 
 
-def _used_monitors(keys: Collection[int]) -> set[int]:
-    """Return the monitors that others were added to since."""
-    return {
-        key
-        for model, _ in placement.links
-        for key in model._default_manager.filter(monitor__in=keys).values_list("monitor", flat=True)
-    }
+def _used_monitors(keys: Collection[int], *, besides: Collection[str]) -> set[int]:
+    """Return the monitors that others chose since, besides the channels of the import."""
+    used: set[int] = set()
+    for model, _ in placement.links:
+        rows = model._default_manager.filter(monitor__in=keys)
+        if model is AlertChannel.monitors.through:
+            rows = rows.exclude(alertchannel__public_id__in=besides)
+        used.update(rows.values_list("monitor", flat=True))
+    return used
+
+
+def _removable_channels(
+    caller: Caller, tags: Mapping[str, str], monitors: Collection[int]
+) -> tuple[list[AlertChannel], list[Kept]]:
+    """Lock the channels that the import created. Return those that notify of these monitors only, and the others."""
+    gone, left = [], []
+    found = list_channels(caller).filter(public_id__in=tags).order_by("pk")
+    for public_id in found.values_list("public_id", flat=True):
+        try:
+            channel = access.lock(get_channel, caller, public_id, for_deletion=True)
+        except ApiError:  # deleted by another request
+            continue
+        if etag(channel) != tags[public_id]:
+            left.append(Kept(f"Channel {channel.name}", "was changed after the import"))
+        elif any(monitor.pk not in monitors for monitor in channel.chosen):
+            left.append(Kept(f"Channel {channel.name}", "is used by a monitor that is kept"))
+        else:
+            gone.append(channel)
+    return gone, left
 
 
 def _removable(caller: Caller, found: Upload, monitors: Collection[int]) -> tuple[list[Project], list[Kept]]:

@@ -10,6 +10,7 @@ from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 
+from alerts.serializers import KindField
 from core.api.fields import BoolField, ListField, StrictSerializer, TextField
 from core.api.query import ChoiceParam, IdParam, json_pieces, stream, take_place
 from core.api.viewsets import ServiceViewSet, operation
@@ -20,7 +21,9 @@ from manifests.applying import apply
 from manifests.changes import ACTIONS, MAX_BODY, Report
 from manifests.exporting import Export
 from manifests.importers.creating import import_monitors
-from manifests.importers.mapped import Imported, MappedMonitor, Outcome
+from manifests.importers.mapped import MAX_CHANNELS as MAX_OF_MONITOR
+from manifests.importers.mapped import Imported, MappedChannel, MappedFile, MappedMonitor, Outcome
+from manifests.importers.upload_reader import MAX_CHANNELS
 from manifests.parsing import Manifest
 from manifests.problems import InvalidManifest
 from manifests.secrets import MAX_VARIABLES
@@ -119,12 +122,36 @@ class ImportedItemSerializer(StrictSerializer):
         help_text="Its group in the source: a project of the caller with this name, or a new one. Ignored with "
         "project_id and with a project token.",
     )
+    channels = ListField(
+        child=TextField(max_length=MAX_NAME),
+        required=False,
+        max_length=MAX_OF_MONITOR,
+        help_text="The keys of the channels to notify of it.",
+    )
+
+
+class ImportedChannelSerializer(StrictSerializer):
+    """An alert channel to import."""
+
+    key = TextField(max_length=MAX_NAME, help_text="By which monitors name it.")
+    name = TextField(max_length=MAX_NAME, help_text="Identifies it in the response.")
+    body: Any = serializers.DictField(
+        help_text="As in POST /v1/alert-channels, without monitors. One that is invalid is skipped, with a note."
+    )
+    enabled = BoolField(required=False, help_text="false: nothing is sent. Default: true.")
 
 
 class ImportSerializer(StrictSerializer):
-    """Monitors to import."""
+    """Monitors to import, and the alert channels that they notify."""
 
     monitors = ListField(child=ImportedItemSerializer(), max_length=MAX_ENTRIES)
+    channels = ListField(
+        child=ImportedChannelSerializer(),
+        required=False,
+        max_length=MAX_CHANNELS,
+        help_text="Created if a created monitor names them. One with the same settings exists already: it chooses the "
+        "created monitors too.",
+    )
     project_id = TextField(required=False, allow_null=True, max_length=64)
     dry_run = BoolField(required=False, help_text="Create nothing, and return what would be created. Default: false.")
 
@@ -148,8 +175,17 @@ class CreatedMonitorSerializer(serializers.Serializer[Any]):
     ping_url = serializers.CharField(allow_null=True)
 
 
+class CreatedChannelSerializer(serializers.Serializer[Any]):
+    """A created or existing channel; `id` is null if a dry run would create it."""
+
+    id = serializers.CharField(allow_null=True)
+    kind = KindField()
+    hint = serializers.CharField()
+    monitors = serializers.IntegerField(help_text="How many created monitors were selected in it.")
+
+
 class ImportedSerializer(serializers.Serializer[Any]):
-    """The outcome for a monitor of the import."""
+    """The outcome for a monitor or channel of the import."""
 
     name = serializers.CharField()
     outcome = serializers.ChoiceField(choices=[outcome.value for outcome in Outcome])
@@ -157,6 +193,7 @@ class ImportedSerializer(serializers.Serializer[Any]):
     monitor = CreatedMonitorSerializer(allow_null=True)
     project = serializers.CharField(allow_null=True, help_text="The name of its project; null: none, or skipped.")
     is_private = serializers.BooleanField(help_text="Skipped: the network settings do not allow its address.")
+    channel = CreatedChannelSerializer(allow_null=True, help_text="null: a monitor, or a skipped channel.")
 
 
 def _pieces(found: Export) -> Iterator[bytes]:
@@ -228,20 +265,30 @@ class ImportViewSet(ServiceViewSet):
         max_bytes=MAX_BODY,
     )
     def create(self, data: dict[str, Any]) -> list[Imported]:
-        """Create monitors that do not exist yet.
+        """Create monitors, and their alert channels, that do not exist yet.
 
         One transaction. A monitor exists if one of the same type, name and URL is in the same project, so repeating the
         request creates nothing more. Without `project_id`, groups become projects. First checks run with the
-        scheduler's next tick.
+        scheduler's next tick. The response has an outcome for each of `monitors`, then for each of `channels`.
         """
-        mapped = [
-            MappedMonitor(item["name"], item["body"], item.get("enabled", True), group=item.get("group", ""))
+        monitors = [
+            MappedMonitor(
+                item["name"],
+                item["body"],
+                item.get("enabled", True),
+                group=item.get("group", ""),
+                channels=tuple(dict.fromkeys(item.get("channels", ()))),
+            )
             for item in data["monitors"]
+        ]
+        channels = [
+            MappedChannel(item["key"], item["name"], item["body"], item.get("enabled", True))
+            for item in data.get("channels", ())
         ]
         with limit_waiting(self.caller.account, most=1, kind="manifest"):
             return import_monitors(
                 self.caller,
-                mapped,
+                MappedFile(monitors, channels),
                 place=data,
                 now=self.now,
                 dry_run=data.get("dry_run", False),

@@ -53,10 +53,15 @@ def mute_for(
     return result
 
 
-def delete(ids: Collection[int], *, among: QuerySet[Monitor] | None = None) -> BulkResult[Monitor]:
-    """Delete monitors at once. Their results are removed soon after."""
+def delete(
+    ids: Collection[int],
+    *,
+    among: QuerySet[Monitor] | None = None,
+    unless: Callable[[Monitor], str | None] = lambda _: None,
+) -> BulkResult[Monitor]:
+    """Delete monitors at once, without those for which `unless` returns a reason. Results are removed soon after."""
     with transaction.atomic():
-        result = _each(ids, among, lambda _: None)
+        result = _each(ids, among, unless)
         delete_locked([monitor.pk for monitor in result.done])
     return result
 

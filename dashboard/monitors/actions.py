@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from core.api.converters import is_public_id
 from core.bulk import BulkResult
 from core.errors import ApiError, NotFound, ValidationFailed
+from core.etags import etag
 from core.text import counted
 from monitors import operations
 from monitors.models import Monitor
@@ -22,6 +23,10 @@ PATIENCE_SEC = 25.0
 """Time limit of a request; proxies time out soon after."""
 BATCH_SIZE = 500
 """The monitors' states are locked during a batch, which delays their results."""
+DELETE = "delete"
+MAX_DELETED = 5_000
+"""How many monitors are deleted at once: the page that asks contains their ids and tags."""
+MAX_ADDRESS, TAG_LENGTH = 200, 8
 MUTES = {30: "30 minutes", 60: "1 hour", 480: "8 hours", 1_440: "24 hours", 10_080: "7 days"}
 
 
@@ -55,6 +60,40 @@ def named(text: str) -> Action:
     raise ValidationFailed("is not an action.", field="action")
 
 
+class Doomed(NamedTuple):
+    """A monitor to delete, and a digest of its settings."""
+
+    public_id: str
+    name: str
+    address: str
+    tag: str
+
+
+def to_delete(caller: Caller, public_ids: Sequence[str]) -> list[Doomed]:
+    """Return those monitors that the caller may delete, by name."""
+    found = accessible(caller, Monitor.objects.select_related("project").filter(public_id__in=public_ids))
+    return [
+        Doomed(monitor.public_id, monitor.name, monitor.url[:MAX_ADDRESS], _tag(monitor))
+        for monitor in found.order_by("name", "pk").iterator(chunk_size=BATCH_SIZE)
+    ]
+
+
+def _tag(monitor: Monitor) -> str:
+    """Return the beginning of the ETag: enough to see a change, and short, as a form has thousands of them."""
+    return etag(monitor)[1 : 1 + TAG_LENGTH]
+
+
+def deletion(tags: Mapping[str, str]) -> Action:
+    """Return the action that deletes monitors whose settings still have these tags, by public id."""
+
+    def unless(monitor: Monitor) -> str | None:
+        return None if _tag(monitor) == tags.get(monitor.public_id) else "changed meanwhile"
+
+    return Action(
+        partial(_run_in_bulk, lambda ids, among, **_: operations.delete(ids, among=among, unless=unless)), "Deleted"
+    )
+
+
 def apply(caller: Caller, action: Action, public_ids: Sequence[str], *, now: datetime) -> Outcome:
     """Apply an action to monitors. One that is refused does not affect the others.
 
@@ -81,7 +120,7 @@ def _run_in_bulk(
     **options: int,
 ) -> BulkResult[Monitor]:
     """Apply an operation of `monitors.operations` to those monitors that the caller may change."""
-    among = accessible(caller, Monitor.objects.all())
+    among = accessible(caller, Monitor.objects.select_related("project"))
     ids = list(among.filter(public_id__in=public_ids).values_list("pk", flat=True))
     result = operation(ids, now=now, among=among, **options)
     left = Counter({f"{reason}.": count for reason, count in result.left.items()})
@@ -102,7 +141,6 @@ _ACTIONS = {
     "pause": Action(partial(_run_in_bulk, operations.pause), "Paused"),
     "resume": Action(partial(_run_in_bulk, operations.resume), "Resumed"),
     "unmute": Action(partial(_run_in_bulk, operations.mute_for, minutes=0), "Unmuted"),
-    "delete": Action(partial(_run_in_bulk, lambda ids, among, **_: operations.delete(ids, among=among)), "Deleted"),
 } | {
     f"mute:{minutes}": Action(partial(_run_in_bulk, operations.mute_for, minutes=minutes), "Muted", f" for {length}")
     for minutes, length in MUTES.items()

@@ -13,7 +13,7 @@ from django.shortcuts import redirect
 from django_htmx.http import reswap, retarget
 
 from accounts.models import Plan
-from alerts.services import choose_channels
+from alerts.services import choose_channels, lock_before_choice
 from checks.evidence import Evidence
 from core.errors import NoWorker
 from core.waiting import limit_waiting
@@ -62,8 +62,11 @@ def new(request: PageRequest) -> HttpResponse:
         return _test(request, form, source=source)
 
     def make() -> Monitor:
-        monitor = services.create_monitor(caller, form.given(), now=request.now)
-        choose_channels(caller, monitor, *form.channel_changes())
+        given, (add, remove) = form.given(), form.channel_changes()
+        if add or remove:
+            lock_before_choice(caller, None, given.get("project_id"))
+        monitor = services.create_monitor(caller, given, now=request.now)
+        choose_channels(caller, monitor, add, remove)
         return monitor
 
     created = form.create(request, make, limit=SCOPE)
@@ -99,8 +102,11 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
 
     @transaction.atomic
     def change() -> Monitor:
-        changed = services.update_monitor(caller, monitor_id, form.given(), now=request.now, if_match=form.if_match)
-        choose_channels(caller, changed, *form.channel_changes())
+        given, (add, remove) = form.given(), form.channel_changes()
+        if add or remove:
+            lock_before_choice(caller, monitor, given.get("project_id"))
+        changed = services.update_monitor(caller, monitor_id, given, now=request.now, if_match=form.if_match)
+        choose_channels(caller, changed, add, remove)
         return changed
 
     changed = form.save(request, change)

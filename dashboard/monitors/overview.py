@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from http import HTTPStatus
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from core.api.converters import is_public_id
+from core.errors import ChangedMeanwhile
 from dashboard.monitors import actions
 from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
 from dashboard.monitors.rows import read_page, rows_of
@@ -22,6 +26,8 @@ from projects.access import accessible_projects
 
 MAX_LIVE = 100
 """Number of rows that are refreshed at once: more than a screen shows."""
+MAX_NAMED = 100
+"""Number of monitors that the page before a deletion names."""
 
 
 @read_only
@@ -79,25 +85,64 @@ def live(request: PageRequest) -> HttpResponse:
 
 @action
 def act(request: PageRequest) -> HttpResponse:
-    """Apply an action to the selected monitors, or with `all` to all that match, and redirect back."""
-    chosen_action, now = actions.named(request.POST.get("action", "")), request.now
+    """Apply an action to the selected monitors, or with `all` to all that match, and redirect back.
+
+    Deletion asks first. It asks again if settings of one of the monitors were changed since.
+    """
+    name, caller, now = request.POST.get("action", ""), request.caller, request.now
     back = request.POST.get("next", "")
-    if request.POST.get("all") == "1":
+    back = back if url_has_allowed_host_and_scheme(back, allowed_hosts=None) else reverse("monitors")
+    tags = _read_tags(request.POST.get("tags", ""))
+    if tags:
+        chosen = list(tags)
+    elif request.POST.get("all") == "1":
         listing = Listing.read(request.POST.dict())
-        chosen = list(matching(request.caller, listing, now=now).values_list("public_id", flat=True))
+        chosen = list(matching(caller, listing, now=now).values_list("public_id", flat=True))
     else:
         # One field has several ids, as forms may not have more than a thousand fields.
         given = ",".join(request.POST.getlist("monitor")).split(",")
-        chosen = [public_id for public_id in given if is_public_id(public_id)]
+        chosen = list(dict.fromkeys(public_id for public_id in given if is_public_id(public_id)))
+    deletes = name == actions.DELETE
+    chosen_action = actions.deletion(tags) if deletes else actions.named(name)
     if not chosen:
-        messages.warning(request, "Choose at least one monitor.")
+        messages.warning(request, "Select at least one monitor.")
+    elif deletes and len(chosen) > actions.MAX_DELETED:
+        messages.warning(request, f"Select at most {actions.MAX_DELETED:,} monitors to delete at once.")
+    elif deletes and (answer := _ask(request, chosen, tags, back=back)) is not None:
+        return answer
     else:
-        outcome = actions.apply(request.caller, chosen_action, list(dict.fromkeys(chosen)), now=now)
+        outcome = actions.apply(caller, chosen_action, chosen, now=now)
         if outcome.done:
             messages.success(request, outcome.message)
         for complaint in outcome.complaints:
             messages.warning(request, complaint)
-    return redirect(back if url_has_allowed_host_and_scheme(back, allowed_hosts=None) else "monitors")
+    return redirect(back)
+
+
+def _read_tags(text: str) -> dict[str, str]:
+    """Return the tags of monitors, by public id, from the page that asks."""
+    pairs = (pair.partition(":") for pair in text.split(","))
+    return {public_id: tag for public_id, _, tag in pairs if is_public_id(public_id)}
+
+
+def _ask(request: PageRequest, chosen: Sequence[str], tags: Mapping[str, str], *, back: str) -> HttpResponse | None:
+    """Return the page that asks whether to delete these monitors, or None if it was confirmed and none has changed."""
+    found = actions.to_delete(request.caller, chosen)
+    changed = [one for one in found if tags.get(one.public_id) != one.tag]
+    if not changed:
+        return None
+    listed = changed if tags else found
+    return render_page(
+        request,
+        "monitors/deletion",
+        status=ChangedMeanwhile.status if tags else HTTPStatus.OK,
+        found=found,
+        changed=len(changed) if tags else 0,
+        shown=listed[:MAX_NAMED],
+        further=len(listed[MAX_NAMED:]),
+        tags=",".join(f"{one.public_id}:{one.tag}" for one in found),
+        back=back,
+    )
 
 
 def _head(listing: Listing, counted: Tally) -> dict[str, Any]:

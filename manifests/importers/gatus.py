@@ -11,8 +11,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, map_items
+from core.text import shorten
+from manifests.importers.channels import ChannelFields, map_channel, with_channels
+from manifests.importers.mapped import (
+    Builder,
+    MappedChannel,
+    MappedFile,
+    MonitorBuilder,
+    UnreadableFileError,
+    map_items,
+)
 from monitors.types.addresses import dns_url, server_url, split_resolver
+from monitors.types.settings import MAX_NAME
 
 _DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
@@ -26,7 +36,7 @@ _NAMES_IN_RECORDS = {"MX", "NS"}  # Gatus compares the name, and there are usual
 _Conditions = Mapping[re.Pattern[str], Callable[[MonitorBuilder, re.Match[str]], None]]
 
 
-def read(text: str) -> list[MappedMonitor]:
+def read(text: str) -> MappedFile:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -36,19 +46,38 @@ def read(text: str) -> list[MappedMonitor]:
         raise UnreadableFileError("the file is not YAML") from None
     if not isinstance(found, Mapping) or not {"endpoints", "external-endpoints", "suites"} & set(found):
         raise UnreadableFileError("the file has no endpoints")
-    return [
+    monitors = [
         mapped
         for key, mapper in (("endpoints", _map), ("external-endpoints", _map_external), ("suites", _map_suite))
         for mapped in map_items(found.get(key) or [], mapper, what=key, name=_name, builder_class=GatusBuilder)
     ]
+    return with_channels(monitors, _channels(found.get("alerting")), field="alerts")
 
 
-class GatusBuilder(MonitorBuilder):
+def _channels(providers: object) -> list[MappedChannel]:
+    """Return a channel for each provider. Their types are their keys."""
+    found: list[MappedChannel] = []
+    for name, provider in providers.items() if isinstance(providers, Mapping) else ():
+        if isinstance(provider, Mapping) and isinstance(name, str):
+            builder = ChannelBuilder(provider, name=name)
+            found += map_channel(builder, shorten(name, limit=MAX_NAME), name, _CHANNELS)
+    return found
+
+
+class _Unescaping(Builder):
     def clean(self, field: str, text: str) -> str:
         """Unescape `$$`. Raises UnsupportedError if the text uses a variable."""
         if found := _VARIABLE.search(text):
             self.reject(field, f"uses the variable ${found[1]}; replace it with its value")
         return text.replace("$$", "$")
+
+
+class GatusBuilder(_Unescaping, MonitorBuilder):
+    """Builds a monitor of an endpoint."""
+
+
+class ChannelBuilder(_Unescaping):
+    """Builds a channel of a provider."""
 
 
 def _name(item: Mapping[str, Any]) -> object:
@@ -68,7 +97,7 @@ def _map_external(builder: MonitorBuilder) -> None:
     builder.body |= {"type": "heartbeat", "interval_sec": round(interval), "grace_sec": 0}
     builder.note("token", "the ping URL changes")
     builder.enabled = builder.source.get("enabled") is not False
-    builder.note_ignored({"alerts": "alert channels are not imported"})
+    _notified(builder)
 
 
 def _map(builder: MonitorBuilder) -> None:
@@ -80,6 +109,8 @@ def _map(builder: MonitorBuilder) -> None:
         scheme, there, _ = builder.text("url").partition("://")
         builder.map_type("url", scheme.lower()[:30] if there else "a URL without http://", _SCHEMES)
     builder.enabled = builder.source.get("enabled") is not False
+    if isinstance(labels := builder.source.get("extra-labels"), Mapping):
+        builder.note_tags("extra-labels", labels)
     builder.note_ignored(_IGNORED)
 
 
@@ -183,7 +214,7 @@ def _alerts(builder: MonitorBuilder) -> None:
         builder.reject("alerts", "is not a list of objects")
     if not alerts:
         return
-    builder.note("alerts", "alert channels are not imported")
+    _notified(builder)
     for name, ours, default in (
         ("failure-threshold", "fail_threshold", 3),
         ("success-threshold", "recover_threshold", 2),
@@ -192,6 +223,15 @@ def _alerts(builder: MonitorBuilder) -> None:
         builder.body[ours] = min((count for count in counts if type(count) is int), default=default)
         if any(count != counts[0] for count in counts):
             builder.note(f"alerts[].{name}", f"the smallest, {builder.body[ours]}, is taken for all")
+
+
+def _notified(builder: MonitorBuilder) -> None:
+    """Set the channels to the types of the alerts."""
+    alerts = builder.source.get("alerts")
+    listed = [alert for alert in alerts if isinstance(alert, Mapping)] if isinstance(alerts, list) else []
+    builder.set_channels(alert.get("type") for alert in listed if alert.get("enabled") is not False)
+    if any(alert.get("provider-override") for alert in listed):
+        builder.note("alerts[].provider-override", "is not used: the settings of the provider are")
 
 
 def _map_conditions(builder: MonitorBuilder, supported: _Conditions, *, without: str = "", note: str = "") -> None:
@@ -322,7 +362,6 @@ _CLIENT = {
 }
 _IGNORED = {
     "maintenance-windows": "maintenance windows are not imported",
-    "extra-labels": "labels are not supported",
 }
 
 
@@ -347,4 +386,42 @@ _SCHEMES: Mapping[str, Callable[[MonitorBuilder], None]] = {
     "starttls": _starttls,
     "udp": _udp,
     "icmp": _icmp,
+}
+_GROUPS = {"overrides": "of groups are not used: the settings of the provider are"}
+_CHANNELS = {
+    "email": ChannelFields(
+        "email",
+        {"address": "to"},
+        {"host": "is not used: mail is sent by the server of this deployment", **_GROUPS},
+    ),
+    "custom": ChannelFields(
+        "webhook",
+        {"url": "url"},
+        {
+            "body": "is not sent: requests have Pulsekeeper's JSON",
+            "headers": "are not sent: requests have a signature",
+            **_GROUPS,
+        },
+    ),
+    "slack": ChannelFields("slack", {"url": "webhook-url"}, _GROUPS),
+    "discord": ChannelFields("discord", {"url": "webhook-url"}, _GROUPS),
+    "teams": ChannelFields("teams", {"url": "webhook-url"}, _GROUPS),
+    "teams-workflows": ChannelFields("teams", {"url": "webhook-url"}, _GROUPS),
+    "telegram": ChannelFields(
+        "telegram",
+        {"bot_token": "token", "chat_id": "id"},
+        _GROUPS,
+        {"api-url": ["https://api.telegram.org"]},
+    ),
+    "ntfy": ChannelFields(
+        "ntfy",
+        {"topic": "topic", "server": "url", "access_token": "token"},
+        {"priority": "is not imported; set it in the channel", **_GROUPS},
+    ),
+    "pushover": ChannelFields(
+        "pushover",
+        {"user_key": "user-key", "app_token": "application-token"},
+        {"priority": "is not imported; set it in the channel", **_GROUPS},
+    ),
+    "pagerduty": ChannelFields("pagerduty", {"integration_key": "integration-key"}, _GROUPS),
 }

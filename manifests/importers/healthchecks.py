@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, load_json, map_items
+from manifests.importers.channels import with_channels
+from manifests.importers.mapped import MappedFile, MonitorBuilder, UnreadableFileError, load_json, map_items
 from monitors import cron
 
 
-def read(text: str) -> list[MappedMonitor]:
+def read(text: str) -> MappedFile:
     found = load_json(text)
     if isinstance(found, Mapping):
         if "checks" not in found:
             raise UnreadableFileError("the file has no checks")
         found = found["checks"]
-    return map_items(found, _map, what="checks", name=lambda item: item.get("name") or item.get("slug"))
+    monitors = map_items(found, _map, what="checks", name=lambda item: item.get("name") or item.get("slug"))
+    return with_channels(monitors, field="channels")
 
 
 def _map(builder: MonitorBuilder) -> None:
@@ -28,6 +30,8 @@ def _map(builder: MonitorBuilder) -> None:
     builder.copy_number("grace", "grace_sec")
     builder.note("ping_url", "the ping URL changes")
     builder.enabled = builder.text("status") != "paused"
+    builder.set_channels(key for key in builder.text("channels").split(",") if key)
+    builder.note_tags("tags", builder.text("tags").split())
     builder.note_ignored(_IGNORED)
 
 
@@ -43,9 +47,7 @@ def _schedule(builder: MonitorBuilder, expression: str) -> None:
 
 
 _IGNORED = {
-    "tags": "tags are not supported",
     "desc": "descriptions are not supported",
-    "channels": "alert channels are not imported",
     "methods": "every method counts as a ping",
     "manual_resume": "paused heartbeats are always resumed manually",
     "start_kw": "pings by e-mail are not supported",

@@ -25,6 +25,8 @@ from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
 
 MAX_QUESTIONS = 50
 """Servers of one import that are asked whether https responds. Each may take seconds."""
+MAX_CHANNELS, MAX_TAGS = 50, 20
+"""Of a monitor. An account has as many channels."""
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may contain them alone, and no database stores them
 
 _NO_EXPORTS = {b"SQLite format 3\0": "a SQLite database", b"PK\x03\x04": "a zip archive", b"\x1f\x8b": "a gzip file"}
@@ -46,7 +48,8 @@ class Note:
 class MappedMonitor:
     """A monitor of the source. `body` is the API input, or None if it is unsupported; notes have the reason.
 
-    `group` is the name of its group in the source, which becomes a project, or empty.
+    `group` is the name of its group in the source, which becomes a project, or empty. `channels` are the keys of the
+    channels that it notifies there.
     """
 
     name: str
@@ -54,6 +57,38 @@ class MappedMonitor:
     enabled: bool = True
     notes: tuple[Note, ...] = ()
     group: str = ""
+    channels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MappedChannel:
+    """An alert channel of the source. `body` is the API input without monitors, or None if it is unsupported.
+
+    Monitors name it by its `key`. Several channels have the same key if the source sends to several addresses.
+    """
+
+    key: str
+    name: str
+    body: Mapping[str, Any] | None = field(repr=False)
+    enabled: bool = True
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MappedFile:
+    monitors: Sequence[MappedMonitor]
+    channels: Sequence[MappedChannel] = ()
+
+    @property
+    def items(self) -> Sequence[MappedMonitor | MappedChannel]:
+        """Return all items, in the order of the outcomes of an import."""
+        return (*self.monitors, *self.channels)
+
+    def supported(self) -> MappedFile:
+        return MappedFile(
+            [each for each in self.monitors if each.body is not None],
+            [each for each in self.channels if each.body is not None],
+        )
 
 
 class Outcome(StrEnum):
@@ -76,11 +111,24 @@ class CreatedMonitor:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
-    """The outcome for one monitor of the file.
+class ImportedChannel:
+    """A created or existing channel; `id` is None in a dry run that would create it.
 
-    `project` is the name of the project that the monitor is in, None outside of projects. `is_private`: it was skipped
-    because the network settings do not allow its address.
+    `monitors` counts the created monitors that the import selected in it.
+    """
+
+    id: str | None
+    kind: str
+    hint: str
+    monitors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The outcome for one monitor or channel of the file.
+
+    `project` is the name of the project that it is in, None outside of projects. `is_private`: it was skipped because
+    the network settings do not allow its address.
     """
 
     name: str
@@ -89,12 +137,13 @@ class Imported:
     monitor: CreatedMonitor | None = None
     project: str | None = None
     is_private: bool = False
+    channel: ImportedChannel | None = None
 
 
-def combine(mapped: Sequence[MappedMonitor], outcomes: Iterable[Imported]) -> list[Imported]:
-    """Return an outcome for every monitor of the file. `outcomes` are those of the supported ones.
+def combine(mapped: Sequence[MappedMonitor | MappedChannel], outcomes: Iterable[Imported]) -> list[Imported]:
+    """Return an outcome for every item of the file. `outcomes` are those of the supported ones.
 
-    Notes of the mapping matter only for new monitors.
+    Notes of the mapping matter only for new items.
     """
     of_supported = iter(outcomes)
     combined = []
@@ -112,35 +161,21 @@ class UnsupportedError(Exception):
     """This monitor is not supported. Its argument is the note."""
 
 
-class MonitorBuilder:
-    """Converts the fields of one monitor of a source."""
+class Builder:
+    """Reads the fields of one object of a source, and collects notes about them."""
 
-    def __init__(self, source: Mapping[str, Any], *, name: object) -> None:
+    def __init__(self, source: Mapping[str, Any], *, name: object, unnamed: str = "Untitled") -> None:
         self.source = source
-        self.name = (shorten(name, limit=MAX_NAME) if isinstance(name, str) else "") or "Untitled"
+        self.name = (shorten(name, limit=MAX_NAME) if isinstance(name, str) else "") or unnamed
         self.body: dict[str, Any] = {"name": self.name}
         self.enabled = True
-        self.group = ""
         self.notes: list[Note] = []
 
-    def map_type(self, field: str, kind: str, mappers: Mapping[str, Callable[[MonitorBuilder], None]]) -> None:
-        """Map the fields of a type. Raises UnsupportedError if it has no mapper."""
-        if kind not in mappers:
-            self.reject(field, f"{kind or 'nothing'} is not supported")
-        mappers[kind](self)
-
-    def mapped(self) -> MappedMonitor:
-        """Return the monitor. Without a type, it gets the one that fits its rules. Raises UnsupportedError."""
-        kinds = {rule["type"] for rule in self.body.get("content_rules", ())}
-        self.body.setdefault("type", "api" if "json_field" in kinds else "keyword" if kinds else "http")
+    def require_text(self) -> None:
+        """Raise UnsupportedError if a value contains half a character."""
         for field_, value in self.body.items():
             if _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
                 self.reject(field_, "is not text")
-        return MappedMonitor(self.name, self.body, self.enabled, tuple(self.notes), self.group)
-
-    def set_group(self, *names: object) -> None:
-        """Set the group to a path of names, the outermost first. Other values than text are left out."""
-        self.group = shorten(" / ".join(name for name in names if isinstance(name, str) and name), limit=MAX_NAME)
 
     def reject(self, field: str, text: str) -> NoReturn:
         """Raise UnsupportedError."""
@@ -167,6 +202,43 @@ class MonitorBuilder:
     def clean(self, field: str, text: str) -> str:
         """Return a text without the escapes of the source. Raises UnsupportedError."""
         return text
+
+
+class MonitorBuilder(Builder):
+    """Converts the fields of one monitor of a source."""
+
+    def __init__(self, source: Mapping[str, Any], *, name: object) -> None:
+        super().__init__(source, name=name)
+        self.group = ""
+        self.channels: tuple[str, ...] = ()
+
+    def map_type(self, field: str, kind: str, mappers: Mapping[str, Callable[[MonitorBuilder], None]]) -> None:
+        """Map the fields of a type. Raises UnsupportedError if it has no mapper."""
+        if kind not in mappers:
+            self.reject(field, f"{kind or 'nothing'} is not supported")
+        mappers[kind](self)
+
+    def mapped(self) -> MappedMonitor:
+        """Return the monitor. Without a type, it gets the one that fits its rules. Raises UnsupportedError."""
+        kinds = {rule["type"] for rule in self.body.get("content_rules", ())}
+        self.body.setdefault("type", "api" if "json_field" in kinds else "keyword" if kinds else "http")
+        self.require_text()
+        return MappedMonitor(self.name, self.body, self.enabled, tuple(self.notes), self.group, self.channels)
+
+    def set_group(self, *names: object) -> None:
+        """Set the group to a path of names, the outermost first. Other values than text are left out."""
+        self.group = shorten(" / ".join(name for name in names if isinstance(name, str) and name), limit=MAX_NAME)
+
+    def set_channels(self, keys: Iterable[object]) -> None:
+        """Set the keys of the channels. Other values than text are left out."""
+        found = dict.fromkeys(shorten(key, limit=MAX_NAME) for key in keys if isinstance(key, str))
+        self.channels = tuple(found)[:MAX_CHANNELS]
+
+    def note_tags(self, field: str, names: Iterable[object]) -> None:
+        """Add a note for each tag, so that a preview counts the monitors of each."""
+        for name in list(names)[:MAX_TAGS]:
+            if isinstance(name, str) and name.strip():
+                self.note(field, f"{shorten(name.strip(), limit=100)} is not imported: monitors have no tags")
 
     def number(self, field: str) -> float | None:
         """Return the number, or None if it is missing. Raises UnsupportedError if it is not a number."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
-from manifests.importers.mapped import MappedMonitor
+from manifests.importers.mapped import MappedFile
 
-SOURCES: dict[str, Callable[[str], list[MappedMonitor]]] = {
+SOURCES: dict[str, Callable[[str], MappedFile]] = {
     "uptime-kuma": uptime_kuma.read,
     "healthchecks": healthchecks.read,
     "uptimerobot": uptimerobot.read,

@@ -1,4 +1,4 @@
-"""A backup of Uptime Kuma version 1: `{"version": …, "monitorList": […]}`.
+"""A backup of Uptime Kuma version 1: `{"version": …, "notificationList": […], "monitorList": […]}`.
 
 Version 2 has no export. Tools that save its data write only the list, or an object of monitors by id. Groups are
 monitors of the type `group`, which their members name as `parent`.
@@ -6,6 +6,7 @@ monitors of the type `group`, which their members name as `parent`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -13,7 +14,16 @@ from typing import Any
 
 from checks.probes.ping.spec import MAX_PACKETS
 from core.text import shorten
-from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, load_json, map_items
+from manifests.importers.channels import ChannelFields, map_channel, with_channels
+from manifests.importers.mapped import (
+    Builder,
+    MappedChannel,
+    MappedFile,
+    MonitorBuilder,
+    UnreadableFileError,
+    load_json,
+    map_items,
+)
 from monitors.types.addresses import dns_url, split_resolver
 
 _CONTENT_TYPES = {"xml": "text/xml; charset=utf-8", "form": "application/x-www-form-urlencoded"}
@@ -28,9 +38,11 @@ _RECORD_CONDITIONS = {
 _PATH = re.compile(r"\$?\.?([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+|\[\d+\])*)")
 
 
-def read(text: str) -> list[MappedMonitor]:
+def read(text: str) -> MappedFile:
     found = load_json(text)
+    channels: list[MappedChannel] = []
     if isinstance(found, Mapping) and "monitorList" in found:
+        channels = _channels(found.get("notificationList"))
         found = found["monitorList"]
     elif isinstance(found, Mapping) and not all(isinstance(item, Mapping) for item in found.values()):
         raise UnreadableFileError("the file has no monitorList")
@@ -39,7 +51,26 @@ def read(text: str) -> list[MappedMonitor]:
     if isinstance(items, list):
         groups = {str(item.get("id")): item for item in items if _is_group(item)}
         items = [item for item in items if not _is_group(item)]
-    return map_items(items, partial(_map, groups), what="monitorList", name=lambda item: item.get("name"))
+    monitors = map_items(items, partial(_map, groups), what="monitorList", name=lambda item: item.get("name"))
+    return with_channels(monitors, channels, field="notificationIDList")
+
+
+def _channels(items: object) -> list[MappedChannel]:
+    """Return the channels. Each has its settings as JSON text."""
+    found: list[MappedChannel] = []
+    for item in items if isinstance(items, list) else ():
+        if not isinstance(item, Mapping):
+            continue
+        config = item.get("config")
+        if isinstance(config, str):
+            try:
+                config = json.loads(config)
+            except (ValueError, RecursionError):
+                config = None
+        builder = Builder(config if isinstance(config, Mapping) else {}, name=item.get("name"), unnamed="Channel")
+        builder.enabled = bool(item.get("active", True))
+        found += map_channel(builder, str(item.get("id")), builder.source.get("type"), _CHANNELS)
+    return found
 
 
 def _is_group(item: object) -> bool:
@@ -63,6 +94,10 @@ def _map(groups: Mapping[str, Mapping[str, Any]], builder: MonitorBuilder) -> No
         builder.reject("upsideDown", "inverted monitors are not supported")
     builder.map_type("type", builder.text("type"), _TYPES)
     builder.enabled = bool(builder.source.get("active", True))
+    used, tags = builder.source.get("notificationIDList"), builder.source.get("tags")
+    builder.set_channels([key for key, is_used in used.items() if is_used] if isinstance(used, Mapping) else ())
+    if isinstance(tags, list):
+        builder.note_tags("tags", (tag.get("name") for tag in tags if isinstance(tag, Mapping)))
     builder.note_ignored(_IGNORED)
 
 
@@ -220,10 +255,56 @@ _TYPES = {
     "push": _push,
 }
 _IGNORED = {
-    "notificationIDList": "alert channels are not imported",
-    "tags": "tags are not supported",
     "description": "descriptions are not supported",
     "proxyId": "proxies are not supported",
     "ipFamily": "IPv4 and IPv6 are both used",
     "resendInterval": "reminders are a setting of alert channels",
+}
+_OWN_TEXT = "is not used: the text of messages is Pulsekeeper's"
+_CHANNELS = {
+    "smtp": ChannelFields(
+        "email",
+        {"address": "smtpTo"},
+        {
+            "smtpHost": "is not used: mail is sent by the server of this deployment",
+            "smtpCC": "gets no mail: create a channel for each address",
+            "smtpBCC": "gets no mail: create a channel for each address",
+        },
+    ),
+    "webhook": ChannelFields(
+        "webhook",
+        {"url": "webhookURL"},
+        {
+            "webhookContentType": "the body is Pulsekeeper's JSON: the receiver must be changed",
+            "webhookAdditionalHeaders": "are not sent: requests have a signature",
+        },
+    ),
+    "slack": ChannelFields("slack", {"url": "slackwebhookURL"}),
+    "discord": ChannelFields("discord", {"url": "discordWebhookUrl"}),
+    "teams": ChannelFields("teams", {"url": "webhookUrl"}),
+    "telegram": ChannelFields(
+        "telegram",
+        {"bot_token": "telegramBotToken", "chat_id": "telegramChatID"},
+        {
+            "telegramMessageThreadID": "is not used: messages go to the chat, not to a topic of it",
+            "telegramTemplate": _OWN_TEXT,
+        },
+        {"telegramServerUrl": ["https://api.telegram.org"]},
+    ),
+    "ntfy": ChannelFields(
+        "ntfy",
+        {"topic": "ntfytopic", "server": "ntfyserverurl", "access_token": "ntfyaccesstoken"},
+        {"ntfyPriority": "is not imported; set it in the channel"},
+        {"ntfyAuthenticationMethod": ["none", "accessToken"]},
+    ),
+    "pushover": ChannelFields(
+        "pushover",
+        {"user_key": "pushoveruserkey", "app_token": "pushoverapptoken"},
+        {
+            "pushoverpriority": "is not imported; set it in the channel",
+            "pushoverdevice": "is not used: all devices are notified",
+        },
+    ),
+    "PagerDuty": ChannelFields("pagerduty", {"integration_key": "pagerdutyIntegrationKey"}),
+    "apprise": ChannelFields("apprise", {"apprise_url": "appriseURL"}),
 }

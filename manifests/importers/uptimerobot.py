@@ -6,11 +6,22 @@ Version 2 is converted to version 3.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks.probes.dns.spec import RECORD_TYPES
-from manifests.importers.mapped import MappedMonitor, MonitorBuilder, Note, UnreadableFileError, load_json, map_items
+from manifests.importers.channels import ChannelFields, map_channel, with_channels
+from manifests.importers.mapped import (
+    Builder,
+    MappedChannel,
+    MappedFile,
+    MappedMonitor,
+    MonitorBuilder,
+    Note,
+    UnreadableFileError,
+    load_json,
+    map_items,
+)
 from monitors.types.addresses import dns_url
 
 _TYPE_NAMES = {1: "HTTP", 2: "KEYWORD", 3: "PING", 4: "PORT", 5: "HEARTBEAT"}
@@ -35,7 +46,7 @@ _SAME = {
 }
 
 
-def read(text: str) -> list[MappedMonitor]:
+def read(text: str) -> MappedFile:
     found = load_json(text)
     if isinstance(found, Mapping):
         if found.get("stat") == "fail":
@@ -43,12 +54,36 @@ def read(text: str) -> list[MappedMonitor]:
         key = "monitors" if "monitors" in found else "data"
         if key not in found:
             raise UnreadableFileError("the file has neither monitors nor data")
-        return [*_map_list(found[key]), *_further(found, found[key])]
+        return _map_list(found[key], _further(found, found[key]))
     return _map_list(found)
 
 
-def _map_list(items: object) -> list[MappedMonitor]:
-    return map_items(items, _map, what="the list of monitors", name=_name)
+def _map_list(items: object, further: Sequence[MappedMonitor] = ()) -> MappedFile:
+    monitors = map_items(items, _map, what="the list of monitors", name=_name)
+    return with_channels([*monitors, *further], _channels(items), field="alert contacts")
+
+
+def _contacts(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the alert contacts of a monitor by id. Only those of version 2 have a type and a value."""
+    found = item.get("alert_contacts") or item.get("assignedAlertContacts")
+    contacts = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    return {
+        str(key): contact
+        for contact in contacts
+        if isinstance(key := contact.get("id", contact.get("alertContactId")), str | int)
+    }
+
+
+def _channels(items: object) -> list[MappedChannel]:
+    listed = items.values() if isinstance(items, Mapping) else items if isinstance(items, list) else ()
+    contacts = {key: contact for item in listed for key, contact in _contacts(item).items() if "value" in contact}
+    return [
+        channel
+        for key, contact in contacts.items()
+        for channel in map_channel(
+            Builder(contact, name=f"Alert contact {key}"), key, _CONTACTS.get(str(contact.get("type"))), _CHANNELS
+        )
+    ]
 
 
 def _further(page: Mapping[str, Any], items: Any) -> list[MappedMonitor]:
@@ -105,6 +140,10 @@ def _map(builder: MonitorBuilder) -> None:
         builder.source = _as_v3(builder.source)
     builder.map_type("type", builder.text("type"), _TYPES)
     builder.enabled = builder.text("status").upper() != "PAUSED"
+    builder.set_channels(_contacts(builder.source))
+    tags = builder.source.get("tags")
+    names = (tag.get("name") if isinstance(tag, Mapping) else tag for tag in tags) if isinstance(tags, list) else ()
+    builder.note_tags("tags", names)
     builder.note_ignored(_IGNORED)
     options = builder.source.get("config")
     for name, why in _UNSUPPORTED_OPTIONS.items():
@@ -233,11 +272,15 @@ _UNSUPPORTED_OPTIONS = {
     "applicationErrorRetries": "failures are checked again after the interval",
 }
 _IGNORED = {
-    "assignedAlertContacts": "alert channels are not imported",
     "maintenanceWindows": "maintenance windows are not imported",
-    "tags": "tags are not supported",
     "customFields": "custom fields are not supported",
     "groupId": "groups are not imported; use --project",
     "regionalData": "checks run from this deployment",
     "custom_http_statuses": "is not supported; any 2xx or 3xx is accepted instead",
+}
+_CONTACTS = {"2": "e-mail", "5": "webhook", "11": "Slack"}
+_CHANNELS = {
+    "e-mail": ChannelFields("email", {"address": "value"}),
+    "webhook": ChannelFields("webhook", {"url": "value"}, {"value": "the body is Pulsekeeper's JSON"}),
+    "Slack": ChannelFields("slack", {"url": "value"}),
 }

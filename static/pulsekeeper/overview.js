@@ -21,8 +21,6 @@ function showChosen() {
   bulk.querySelector("[data-chosen]").textContent = number(count);
   const chooseAll = bulk.querySelector("[data-choose-everything]");
   if (chooseAll) chooseAll.hidden = Boolean(everything.value);
-  const what = count === 1 ? "this monitor" : `these ${number(count)} monitors`;
-  bulk.querySelector("[data-delete]").dataset.confirm = `Delete ${what} and all recorded data? This cannot be undone.`;
   const head = form.querySelector("[data-pick-all]");
   head.checked = chosen > 0 && chosen === all.length;
   head.indeterminate = chosen > 0 && chosen < all.length;

@@ -14,7 +14,7 @@ from accounts.services import change_password
 from core.clock import utc_now
 from core.errors import ValidationFailed
 from manifests.importers.creating import import_monitors
-from manifests.importers.mapped import MappedMonitor
+from manifests.importers.mapped import MappedFile, MappedMonitor
 from monitors.models import Monitor
 from projects.access import Caller
 from tests.api.client import Api
@@ -60,7 +60,7 @@ def test_a_plan_with_a_default_interval_and_without_a_limit(db: None) -> None:
     found = Monitor.objects.filter(name__in="AB").order_by("name")
     assert list(found.values_list("interval_sec", flat=True)) == [60, 10]
     mapped = [MappedMonitor("C", {"name": "C", "url": "https://shop.example/"})]
-    import_monitors(Caller(user), mapped, place={}, now=NOON)
+    import_monitors(Caller(user), MappedFile(mapped), place={}, now=NOON)
     assert Monitor.objects.get(name="C").interval_sec == 60
     free = Api.signed_in(UserFactory(plan__name="free"))
     assert free.post("/v1/monitors", heartbeat).json["interval_sec"] == 300

@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
+from django.db.models import QuerySet
 from django.test import Client
 
 from accounts.models import User
+from alerts.models import AlertChannel
 from audit.models import Entry
 from core import waiting
 from core.clock import utc_now
 from manifests import uploads
+from manifests.importers.creating import import_monitors
+from manifests.importers.sources import SOURCES
 from manifests.models import LIFETIME, Upload
 from manifests.tasks import sweep
 from manifests.uploads import IMPORTS_KEPT
@@ -92,7 +96,7 @@ def test_a_preview_creates_nothing_and_shows_no_secret(web: Client, user: User) 
     assert chosen(text) == ["0", "1", "2"]
     assert "3 to create, 0 existing, 0 to skip." in text
     assert "Projects: Shop." in text
-    assert "</code> alert channels are not imported (2 monitors)" in text
+    assert "the file does not contain its settings: create the channel, then select its monitors" in text
     assert "https://cart.example/" in text
     assert "hunter2" not in text
     assert [model.objects.count() for model in (Monitor, Project)] == [0, 0]
@@ -317,7 +321,7 @@ def test_sent_twice_imports_once(web: Client, user: User) -> None:
     )
 
     def run() -> int:
-        found = uploads.run(Caller(user), upload.public_id, {0}, now=utc_now())
+        found = uploads.run(Caller(user), upload.public_id, {0}, set(), now=utc_now())
         return len(found.content["monitors"])
 
     assert run_concurrently(run, run) == [1, 1]
@@ -387,6 +391,146 @@ def test_rows_are_few_and_end(web: Client, user: User) -> None:
     assert "its hour is over. Upload the file again." in answer.content.decode()
     sweep()
     assert not Upload.objects.exists()
+
+
+SLACK = "https://hooks.slack.com/services/T00000000/B0000ABCD/hunter2hunter2hunter2"
+
+
+def with_channels(*monitors: dict[str, Any], **configs: dict[str, Any]) -> str:
+    """An export whose channels have the ids 1, 2 and so on."""
+    document = json.loads(kuma(*monitors))
+    document["notificationList"] = [
+        {"id": n, "name": name, "active": True, "config": json.dumps(config)}
+        for n, (name, config) in enumerate(configs.items(), 1)
+    ]
+    return json.dumps(document)
+
+
+def used(*keys: int) -> dict[str, Any]:
+    return {"notificationIDList": {str(key): True for key in keys}}
+
+
+CHANNELS = with_channels(
+    {"name": "A", **used(1, 2)},
+    {"name": "B", **used(1, 3), "tags": [{"name": "prod"}, {"name": HOSTILE}]},
+    Chat={"type": "slack", "slackwebhookURL": SLACK},
+    Router={"type": "webhook", "webhookURL": "http://192.168.1.1/hunter2"},
+    Old={"type": "signal", "signalNumber": "hunter2"},
+    Unused={"type": "webhook", "webhookURL": "https://hook.example/hunter2"},
+)
+
+
+def slack() -> QuerySet[AlertChannel]:
+    """A new account has a channel to its own address, too."""
+    return AlertChannel.objects.filter(kind="slack")
+
+
+class TestChannels:
+    def import_all(self, web: Client, text: str = CHANNELS, **more: Any) -> str:
+        address, page = previewed(web, text, **more)
+        channels = re.findall(r'name="channels" value="(\d+)" checked', page)
+        assert web.post(address, {"monitors": chosen(page), "channels": channels}).status_code == 302
+        return address
+
+    def test_the_preview_says_which_and_why_and_the_import_notifies_as_before(self, web: Client, user: User) -> None:
+        _, page = previewed(web, CHANNELS)
+        assert not slack().exists()
+        assert re.findall(r'name="channels" value="(\d)" (\w+)', page) == [
+            ("0", "checked"),
+            ("1", "disabled"),
+            ("2", "disabled"),
+            ("3", "disabled"),
+        ]
+        assert "Slack · …ABCD · 2 new monitors" in page
+        assert "is a private or reserved address" in page
+        assert "signal is not supported" in page
+        assert "no created monitor uses it" in page
+        assert "prod is not imported: monitors have no tags (1 monitor)" in page
+        assert ("hunter2" in page, HOSTILE in page) == (False, False)
+        address = self.import_all(web)
+        channel = slack().get()
+        assert (channel.name, channel.kind, channel.config["url"]) == ("Chat", "slack", SLACK)
+        assert (channel.owner, channel.project, channel.scope) == (user, None, "chosen")
+        assert {monitor.name for monitor in channel.monitors.all()} == {"A", "B"}
+        text = web.get(address).content.decode()
+        assert f"/alert-channels/{channel.public_id}" in text
+        assert "hunter2" not in text + str(list(Entry.objects.values()))
+
+    def test_what_is_not_chosen_is_not_created(self, web: Client, user: User) -> None:
+        address, page = previewed(web, CHANNELS)
+        web.post(address, {"monitors": chosen(page)})
+        assert (names(), slack().count()) == ({"A", "B"}, 0)
+
+    def test_is_never_created_twice_and_gets_new_monitors(self, web: Client, user: User) -> None:
+        self.import_all(web)
+        more = json.loads(CHANNELS)
+        more["monitorList"].append({"type": "http", "url": "https://c.example/", "name": "C", **used(1)})
+        _, page = previewed(web, json.dumps(more))
+        assert "Slack · …ABCD · 1 new monitor<" in page
+        address = self.import_all(web, json.dumps(more))
+        channel = slack().get()
+        assert {monitor.name for monitor in channel.monitors.all()} == {"A", "B", "C"}
+        web.post(f"{address}/undo")
+        assert "1 monitor removed." in web.get(address).content.decode()
+        assert names() == {"A", "B"}
+        assert {monitor.name for monitor in slack().get().monitors.all()} == {"A", "B"}
+
+    def test_one_that_covers_all_monitors_stays_as_it_is(self, web: Client, user: User) -> None:
+        ChannelFactory(owner=user, kind="slack", url=SLACK)
+        self.import_all(web)
+        channel = slack().get()
+        assert (channel.scope, channel.monitors.count(), names()) == ("all", 0, {"A", "B"})
+
+    def test_the_limit_of_channels_holds(self, web: Client, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("alerts.services.MAX_CHANNELS", 1)
+        _, page = previewed(web, CHANNELS)
+        assert "The limit of alert channels per account is reached." in page
+        self.import_all(web)
+        assert (names(), slack().count()) == ({"A", "B"}, 0)
+
+    def test_other_peoples_addresses_have_to_agree(self, web: Client, user: User, mailoutbox: list[Any]) -> None:
+        config = {"type": "smtp", "smtpTo": f"{user.email},other@x.example", "smtpPassword": "hunter2"}
+        text = with_channels({"name": "A", **used(1)}, Mail=config)
+        previewed(web, text)
+        assert mailoutbox == []
+        # The sign-in address has a channel already.
+        self.import_all(web, text)
+        found = {channel.config["address"]: channel.confirmed_at for channel in AlertChannel.objects.all()}
+        assert (found[user.email] is None, found["other@x.example"]) == (False, None)
+        assert [mail.to for mail in mailoutbox] == [["other@x.example"]]
+
+    def test_a_chosen_project_has_the_channels(self, web: Client, user: User) -> None:
+        owner = UserFactory()
+        project = ProjectFactory(owner=owner, member=user)
+        self.import_all(web, project_id=project.public_id)
+        channel = slack().get()
+        assert (channel.project, channel.owner, channel.monitors.count()) == (project, owner, 2)
+
+    def test_an_undo_removes_it_unless_it_was_changed_or_is_used(self, web: Client, user: User) -> None:
+        address = self.import_all(web)
+        web.post(f"{address}/undo")
+        assert (names(), slack().count()) == (set(), 0)
+        self.import_all(web)
+        slack().update(name="Renamed")
+        assert self.kept(web) == "Channel Renamed"
+        self.import_all(web)
+        Monitor.objects.filter(name="A").update(interval_sec=3600)
+        assert self.kept(web) == "Channel Chat"
+
+    def kept(self, web: Client) -> str:
+        """Undo the last import, and return the kept channel, which is deleted then."""
+        address = f"{PAGE}/{Upload.objects.latest('pk').public_id}"
+        web.post(f"{address}/undo")
+        slack().delete()
+        (found,) = re.findall(r"Channel \w+", web.get(address).content.decode())
+        return str(found)
+
+    def test_two_imports_at_once_create_it_once(self, user: User) -> None:
+        def run() -> int:
+            mapped = SOURCES["uptime-kuma"](CHANNELS).supported()
+            return len(import_monitors(Caller(user), mapped, place={}, now=utc_now()).channels)
+
+        assert sorted(run_concurrently(run, run), key=str) == [0, 1]
 
 
 class TestUndo:

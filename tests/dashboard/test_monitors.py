@@ -52,7 +52,15 @@ def names(html: str) -> list[str]:
 
 
 def act(web: Client, action: str, **fields: Any) -> Any:
-    return web.post("/monitors/actions", {"action": action, **fields}, follow=True)
+    """Send the action. Deletion asks first, and is confirmed."""
+    answer = web.post("/monitors/actions", {"action": action, **fields}, follow=True)
+    return confirm(web, answer) if 'name="tags"' in answer.content.decode() else answer
+
+
+def confirm(web: Client, asked: Any) -> Any:
+    """Confirm what the page of a deletion asks."""
+    sent = dict(re.findall(r'<input type="hidden" name="(action|tags|next)" value="([^"]*)">', asked.content.decode()))
+    return web.post("/monitors/actions", sent, follow=True)
 
 
 def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
@@ -313,10 +321,60 @@ def test_many_take_as_many_statements_as_one(user: User, action: str) -> None:
         make_many(user, count, name=f"Of {count}")
         chosen = list(Monitor.objects.filter(name__startswith=f"Of {count}").values_list("public_id", flat=True))
         with CaptureQueriesContext(connection) as queries:
-            assert actions.apply(Caller(user), actions.named(action), chosen, now=utc_now()).done == count
+            caller = Caller(user)
+            tags = {one.public_id: one.tag for one in actions.to_delete(caller, chosen)}
+            chosen_action = actions.deletion(tags) if action == "delete" else actions.named(action)
+            assert actions.apply(caller, chosen_action, chosen, now=utc_now()).done == count
         return len(queries)
 
     assert taken(20) == taken(1)
+
+
+def test_a_deletion_asks_and_asks_again_after_a_change(web: Client, user: User) -> None:
+    first, second = (MonitorFactory(owner=user, name=f"{name} {HOSTILE}") for name in ("First", "Second"))
+    MonitorFactory(owner=user, name="Third")
+    sent = {"action": "delete", "monitor": f"{first.public_id},{second.public_id}", "next": "/monitors?sort=name"}
+    asked = web.post("/monitors/actions", sent)
+    assert asked.status_code == 200
+    assert "Delete 2 monitors?" in asked.content.decode()
+    assert names_to_delete(asked) == [f"First {HOSTILE}", f"Second {HOSTILE}"]
+    assert Monitor.objects.count() == 3
+    Monitor.objects.filter(pk=second.pk).update(name="Renamed")
+    refused = confirm(web, asked)
+    assert refused.status_code == 412
+    assert "The settings of 1 of them were changed meanwhile. Nothing was deleted." in refused.content.decode()
+    assert names_to_delete(refused) == ["Renamed"]
+    assert Monitor.objects.count() == 3
+    check(first, Verdict.UP, at=utc_now())  # a check changes no settings
+    done = confirm(web, refused)
+    assert done.redirect_chain == [("/monitors?sort=name", 302)]
+    assert "Deleted 2 monitors." in done.content.decode()
+    assert [monitor.name for monitor in Monitor.objects.all()] == ["Third"]
+
+
+def names_to_delete(asked: Any) -> list[str]:
+    return [unescape(name) for name in re.findall(r'<a class="strong" href="[^"]*">(.*?)</a>', asked.content.decode())]
+
+
+def test_a_change_at_the_last_moment_keeps_its_monitor(user: User) -> None:
+    monitors = [MonitorFactory(owner=user) for _ in range(2)]
+    chosen = [monitor.public_id for monitor in monitors]
+    tags = {one.public_id: one.tag for one in actions.to_delete(Caller(user), chosen)}
+    Monitor.objects.filter(pk=monitors[0].pk).update(interval_sec=3600)
+    outcome = actions.apply(Caller(user), actions.deletion(tags), chosen, now=utc_now())
+    assert (outcome.done, outcome.complaints) == (1, ["1 monitor unchanged: changed meanwhile."])
+    assert Monitor.objects.get() == monitors[0]
+
+
+def test_only_so_many_are_deleted_at_once(web: Client, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "MAX_DELETED", 2)
+    monkeypatch.setattr("dashboard.monitors.overview.MAX_NAMED", 1)
+    make_many(user, 3)
+    assert "Select at most 2 monitors to delete at once." in act(web, "delete", all="1").content.decode()
+    assert Monitor.objects.count() == 3
+    chosen = ",".join(Monitor.objects.values_list("public_id", flat=True)[:2])
+    asked = web.post("/monitors/actions", {"action": "delete", "monitor": chosen})
+    assert (len(names_to_delete(asked)), "and 1 more" in asked.content.decode()) == (1, True)
 
 
 def test_all_is_all_that_the_list_names_also_beyond_its_page(web: Client, user: User) -> None:

@@ -17,6 +17,7 @@ from alerts.selectors import routes_of
 from audit.models import Entry
 from monitors.models import Monitor
 from projects import placement
+from tests.alerts.test_concurrency import lock_during
 from tests.dashboard.test_monitor_pages import errors_in, typed
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
@@ -237,6 +238,27 @@ def test_two_monitors_join_a_channel_at_once() -> None:
 
     assert set(run_concurrently(lambda: send("one"), lambda: send("two"))) == {302}
     assert set(channel.monitors.values_list("name", flat=True)) == {first.name, "one", "two"}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_new", [True, False])
+def test_owners_are_locked_in_one_order(is_new: bool) -> None:
+    """Two people who use their own channels in each other's projects, at once, would otherwise deadlock."""
+    user, owner = UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner, member=user)
+    monitor = MonitorFactory(owner=owner, project=project)
+    ids = {"monitor_ids": [monitor.public_id]}
+    theirs = ChannelFactory(project=project, monitors="chosen", **ids)
+    own = ChannelFactory(owner=user, monitors="chosen", **ids)
+    other = MonitorFactory(owner=owner, project=project)
+    web = Client()
+    web.force_login(user)
+    given = typed(url=other.url, project_id=project.public_id, channels=[theirs.public_id, own.public_id])
+    path = "/monitors/new" if is_new else f"/monitors/{other.public_id}/edit"
+    people = [User.objects.filter(pk=person.pk) for person in (user, owner)]
+    lock_during(lambda: web.post(path, given), *people)
+    channels = AlertChannel.objects.filter(pk__in=[theirs.pk, own.pk])
+    assert [channel.monitors.count() for channel in channels] == [2, 2]
 
 
 def test_more_channels_take_no_more_queries(web: Client, user: User, channel: AlertChannel) -> None:

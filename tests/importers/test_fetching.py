@@ -52,7 +52,7 @@ def v3(seen: Seen) -> list[bytes]:
 )
 def test_all_pages(targets: TargetServer, routes: object, path: str, count: int, pages: int) -> None:
     site: Site = targets.serve(routes)  # type: ignore[arg-type]  # one of two functions
-    found = uptimerobot.read(fetching.fetch(site.url(path), key=KEY))
+    found = uptimerobot.read(fetching.fetch(site.url(path), key=KEY)).monitors
     assert [each.name for each in found] == [f"M{number}" for number in range(count)]
     assert len(site.seen) == pages
     assert KEY not in "".join(seen.path for seen in site.seen)
@@ -68,18 +68,18 @@ def test_a_busy_api_is_asked_again(targets: TargetServer) -> None:
         asked.append(seen.path)
         return [answer(429, b"{}", "Retry-After: 1")] if len(asked) == 2 else v3(seen)
 
-    assert len(uptimerobot.read(fetching.fetch(targets.serve(busy).url("/v3/monitors"), key=KEY))) == 450
+    assert len(uptimerobot.read(fetching.fetch(targets.serve(busy).url("/v3/monitors"), key=KEY)).monitors) == 450
     assert len(asked) == 4
 
 
 def test_a_saved_page_says_what_it_lacks() -> None:
     page = {"stat": "ok", "pagination": {"offset": 0, "limit": 50, "total": 55}, "monitors": [{"friendly_name": "M"}]}
-    last = uptimerobot.read(json.dumps(page))[-1]
+    last = uptimerobot.read(json.dumps(page)).monitors[-1]
     assert (last.name, last.body, last.notes[0].field) == ("54 more monitors", None, "pagination")
     assert "1 of 55" in last.notes[0].text
-    last = uptimerobot.read(json.dumps({"data": [], "nextLink": "https://api.uptimerobot.com/v3/monitors?cursor=1"}))[
-        -1
-    ]
+    last = uptimerobot.read(
+        json.dumps({"data": [], "nextLink": "https://api.uptimerobot.com/v3/monitors?cursor=1"})
+    ).monitors[-1]
     assert (last.name, last.body) == ("More monitors", None)
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.db import connection
 
 from accounts.models import User
+from alerts.models import AlertChannel
 from core.clock import utc_now
 from manifests.importers.creating import import_monitors
-from manifests.importers.mapped import MappedMonitor, Outcome
+from manifests.importers.mapped import MappedFile, MappedMonitor, Outcome
 from manifests.management.commands.import_from import Command
 from monitors.models import Monitor
 from monitors.probing import interactive
@@ -73,7 +75,7 @@ KUMA = ("uptime-kuma", str(SAMPLES / "uptime-kuma-v1.json"))
 @pytest.mark.parametrize("sample", READERS)
 def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User, sample: str) -> None:
     """No mapper makes what the API would refuse; a second time there is nothing to create."""
-    wanted = [each for each in READERS[sample]((SAMPLES / sample).read_text()) if each.body is not None]
+    wanted = [each for each in READERS[sample]((SAMPLES / sample).read_text()).monitors if each.body is not None]
     arguments = (source_of(sample), str(SAMPLES / sample), "--account", user.email)
     first = import_from(*arguments, "--json")
     printed = json.loads(first.out)
@@ -354,7 +356,7 @@ def test_groups_of_the_api(user: User) -> None:
 def test_groups_beyond_the_number_of_projects_are_skipped(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.services.MAX_PROJECTS", 1)
     mapped = [MappedMonitor(f"m{n}", {"name": f"m{n}", "type": "heartbeat"}, group=f"G{n // 2}") for n in range(4)]
-    found = import_monitors(Caller(user), mapped, place={}, now=utc_now()).outcomes
+    found = import_monitors(Caller(user), MappedFile(mapped), place={}, now=utc_now()).outcomes
     assert [each.outcome for each in found] == [Outcome.CREATED] * 2 + [Outcome.SKIPPED] * 2
     assert "its project G1 cannot be created" in found[2].notes[0].text
     assert [project.name for project in Project.objects.all()] == ["G0"]
@@ -364,8 +366,53 @@ def test_two_imports_at_once_create_everything_once(user: User) -> None:
     mapped = [MappedMonitor(f"m{n}", {"name": f"m{n}", "type": "heartbeat"}) for n in range(5)]
 
     def run() -> list[Outcome]:
-        return [each.outcome for each in import_monitors(Caller(user), mapped, place={}, now=utc_now()).outcomes]
+        return [
+            each.outcome for each in import_monitors(Caller(user), MappedFile(mapped), place={}, now=utc_now()).outcomes
+        ]
 
     fates = run_concurrently(run, run)
     assert sorted(map(str, fates)) == sorted(map(str, [[Outcome.CREATED] * 5, [Outcome.EXISTING] * 5]))
     assert Monitor.objects.count() == 5
+
+
+def test_channels_by_the_command_and_by_the_api(
+    import_from: Callable[..., Ran], user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = json.dumps({"type": "webhook", "webhookURL": "https://hook.example/hunter2"})
+    monitor = {"type": "push", "name": "m", "interval": 3600, "notificationIDList": {"1": True, "2": True}}
+    notifications = [{"id": 1, "name": "Hook", "config": config}, {"id": 2, "name": "No", "config": "{}"}]
+    file = tmp_path / "kuma.json"
+    file.write_text(json.dumps({"notificationList": notifications, "monitorList": [monitor]}))
+    arguments = ("uptime-kuma", str(file), "--account", user.email)
+    ran = import_from(*arguments, "--dry-run")
+    assert "WOULD BE CREATED channel Hook (webhook, 1 new monitor)\n" in ran.out
+    assert "SKIPPED channel No\n  type: nothing is not supported" in ran.out
+    assert not AlertChannel.objects.filter(kind="webhook").exists()
+    ran = import_from(*arguments)
+    channel = AlertChannel.objects.get(kind="webhook")
+    assert f"CREATED channel Hook (webhook, 1 new monitor) {channel.public_id}\n" in ran.out
+    assert "alert channels: 1 created, 0 existing, 1 skipped\n1 created, 0 existing, 0 skipped" in ran.out
+    assert "hunter2" not in ran.out
+    assert [one.name for one in channel.monitors.all()] == ["m"]
+    again = json.loads(import_from(*arguments, "--json").out)
+    assert [(each["outcome"], each["id"]) for each in again["channels"]] == [
+        ("existing", channel.public_id),
+        ("skipped", None),
+    ]
+    stranger = UserFactory()
+    body = {"kind": "webhook", "url": "https://hook.example/hunter2"}
+    channels = [{"key": "1", "name": "Hook", "body": body}, {"key": "2", "name": "Bad", "body": body | {"x": 1}}]
+    monitors = [{"name": "n", "body": {"name": "n", "type": "heartbeat"}, "channels": ["1", "2", "none"]}]
+    made = Api.signed_in(stranger).post("/v1/imports", {"monitors": monitors, "channels": channels}).json
+    assert [(each["name"], each["outcome"]) for each in made] == [
+        ("n", "created"),
+        ("Hook", "created"),
+        ("Bad", "skipped"),
+    ]
+    assert made[1]["channel"]["hint"] == "https://hook.example"
+    assert AlertChannel.objects.get(public_id=made[1]["channel"]["id"]).owner == stranger
+    monkeypatch.setattr(settings, "THROTTLES", settings.THROTTLES | {"invite": (1, 3600)})
+    monkeypatch.setattr(settings, "THROTTLE_SCALE", 1)
+    mails = [{"key": "1", "name": "M", "body": {"kind": "email", "address": f"{n}@x.example"}} for n in range(2)]
+    answer = Api.signed_in(stranger).post("/v1/imports", {"monitors": monitors, "channels": mails})
+    assert (answer.status, answer.json["error"]) == (429, "rate_limited")

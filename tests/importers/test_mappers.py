@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from manifests.importers.gatus import duration
-from manifests.importers.mapped import MappedMonitor, MonitorBuilder, UnreadableFileError, UnsupportedError
+from manifests.importers.mapped import MappedFile, MappedMonitor, MonitorBuilder, UnreadableFileError, UnsupportedError
 from tests.helpers import examples
 
 SAMPLES = Path(__file__).parent / "samples"
-READERS: dict[str, Callable[[str], list[MappedMonitor]]] = {
+READERS: dict[str, Callable[[str], MappedFile]] = {
     "uptime-kuma-v1.json": uptime_kuma.read,
     "uptime-kuma-v2.json": uptime_kuma.read,
     "healthchecks-v3.json": healthchecks.read,
@@ -30,7 +30,7 @@ READERS: dict[str, Callable[[str], list[MappedMonitor]]] = {
 
 
 def sample(name: str) -> dict[str, MappedMonitor]:
-    return {each.name: each for each in READERS[name]((SAMPLES / name).read_text())}
+    return {each.name: each for each in READERS[name]((SAMPLES / name).read_text()).monitors}
 
 
 def given_of(mapped: MappedMonitor) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def test_uptime_kuma_1() -> None:
         "check_ssl": True,
         "request_headers": [header("X-Api-Key", "hunter2-key", "apikey"), header("Accept", "text/html")],
     }
-    assert set(notes_of(shop)) == {"retryInterval", "notificationIDList", "tags"}
+    assert set(notes_of(shop)) == {"retryInterval", "tags"}
     login = found["Login"]
     assert given_of(login) == {
         "name": "Login",
@@ -195,7 +195,7 @@ RECORD = {"type": "expression", "variable": "record", "operator": "contains", "v
     ],
 )
 def test_hosts_of_uptime_kuma(fields: dict[str, Any], url: str, noted: set[str]) -> None:
-    (mapped,) = uptime_kuma.read(json.dumps([fields]))
+    (mapped,) = uptime_kuma.read(json.dumps([fields])).monitors
     assert given_of(mapped)["url"].endswith(url)
     assert set(notes_of(mapped)) == noted
     assert "content_rules" not in given_of(mapped)
@@ -223,7 +223,7 @@ def test_hosts_of_uptime_kuma(fields: dict[str, Any], url: str, noted: set[str])
     ],
 )
 def test_hosts_that_uptime_kuma_would_not_reach(fields: dict[str, Any], field: str) -> None:
-    (mapped,) = uptime_kuma.read(json.dumps([fields]))
+    (mapped,) = uptime_kuma.read(json.dumps([fields])).monitors
     assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
@@ -235,7 +235,6 @@ def test_healthchecks() -> None:
         "ping_url",
         "tags",
         "desc",
-        "channels",
         "success_kw",
         "failure_kw",
         "filter_subject",
@@ -265,7 +264,7 @@ def test_healthchecks() -> None:
     ],
 )
 def test_schedules_of_healthchecks_that_are_not_supported(fields: dict[str, Any], field: str) -> None:
-    (mapped,) = healthchecks.read(json.dumps([{"name": "x", "grace": 60, **fields}]))
+    (mapped,) = healthchecks.read(json.dumps([{"name": "x", "grace": 60, **fields}])).monitors
     assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
@@ -291,7 +290,7 @@ def test_uptimerobot_2() -> None:
         "content_rules": [{"type": "text_contains", "value": "Welcome"}],
     } == given_of(page)
     assert not page.enabled
-    assert set(notes_of(page)) == {"keywordCaseType", "assignedAlertContacts", "custom_http_statuses"}
+    assert set(notes_of(page)) == {"keywordCaseType", "custom_http_statuses"}
     assert (given_of(page)["tls_verify"], given_of(page)["check_ssl"]) == (False, False)
     assert given_of(found["My FTP Server"]) == {
         "name": "My FTP Server",
@@ -385,7 +384,7 @@ def test_uptimerobot_3() -> None:
     ],
 )
 def test_hosts_that_uptimerobot_would_not_reach(fields: dict[str, Any], field: str) -> None:
-    (mapped,) = uptimerobot.read(json.dumps([{"friendlyName": "x", **fields}]))
+    (mapped,) = uptimerobot.read(json.dumps([{"friendlyName": "x", **fields}])).monitors
     assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
@@ -408,7 +407,6 @@ def test_gatus() -> None:
         "request_headers": [header("Authorization", "Bearer hunter2-bearer", "bearer")],
     }
     assert set(notes_of(front)) == {
-        "alerts",
         "alerts[].failure-threshold",
         "alerts[].success-threshold",
         "conditions",
@@ -452,7 +450,7 @@ def test_gatus() -> None:
 def test_gatus_without_verification_keeps_the_warnings(url: str) -> None:
     """`check_ssl` reports the errors of a certificate that is verified: decision 85 refuses both."""
     endpoint = {"name": "x", "url": url, "client": {"insecure": True}, "conditions": ["[CERTIFICATE_EXPIRATION] > 48h"]}
-    (mapped,) = gatus.read(json.dumps({"endpoints": [endpoint]}))
+    (mapped,) = gatus.read(json.dumps({"endpoints": [endpoint]})).monitors
     assert (given_of(mapped)["tls_verify"], given_of(mapped)["check_ssl"]) == (False, False)
 
 
@@ -556,13 +554,14 @@ def test_dns_of_gatus() -> None:
     ],
 )
 def test_what_gatus_checks_and_pulsekeeper_does_not(fields: dict[str, Any], field: str) -> None:
-    (mapped,) = gatus.read(json.dumps({"endpoints": [{"name": "x", "conditions": [], **fields}]}))
+    (mapped,) = gatus.read(json.dumps({"endpoints": [{"name": "x", "conditions": [], **fields}]})).monitors
     assert (mapped.body, set(notes_of(mapped))) == (None, {field})
 
 
 def test_thresholds_of_gatus_that_are_no_numbers_are_ignored() -> None:
     alerts = [{"failure-threshold": [1]}, {"failure-threshold": 5}]
-    (mapped,) = gatus.read(json.dumps({"endpoints": [{"name": "x", "url": "https://x.example", "alerts": alerts}]}))
+    endpoint = {"name": "x", "url": "https://x.example", "alerts": alerts}
+    (mapped,) = gatus.read(json.dumps({"endpoints": [endpoint]})).monitors
     assert given_of(mapped)["fail_threshold"] == 5
     assert "alerts[].failure-threshold" in notes_of(mapped)
 
@@ -583,7 +582,7 @@ def test_secrets_are_in_headers_and_nowhere_else(name: str) -> None:
 
 def test_a_password_in_an_address_becomes_a_header() -> None:
     text = json.dumps([{"name": "x", "type": "http", "url": "https://me:hunter%32@x.example:8443/a?b"}])
-    (mapped,) = uptime_kuma.read(text)
+    (mapped,) = uptime_kuma.read(text).monitors
     assert given_of(mapped)["url"] == "https://x.example:8443/a?b"
     assert given_of(mapped)["request_headers"] == [basic("me", "hunter2")]
 
@@ -596,7 +595,7 @@ def test_groups_of_uptime_kuma_are_paths_that_end() -> None:
         {"id": 4, "type": "group", "name": "Trip", "parent": 3},
     ]
     monitors = [{"type": "push", "name": str(parent), "parent": parent} for parent in (2, "1", 3, 9, None)]
-    found = uptime_kuma.read(json.dumps(groups + monitors))
+    found = uptime_kuma.read(json.dumps(groups + monitors)).monitors
     assert [each.group for each in found] == ["Europe / Shop", "Europe", "Trip / Round", "", ""]
 
 
@@ -616,9 +615,9 @@ SLOW_TO_MAP = [
 
 
 @pytest.mark.parametrize(("reader", "text"), SLOW_TO_MAP)
-def test_no_file_takes_long_to_map(reader: Callable[[str], list[MappedMonitor]], text: str) -> None:
+def test_no_file_takes_long_to_map(reader: Callable[[str], MappedFile], text: str) -> None:
     before = time.thread_time()
-    assert len(reader(text)) == 1
+    assert len(reader(text).monitors) == 1
     assert time.thread_time() - before < 1  # of CPU, most of it in reading the YAML
 
 
@@ -630,7 +629,7 @@ def test_a_tag_that_does_not_fit_its_value_is_no_yaml(value: str) -> None:
 
 @pytest.mark.parametrize("reader", [uptime_kuma.read, healthchecks.read, uptimerobot.read, gatus.read])
 @pytest.mark.parametrize("text", ["", "x", "[1]", '{"a": 1}', "null", "{" * 400, "[" * 400, "\x00", '"\\ud800"'])
-def test_a_file_that_is_none(reader: Callable[[str], list[MappedMonitor]], text: str) -> None:
+def test_a_file_that_is_none(reader: Callable[[str], MappedFile], text: str) -> None:
     with pytest.raises(UnreadableFileError):
         reader(text)
 
@@ -682,3 +681,128 @@ def test_half_a_character_in_a_header_skips_its_monitor() -> None:
     with pytest.raises(UnsupportedError) as refused:
         builder.mapped()
     assert refused.value.args[0].field == "request_headers"
+
+
+KUMA_CHANNELS: list[tuple[dict[str, Any], str, dict[str, str]]] = [
+    (
+        {"type": "webhook", "webhookURL": "https://hook.example/hunter2", "webhookContentType": "json"},
+        "webhook",
+        {"url": "https://hook.example/hunter2"},
+    ),
+    (
+        {"type": "telegram", "telegramBotToken": "12345:hunter2", "telegramChatID": -100123},
+        "telegram",
+        {"bot_token": "12345:hunter2", "chat_id": "-100123"},
+    ),
+    ({"type": "slack", "slackwebhookURL": "hunter2"}, "slack", {"url": "hunter2"}),
+    ({"type": "discord", "discordWebhookUrl": "hunter2"}, "discord", {"url": "hunter2"}),
+    ({"type": "teams", "webhookUrl": "hunter2"}, "teams", {"url": "hunter2"}),
+    (
+        {
+            "type": "ntfy",
+            "ntfyAuthenticationMethod": "accessToken",
+            "ntfytopic": "hunter2",
+            "ntfyserverurl": "https://ntfy.sh",
+            "ntfyaccesstoken": "tk_hunter2",
+        },
+        "ntfy",
+        {"topic": "hunter2", "server": "https://ntfy.sh", "access_token": "tk_hunter2"},
+    ),
+    (
+        {"type": "pushover", "pushoveruserkey": "hunter2", "pushoverapptoken": "hunter3"},
+        "pushover",
+        {"user_key": "hunter2", "app_token": "hunter3"},
+    ),
+    ({"type": "PagerDuty", "pagerdutyIntegrationKey": "hunter2"}, "pagerduty", {"integration_key": "hunter2"}),
+    ({"type": "apprise", "appriseURL": "bark://hunter2"}, "apprise", {"apprise_url": "bark://hunter2"}),
+]
+
+
+@pytest.mark.parametrize(("config", "kind", "settings"), KUMA_CHANNELS, ids=[each[1] for each in KUMA_CHANNELS])
+def test_channels_of_uptime_kuma(config: dict[str, Any], kind: str, settings: dict[str, str]) -> None:
+    entry = {"id": 7, "name": "On call", "active": False, "config": json.dumps(config)}
+    found = uptime_kuma.read(json.dumps({"notificationList": [entry], "monitorList": []}))
+    (channel,) = found.channels
+    assert channel.body == {"name": "On call", "kind": kind, **settings}
+    assert (channel.key, channel.enabled) == ("7", False)
+    assert "hunter2" not in repr(found)
+
+
+def test_mail_of_uptime_kuma_has_a_channel_for_each_address() -> None:
+    config = {"type": "smtp", "smtpTo": "a@x.example, b@x.example", "smtpPassword": "hunter2", "smtpHost": "x.example"}
+    monitors = [{"type": "push", "name": "m", "notificationIDList": {"1": True, "2": False, "3": True}}]
+    entry = {"id": 1, "name": "Mail", "config": json.dumps(config)}
+    found = uptime_kuma.read(json.dumps({"notificationList": [entry], "monitorList": monitors}))
+    assert found.monitors[0].channels == ("1", "3")
+    assert [(each.key, (each.body or {}).get("address")) for each in found.channels] == [
+        ("1", "a@x.example"),
+        ("1", "b@x.example"),
+        ("3", None),
+    ]
+    assert "does not contain its settings" in found.channels[2].notes[0].text
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ('{"type": "signal"}', "type"),
+        ('{"type": 5}', "type"),
+        ("hunter2", "type"),
+        ('{"type": "ntfy", "ntfyAuthenticationMethod": "usernamePassword"}', "ntfyAuthenticationMethod"),
+        ('{"type": "telegram", "telegramServerUrl": "https://x.example"}', "telegramServerUrl"),
+        ('{"type": "slack", "slackwebhookURL": ["hunter2"]}', "slackwebhookURL"),
+    ],
+)
+def test_channels_that_uptime_kuma_has_and_pulsekeeper_has_not(config: str, field: str) -> None:
+    entry = {"id": 1, "name": "Other", "config": config}
+    (channel,) = uptime_kuma.read(json.dumps({"notificationList": [entry], "monitorList": []})).channels
+    assert (channel.body, [note.field for note in channel.notes]) == (None, [field])
+    assert "hunter2" not in repr(channel)
+
+
+def test_channels_of_gatus() -> None:
+    alerting = {
+        "slack": {"webhook-url": "https://hooks.slack.com/services/hunter2"},
+        "telegram": {"token": "hunter2", "id": "-5"},
+        "email": {"to": "a@x.example,b@x.example", "password": "hunter2"},
+        "custom": {"url": "https://$HOST/"},
+        "opsgenie": {"api-key": "hunter2"},
+    }
+    alerts = [{"type": "slack"}, {"type": "telegram", "enabled": False}, {"type": "discord"}]
+    endpoint = {"name": "x", "url": "https://x.example", "alerts": alerts, "extra-labels": {"env": "prod"}}
+    found = gatus.read(json.dumps({"alerting": alerting, "endpoints": [endpoint]}))
+    assert found.monitors[0].channels == ("slack", "discord")
+    assert [note.text for note in found.monitors[0].notes if note.field == "extra-labels"] == [
+        "env is not imported: monitors have no tags"
+    ]
+    assert [(each.key, (each.body or {}).get("kind")) for each in found.channels] == [
+        ("slack", "slack"),
+        ("telegram", "telegram"),
+        ("email", "email"),
+        ("email", "email"),
+        ("custom", None),
+        ("opsgenie", None),
+        ("discord", None),
+    ]
+    assert found.channels[4].notes[0].text == "uses the variable $HOST; replace it with its value"
+    assert "hunter2" not in repr(found)
+
+
+def test_channels_of_healthchecks_and_uptimerobot() -> None:
+    check = {"name": "x", "timeout": 60, "channels": "1bdea468-03bf,ca9d2a7a-27d4", "tags": "prod eu"}
+    found = healthchecks.read(json.dumps([check]))
+    assert found.monitors[0].channels == ("1bdea468-03bf", "ca9d2a7a-27d4")
+    assert [note.text for note in found.monitors[0].notes if note.field == "tags"] == [
+        "prod is not imported: monitors have no tags",
+        "eu is not imported: monitors have no tags",
+    ]
+    assert [each.body for each in found.channels] == [None, None]
+    contacts = [{"id": "1", "type": 2, "value": "me@x.example"}, {"id": "2", "type": 1, "value": "+49"}]
+    old = uptimerobot.read(
+        json.dumps([{"friendly_name": "a", "type": 1, "url": "https://a.example", "alert_contacts": contacts}])
+    )
+    assert old.monitors[0].channels == ("1", "2")
+    assert [(each.body or {}).get("address") for each in old.channels] == ["me@x.example", None]
+    monitor = {"friendlyName": "a", "type": "HTTP", "url": "https://a.example"}
+    new = uptimerobot.read(json.dumps([{**monitor, "assignedAlertContacts": [{"alertContactId": 5}]}]))
+    assert [(each.key, each.body) for each in new.channels] == [("5", None)]
