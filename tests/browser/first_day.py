@@ -63,14 +63,15 @@ class Home:
     nas: Site
     nas_ca: str
     router: str
-    names: str
-    """The address of the name server that knows SHOP and NAS."""
+    variables: dict[str, str]
+    """The name server that knows SHOP and NAS, and the authority of SHOP, for Pulsekeeper."""
 
 
 @contextmanager
 def home(folder: Path) -> Iterator[Home]:
     """Serve what the user monitors. Router and NAS are this machine, by a private address if it has one."""
-    certificates = Certificates(folder)
+    (folder / "own").mkdir()
+    public, own = Certificates(folder), Certificates(folder / "own")
     found = [address.address.partition("%")[0] for all_of in psutil.net_if_addrs().values() for address in all_of]
     router = next((address for address in found if _is_private(address)), "127.0.0.1")
     zone = {
@@ -79,11 +80,11 @@ def home(folder: Path) -> Iterator[Home]:
     }
     with TargetServer() as targets:
         yield Home(
-            shop=targets.serve([answer(200, b"Welcome")]),
-            nas=targets.serve([answer(200, b"Welcome")], host=router, tls=certificates.for_host(NAS)),
-            nas_ca=Path(certificates.ca_file).read_text(),
+            shop=targets.serve([answer(200, b"Welcome")], tls=public.for_host(SHOP)),
+            nas=targets.serve([answer(200, b"Welcome")], host=router, tls=own.for_host(NAS)),
+            nas_ca=Path(own.ca_file).read_text(),
             router=router,
-            names=targets.serve_names(zone).address,
+            variables={"DNS_SERVERS": targets.serve_names(zone).address, "SSL_CERT_FILE": public.ca_file},
         )
 
 
@@ -117,9 +118,9 @@ class Instance:
 
 
 @contextmanager
-def first_start(data_dir: Path, environment: Mapping[str, str], *, names: str) -> Iterator[Instance]:
+def first_start(data_dir: Path, environment: Mapping[str, str]) -> Iterator[Instance]:
     """Run `manage.py up` on a data folder that it has not used before."""
-    complete = {**environment, "DNS_SERVERS": names, "CONNECTIVITY_TARGETS": "", "DATA_DIR": str(data_dir)}
+    complete = {**environment, "CONNECTIVITY_TARGETS": "", "DATA_DIR": str(data_dir)}
     start = time.perf_counter()
     up = Up([sys.executable, "manage.py", "up"], data_dir, complete)
     try:
@@ -295,7 +296,7 @@ def main() -> int:
         folder = Path(name)
         with (
             home(folder) as found,
-            first_start(folder / "data", os.environ, names=found.names) as instance,
+            first_start(folder / "data", os.environ | found.variables) as instance,
             chromium(executable) as browser,
         ):
             efforts = play(browser, instance, found, folder)

@@ -15,7 +15,7 @@ def test_the_first_day_takes_what_its_page_says(
     browser: Browser, clean_environment: dict[str, str], migrated_cluster: Path, tmp_path: Path
 ) -> None:
     data_dir = copy_cluster(migrated_cluster, tmp_path / "data")
-    with home(tmp_path) as found, first_start(data_dir, clean_environment, names=found.names) as instance:
+    with home(tmp_path) as found, first_start(data_dir, clean_environment | found.variables) as instance:
         efforts = play(browser, instance, found, tmp_path)
     text = DOCUMENT.read_text()
     rows = re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \| \d+\.\d \|$", text, re.MULTILINE)
