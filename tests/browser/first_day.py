@@ -110,7 +110,8 @@ class Instance:
 
     @property
     def password(self) -> str:
-        return re.findall(r"password (\S+) \(shown only now\)", self.up.output)[0]
+        (password,) = re.findall(r"password (\S+) \(shown only now\)", self.up.output)
+        return str(password)
 
     def manage(self, *arguments: str) -> None:
         command = [sys.executable, "manage.py", *arguments]

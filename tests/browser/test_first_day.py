@@ -9,11 +9,13 @@ from playwright.sync_api import Browser
 
 from tests.browser.first_day import DOCUMENT, first_start, home, play
 from tests.processes.up import copy_cluster
+from tests.wrapper.conftest import require
 
 
 def test_the_first_day_takes_what_its_page_says(
     browser: Browser, clean_environment: dict[str, str], migrated_cluster: Path, tmp_path: Path
 ) -> None:
+    require("curl")  # of the wrapper
     data_dir = copy_cluster(migrated_cluster, tmp_path / "data")
     with home(tmp_path) as found, first_start(data_dir, clean_environment | found.variables) as instance:
         efforts = play(browser, instance, found, tmp_path)
