@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test test-long screenshots faults rehearsal upgrade bench docs lock vendor clean
+.PHONY: help up test test-long screenshots first-day faults rehearsal upgrade bench docs lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo 'make test   run all checks and tests'
 	@echo 'make test-long  the same with ten times as many generated examples, and ten minutes of make faults; before a release'
 	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name, or readme)'
+	@echo 'make first-day    play the first day of a user in a browser, and write its clicks and seconds to docs/use/first-day.md'
 	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, SEED, HOSTILE)'
 	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian, then one fault after the other (as root)'
 	@echo 'make upgrade    time the locks of migrations, and on two hosts replace an older version by this one under load (FROM: a commit, SECONDS_TO_RUN)'
@@ -36,6 +37,9 @@ test-long: $(VENV)/.test
 
 screenshots: $(VENV)/.test
 	@exec $(BIN)/python -m tests.browser.screenshots $(PAGE)
+
+first-day: $(VENV)/.test
+	@exec $(BIN)/python -m tests.browser.first_day
 
 faults: $(VENV)/.test
 	@exec $(BIN)/python -m tests.faults

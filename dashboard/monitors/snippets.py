@@ -24,6 +24,12 @@ class Example(NamedTuple):
 EXAMPLES = (
     Example("curl", "curl", "At the end of a script, once the work is done."),
     Example(
+        "Wrapper",
+        "wrapper",
+        "For any command, also in a crontab: sends the start, then the exit status with the end of the output. "
+        "Copy docs/samples/pulsekeeper-run from the repository into the PATH; it needs only curl.",
+    ),
+    Example(
         "cron", "crontab", "Sends the start, then the exit status of the job. cron uses the time zone of the machine."
     ),
     Example(

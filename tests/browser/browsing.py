@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import Browser, Page
 
-from tests.browser.application import Application, Person
 from tests.browser.watching import Watch, without
+
+if TYPE_CHECKING:  # it imports models
+    from tests.browser.application import Person
 
 PATIENCE_MS = 20_000
 """For whatever a page waits for, on a machine that is busy with other tests."""
@@ -26,8 +28,8 @@ addEventListener("load", () => setTimeout(() => {
 class Browse:
     """Opens pages, each as on a machine of its own."""
 
-    def __init__(self, app: Application, browser: Browser) -> None:
-        self._app, self._browser = app, browser
+    def __init__(self, address: str, browser: Browser) -> None:
+        self._address, self._browser = address, browser
         self._watches: list[Watch] = []
         self._allowed: list[str] = []
         self.pages: list[Page] = []
@@ -35,11 +37,11 @@ class Browse:
     def __call__(self, person: Person | None = None, **options: Any) -> Page:
         """A blank page, of somebody who is signed in, or nobody; `options` are of a browser context."""
         options = {"reduced_motion": "reduce", "timezone_id": "Europe/Berlin", "locale": "en-GB"} | options
-        context = self._browser.new_context(base_url=self._app.address, **options)
+        context = self._browser.new_context(base_url=self._address, **options)
         context.set_default_timeout(PATIENCE_MS)
         if options.get("java_script_enabled", True):
             context.add_init_script(_UNHURRIED)
-        self._watches.append(Watch(context, address=self._app.address))
+        self._watches.append(Watch(context, address=self._address))
         if person is not None:
             person.sign_in(context)
         self.pages.append(context.new_page())

@@ -54,7 +54,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def browse(request: pytest.FixtureRequest, app: Application, browser: Browser) -> Iterator[Browse]:
     """For pages of several people, or of other sizes; `page` is enough for most tests."""
-    browse = Browse(app, browser)
+    browse = Browse(app.address, browser)
     yield browse
     if request.node.stash.get(_failed, False):
         for page in browse.pages:

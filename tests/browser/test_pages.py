@@ -32,7 +32,7 @@ def shown(app: Application) -> scene.Scene:
 @pytest.fixture(scope="module")
 def tabs(app: Application, browser: Browser, shown: scene.Scene) -> Iterator[Browse]:
     """Two tabs for all pages, of the owner and of nobody: a new one for each page would take twice the time."""
-    tabs = Browse(app, browser)
+    tabs = Browse(app.address, browser)
     tabs(Person(app, shown.owner))
     tabs()
     yield tabs

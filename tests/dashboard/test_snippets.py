@@ -24,6 +24,7 @@ from tests.factories import MonitorFactory
 from tests.serving import serving
 
 pytestmark = pytest.mark.django_db(transaction=True)
+ROOT = Path(__file__).parents[2]
 JOB = "/path/to/job"
 PASSED = [("start", None), ("success", 0)]
 FAILED = [("start", None), ("fail", 7)]
@@ -77,6 +78,14 @@ def bodies(monitor: Monitor) -> list[str | None]:
 def test_curl(heartbeat: Monitor) -> None:
     assert run("/bin/sh", "-c", text_of(heartbeat, "curl")) == 0
     assert sent(heartbeat) == [("success", None)]
+
+
+@pytest.mark.parametrize(("status", "signals"), [(0, PASSED), (7, FAILED)])
+def test_the_wrapper(heartbeat: Monitor, tmp_path: Path, status: int, signals: list[Any]) -> None:
+    command = text_of(heartbeat, "wrapper").replace(JOB, job(tmp_path, status))
+    path = f"{ROOT / 'docs' / 'samples'}{os.pathsep}{os.environ['PATH']}"
+    assert run("/bin/sh", "-c", command, PATH=path) == status
+    assert sent(heartbeat) == signals
 
 
 @pytest.mark.parametrize(("status", "signals"), [(0, PASSED), (7, FAILED)])
