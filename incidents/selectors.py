@@ -42,9 +42,9 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
     return get_or_not_found(list_incidents(caller).prefetch_related(TIMELINE), public_id=public_id)
 
 
-def newest_incident(monitor: Monitor) -> Incident | None:
-    """Return the newest incident of a monitor that the caller may see, without its evidence."""
-    return Incident.objects.filter(monitor=monitor).defer("evidence").order_by("-started_at", "-pk").first()
+def newest_incidents(monitor: Monitor, *, limit: int) -> list[Incident]:
+    """Return the newest incidents of a monitor that the caller may see, newest first, without their evidence."""
+    return list(Incident.objects.filter(monitor=monitor).defer("evidence").order_by("-started_at", "-pk")[:limit])
 
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
