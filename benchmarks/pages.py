@@ -1,4 +1,4 @@
-"""Measure pages: time, queries and size of the overview, a monitor, the form of a window and a status page.
+"""Measure pages: time, queries and size of the overview, a monitor, their updates, a form and a status page.
 
     python benchmarks/pages.py [--monitors 1000] [--days 30] [--interval 300] [--requests 30] [--before FOLDER]
 
@@ -218,6 +218,7 @@ def run(server: Serving, options: argparse.Namespace) -> dict[str, Any]:
         "overview_by_uptime": "/monitors?sort=uptime&grouped=1",
         "live": "/monitors/live?" + urlencode({"row": [f"{monitor_id}:changed"]}, doseq=True),
         "monitor": monitor,
+        "monitor_live": f"{monitor}/live",
         "window_form": "/maintenance/new",
         "chart_7d": f"{monitor}/latency?range=7d",
         "status_page": "/status/shop",

@@ -53,7 +53,7 @@ def learn_time() -> None:
         check(connection.connection)
 
 
-_NOW, _KEYS = datetime.max.replace(tzinfo=UTC), "{the keys}"
+_NOW, _KEYS, _USER = datetime.max.replace(tzinfo=UTC), "{the keys}", -1
 
 
 def compiled_once(
@@ -64,18 +64,32 @@ def compiled_once(
     Django compiles the query once in a process, and not for each page: long conditions take long to compile. `build`
     passes the keys to `pk__in`, and gets nothing of the caller, so the SQL is the same for all.
     """
+    keys: Func[Any] = Func(
+        Value(_KEYS), template="(SELECT unnest(%(expressions)s::bigint[]))", output_field=BigIntegerField()
+    )
+    fetch = _compiled(lambda: build(keys, _NOW))
+    return lambda keys, now: fetch({_NOW: now, _KEYS: array(keys)})
+
+
+def compiled_for_users(build: Callable[[int], QuerySet[Any]]) -> Callable[[int], list[tuple[Any, ...]]]:
+    """Return a function of a user's primary key that returns the rows of the query that `build` makes of it.
+
+    Django compiles the query once in a process. `build` uses the key in conditions only.
+    """
+    fetch = _compiled(lambda: build(_USER))
+    return lambda user: fetch({_USER: user})
+
+
+def _compiled(build: Callable[[], QuerySet[Any]]) -> Callable[[Mapping[Any, Any]], list[tuple[Any, ...]]]:
+    """Return a function that runs the query with other values in place of some."""
 
     @cache
     def compiled() -> tuple[str, tuple[Any, ...]]:
-        keys: Func[Any] = Func(
-            Value(_KEYS), template="(SELECT unnest(%(expressions)s::bigint[]))", output_field=BigIntegerField()
-        )
-        statement, values = build(keys, _NOW).query.sql_with_params()
+        statement, values = build().query.sql_with_params()
         return statement, tuple(values)
 
-    def fetch(keys: Collection[int], now: datetime) -> list[tuple[Any, ...]]:
+    def fetch(given: Mapping[Any, Any]) -> list[tuple[Any, ...]]:
         statement, values = compiled()
-        given: dict[Any, Any] = {_NOW: now, _KEYS: array(keys)}
         with connection.cursor() as cursor:
             cursor.execute(statement, [given.get(value, value) for value in values])
             rows: list[tuple[Any, ...]] = cursor.fetchall()

@@ -21,7 +21,7 @@ from accounts.models import User
 from core import throttles
 from core.clock import utc_now
 from core.errors import ApiError, NotFound
-from incidents.selectors import list_incidents
+from incidents.selectors import count_open
 from projects.access import Caller
 
 P = ParamSpec("P")
@@ -150,7 +150,7 @@ def navigation(request: HttpRequest) -> dict[str, Any]:
 
 
 def _navigation(user: User) -> list[tuple[str, str, str, int]]:
-    return navigation_entries(open_incidents=list_incidents(Caller(user), is_open=True).count())
+    return navigation_entries(open_incidents=count_open(user))
 
 
 def navigation_entries(*, open_incidents: int) -> list[tuple[str, str, str, int]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from django.db.models import Prefetch, Q, QuerySet, Value
+from django.db.models import Func, IntegerField, Prefetch, Q, QuerySet, Value
 from django.db.models.functions import Coalesce, Length
 
-from core.db import get_or_not_found, total_of
+from accounts.models import User
+from core.db import compiled_for_users, get_or_not_found, total_of
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from monitors.models import Monitor
 from projects import access
@@ -37,14 +38,27 @@ def list_incidents(
     return found.select_related("monitor__project", "project").defer(*unread)
 
 
+_count_open = compiled_for_users(
+    lambda user: list_incidents(Caller(User(pk=user)), is_open=True).values_list(
+        Func("pk", function="count", output_field=IntegerField())
+    )
+)
+
+
+def count_open(user: User) -> int:
+    """Return the number of open incidents that the user can access, for the navigation of each page."""
+    ((count,),) = _count_open(user.pk)
+    return int(count)
+
+
 def get_incident(caller: Caller, public_id: str) -> Incident:
     """Return an incident with its timeline."""
     return get_or_not_found(list_incidents(caller).prefetch_related(TIMELINE), public_id=public_id)
 
 
-def newest_incident(monitor: Monitor) -> Incident | None:
-    """Return the newest incident of a monitor that the caller may see, without its evidence."""
-    return Incident.objects.filter(monitor=monitor).defer("evidence").order_by("-started_at", "-pk").first()
+def newest_incidents(monitor: Monitor, *, limit: int) -> list[Incident]:
+    """Return the newest incidents of a monitor that the caller may see, newest first, without their evidence."""
+    return list(Incident.objects.filter(monitor=monitor).defer("evidence").order_by("-started_at", "-pk")[:limit])
 
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:

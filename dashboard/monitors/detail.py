@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect
+from django.utils.safestring import SafeString, mark_safe
 from django_htmx.http import trigger_client_event
 
 from alerts.models import AlertChannel
@@ -22,6 +23,7 @@ from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms
 from core.errors import ApiError, NotFound
+from core.templatetags.pulsekeeper import duration, percent
 from dashboard.deletion import Deletable, deletion
 from dashboard.durations import MS_OF, format_duration
 from dashboard.forms import Value
@@ -34,7 +36,7 @@ from dashboard.monitors.snippets import snippets_of
 from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
 from incidents.models import Incident
-from incidents.selectors import list_incidents, newest_incident, windows_covering
+from incidents.selectors import newest_incidents, windows_covering
 from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
@@ -112,7 +114,7 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
     monitor = get_monitor_with_first_check(caller, monitor_id)
     command = _command(monitor)
-    context = _moving(caller, monitor, now=now) | {
+    context = _moving(monitor, now=now) | {
         "mutes": MUTES,
         "facts": facts_of(monitor),
         "deletable": _deletable(monitor),
@@ -145,10 +147,11 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     is_over = awaited is not None and awaited.is_over(monitor, now=now)
     maintenance = bool(windows.covered([monitor.pk], now))
     signal = newest_signal(monitor) if monitor.kind.waits else None
-    seen = _seen(monitor, signal, newest_incident(monitor), maintenance=maintenance, now=now)
+    newest = next(iter(newest_incidents(monitor, limit=1)), None)
+    seen = _seen(monitor, signal, newest, maintenance=maintenance, now=now)
     if seen == request.GET.get("seen") and not is_over:
         return HttpResponse(status=204)
-    context = _moving(caller, monitor, now=now) | {"live": True}
+    context = _moving(monitor, now=now) | {"live": True}
     if awaited is not None:
         context |= _awaited(monitor, awaited, context["checks"], is_over=is_over)
     return render_page(request, "monitors/moving", **context)
@@ -229,15 +232,14 @@ def _command(monitor: Monitor) -> str:
         return ""
 
 
-def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any]:
+def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     kind, gaps = monitor.kind, gaps_since(now - timedelta(days=DAYS))
     row = summaries([monitor], now=now, gaps=gaps)[0]
     history = daily_uptimes([monitor], days=DAYS, now=now, with_status=True, gaps=gaps)[monitor.pk]
     by_status = history.by_status
     assert by_status is not None
     first = monitor.first_check_at
-    found = list_incidents(caller, monitor_id=monitor.public_id).defer("monitor__config").order_by("-started_at", "-pk")
-    incidents = list(found[:INCIDENTS])
+    incidents = newest_incidents(monitor, limit=INCIDENTS)
     # The page of a heartbeat lists its signals; why it is down is in its results.
     checks = _checks(monitor, now=now) if not kind.waits or row.standing == "down" else []
     received = signals.recent(monitor, now=now) if kind.waits else {"signals": []}
@@ -250,13 +252,14 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "seen": _seen(
             monitor,
             newest and (newest.at, newest.pk),
-            incidents[0] if incidents else None,
+            next(iter(incidents), None),
             maintenance=row.maintenance,
             now=now,
         ),
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
         "observed_since": first if first and first > now - timedelta(days=DAYS) else None,
-        "days": _days(history),
+        "days": DAYS,
+        "days_bar": _days_bar(history),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
@@ -293,14 +296,25 @@ def _seen(
     )  # fmt: skip
 
 
-def _days(history: History) -> list[dict[str, Any]]:
-    """Return the days of the bar. The part that was down is `share` 20ths high, at least 6 to be visible."""
+def _days_bar(history: History) -> SafeString:
+    """Return the days as SVG. The part that was down is `share` 20ths high, at least 6 to be visible."""
     days = []
     for index, (uptime, down_ms) in enumerate(zip(history.percents(), history.down_ms, strict=True)):
-        share = 0 if uptime is None or not down_ms else max(6, min(20, round((100 - uptime) / 5)))
-        day, down = history.start + timedelta(days=index), timedelta(milliseconds=down_ms)
-        days.append({"date": day, "uptime": uptime, "down": down, "x": 4 * index, "share": share, "y": 20 - share})
-    return days
+        day, x, fill, title, down = history.start + timedelta(days=index), 4 * index, "none", "not observed", ""
+        if uptime is not None:
+            fill, title = "up", percent(uptime)
+            if down_ms:
+                title += f", down {duration(down_ms / 1000)}"
+                share = max(6, min(20, round((100 - uptime) / 5)))
+                down = f'<rect class="fill-down" x="{x}" y="{20 - share}" width="3" height="{share}"/>'
+        days.append(
+            f"<g><title>{day.day} {day:%b %Y}: {title}</title>"
+            f'<rect class="fill-{fill}" x="{x}" width="3" height="20"/>{down}</g>'
+        )
+    return mark_safe(  # noqa: S308 - numbers and constants
+        f'<svg role="img" aria-label="Uptime of the last {len(days)} days" viewBox="0 0 {4 * len(days) - 1} 20" '
+        f'preserveAspectRatio="none">{"".join(days)}</svg>'
+    )
 
 
 def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
@@ -342,8 +356,8 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
     routes = routes_of([monitor.pk]).get(monitor.pk, {})
     channels: list[AlertChannel] = []
     if routes:
-        # Do not load the selected monitors of each channel.
-        visible = list_channels(caller).prefetch_related(None).filter(pk__in=list(routes))
+        # Do not load the selected monitors, the owner and the project of each channel.
+        visible = list_channels(caller).prefetch_related(None).select_related(None).filter(pk__in=list(routes))
         channels = list(visible.order_by("name", "pk"))
     by_mail = any(KINDS[channel.kind].problem() for channel in channels)
     return {"channels": channels, "other_channels": len(routes) - len(channels), "by_mail": by_mail}

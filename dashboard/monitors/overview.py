@@ -76,7 +76,7 @@ def live(request: PageRequest) -> HttpResponse:
         return HttpResponse(status=204)
     given = (row.partition(":") for row in request.GET.getlist("row")[:MAX_LIVE])
     seen = {public_id: version for public_id, _, version in given if is_public_id(public_id)}
-    monitors = list(list_monitors(request.caller).filter(public_id__in=list(seen)).defer("config"))
+    monitors = list(list_monitors(request.caller).filter(public_id__in=list(seen)).defer("config", "header_values"))
     load_schedules(monitors)
     shown = rows_of(monitors, now=now, grouped=listing.grouped)
     rows = [row for row in shown if row.version != seen[row.monitor.public_id]]

@@ -163,7 +163,7 @@ class Page(NamedTuple):
 
 
 def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
-    monitors = matching(caller, listing, now=now).defer("config")
+    monitors = matching(caller, listing, now=now).defer("config", "header_values")
     start, end = (listing.page - 1) * PAGE, listing.page * PAGE
     # Read one more monitor on each side: to see whether the page continues a project, and whether there is more.
     skipped = 1 if start else 0

@@ -45,6 +45,24 @@ def named(page: Any) -> list[str]:
     return re.findall(r'<a class="strong" href="[^"]*">([^<]*)</a>', page.content.decode())
 
 
+def test_the_navigation_counts_open_incidents_of_the_user(web: Client, user: User) -> None:
+    other, others = UserFactory(), Client()
+    others.force_login(other)
+    outage(user, resolved=True)
+    outage(user)
+    outage(user)
+    outage(other, given={"project": ProjectFactory(owner=other, member=user)})
+    IncidentFactory(monitor=None, owner=user, name="Declared")
+
+    def counted(client: Client) -> str | None:
+        found = re.search(r'<span class="count" title="open">(\d+)', client.get("/tokens").content.decode())
+        return found and found[1]
+
+    assert (counted(web), counted(others), counted(web)) == ("4", "1", "4")
+    Incident.objects.filter(monitor__owner=other).delete()
+    assert (counted(web), counted(others)) == ("3", None)
+
+
 def test_open_ones_come_first_and_then_the_newest(web: Client, user: User) -> None:
     outage(user, name="over, old", resolved=True)
     outage(user, name="open, old")
