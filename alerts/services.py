@@ -23,7 +23,7 @@ from alerts.selectors import get_channel, get_delivery, list_channels
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind
 from audit.actions import Action
-from core.errors import ApiError, ChannelLimit, NotDead, ValidationFailed
+from core.errors import ApiError, ChannelLimit, NotDead, NotFound, ValidationFailed
 from core.etags import IfMatch, require_match
 from monitors.models import Monitor
 from monitors.services import lock_monitors
@@ -101,10 +101,18 @@ def choose_channels(caller: Caller, monitor: Monitor, add: Collection[str], remo
     """
     keys = list_channels(caller).filter(public_id__in={*add, *remove}).order_by("pk")
     found = list(keys.values_list("public_id", flat=True))
+    gone = "one of these channels no longer exists."
     if not set(add) <= set(found):
-        raise ValidationFailed("one of these channels no longer exists.", field="channels")
+        raise ValidationFailed(gone, field="channels")
+    if found and monitor.project is not None:  # before the owner of a personal channel
+        access.lock_project(caller, monitor.project.public_id)
     for public_id in found:
-        channel = access.lock(get_channel, caller, public_id, with_owner=True)
+        try:
+            channel = access.lock(get_channel, caller, public_id, with_owner=True)
+        except NotFound:  # deleted since
+            if public_id in add:
+                raise ValidationFailed(gone, field="channels") from None
+            continue
         before = list(channel.monitors.through.objects.filter(alertchannel=channel).values_list("monitor", flat=True))
         if (monitor.pk in before) == (public_id in add):
             continue
