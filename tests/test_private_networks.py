@@ -84,7 +84,14 @@ def test_what_is_allowed(address: str, is_permitted: bool) -> None:
 
 @pytest.mark.parametrize(
     "network",
-    ["169.254.0.0/16", "169.254.169.254/32", "::ffff:169.254.0.0/112", "fd00:ec2::254/128", "100.64.0.0/10", "fc00::/7"],
+    [
+        "169.254.0.0/16",
+        "169.254.169.254/32",
+        "::ffff:169.254.0.0/112",
+        "fd00:ec2::254/128",
+        "100.64.0.0/10",
+        "fc00::/7",
+    ],
 )
 def test_no_setting_allows_metadata(network: str) -> None:
     guard = EgressGuard(parse_networks(network))

@@ -31,7 +31,10 @@ PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
         ("[2001:db8::1]:8080", "http://[2001:db8::1]:8080"),
         ("straße.example", "https://straße.example"),
         # What cannot be completed stays as it is, to be refused.
-        *((text, text) for text in ("", "https://a/", "ftp://a", "mailto:x", "a b", "a\0b", "me@x.example", "x:port", "/path")),
+        *(
+            (text, text)
+            for text in ("", "https://a/", "ftp://a", "mailto:x", "a b", "a\0b", "me@x.example", "x:port", "/path")
+        ),
     ],
 )
 def test_a_web_address_gets_a_scheme(text: str, expected: str) -> None:
