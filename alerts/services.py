@@ -104,8 +104,6 @@ def choose_channels(caller: Caller, monitor: Monitor, add: Collection[str], remo
     gone = "one of these channels no longer exists."
     if not set(add) <= set(found):
         raise ValidationFailed(gone, field="channels")
-    if found and monitor.project is not None:  # before the owner of a personal channel
-        access.lock_project(caller, monitor.project.public_id)
     for public_id in found:
         try:
             channel = access.lock(get_channel, caller, public_id, with_owner=True)

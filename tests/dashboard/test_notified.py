@@ -18,8 +18,7 @@ from alerts.selectors import routes_of
 from audit.models import Entry
 from monitors.models import Monitor
 from monitors.services import lock_owner
-from projects import access, placement
-from projects.access import Caller
+from projects import placement
 from tests.dashboard.test_monitor_pages import errors_in, typed
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import is_awaited, run_concurrently
@@ -255,29 +254,6 @@ def test_more_channels_take_no_more_queries(web: Client, user: User, channel: Al
     for index in range(5):
         ChannelFactory(owner=user, name=f"More {index}")
     assert count() == before
-
-
-@pytest.mark.django_db(transaction=True)
-def test_selected_channels_are_locked_after_the_project(user: User) -> None:
-    """A monitor that is created in the project locks the two in this order too."""
-    shop = ProjectFactory(owner=user)
-    inside, monitor = MonitorFactory(owner=user, project=shop), MonitorFactory(owner=user, project=shop)
-    chosen = {"monitors": "chosen", "monitor_ids": [inside.public_id]}
-    keys = [ChannelFactory(owner=user, **chosen).public_id, ChannelFactory(project=shop, **chosen).public_id]
-
-    def save() -> int:
-        web = Client()
-        web.force_login(user)
-        given = typed(project_id=shop.public_id, channels=keys, channels_before="", url=monitor.url)
-        return web.post(f"/monitors/{monitor.public_id}/edit", given).status_code
-
-    with ThreadPoolExecutor(1) as thread:
-        with transaction.atomic():
-            access.lock_project(Caller(user), shop.public_id)
-            saving = thread.submit(save)
-            until(is_awaited, 30, "the project is awaited")
-            lock_owner(user)
-        assert saving.result(30) == 302
 
 
 @pytest.mark.django_db(transaction=True)
