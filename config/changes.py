@@ -182,10 +182,16 @@ class Streams:
     async def _send(self) -> None:
         sent = 0
         for stream in [*self._due]:
-            if sent < MOST_AT_ONCE and stream.take_credit():
-                self._due.pop(stream, None)
+            if sent == MOST_AT_ONCE:
+                break
+            if stream not in self._due:  # its client left meanwhile
+                continue
+            del self._due[stream]
+            if stream.take_credit():
                 await stream.send(_CHANGED)
                 sent += 1
+            else:  # others that may have an event go first
+                self._due[stream] = None
         silent_since = time.monotonic() - SILENT_SEC
         for stream in [*self._open]:
             if stream.sent_at < silent_since:

@@ -24,7 +24,8 @@ from alerts.selectors import get_channel, list_channels
 from alerts.services import delete_channel
 from audit import origin
 from audit.actions import Action
-from core.errors import ApiError, ImportExpired, MonitorLimit, ValidationFailed
+from core import throttles
+from core.errors import ApiError, ImportExpired, MonitorLimit, TooManyRequests, ValidationFailed
 from core.etags import etag
 from core.shares import Shares
 from core.turns import paused
@@ -224,6 +225,10 @@ def _asking(caller: Caller) -> BeginsTls:
     def ask(host: str, port: int) -> bool:
         if time.monotonic() > end:
             raise UntestedError
+        try:
+            throttles.count_request(throttles.ProbeThrottle.scope, caller.account)
+        except TooManyRequests as error:
+            raise UntestedError from error
         return interactive.begins_tls(caller, host, port)
 
     return ask

@@ -101,6 +101,7 @@ def flush_broker() -> None:
 def is_awaited() -> bool:
     """Whether a transaction waits for another one."""
     with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # of an earlier look in this transaction
         cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_stat_activity"
             " WHERE datname = current_database() AND wait_event_type = 'Lock')"

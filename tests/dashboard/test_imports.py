@@ -14,6 +14,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.db.models import QuerySet
 from django.test import Client
+from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel
@@ -121,6 +122,16 @@ def test_addresses_without_a_scheme_are_completed(
         _, page = previewed(web, text)
     assert chosen(page) == []
     assert page.count("could not be tested for https; add https:// or http://") == 2
+
+
+@pytest.mark.usefixtures("worker")
+def test_servers_are_asked_no_faster_than_by_test_runs(web: Client, settings: Settings) -> None:
+    settings.THROTTLE_SCALE, settings.THROTTLES = 1, settings.THROTTLES | {"create-and-test": (1, 60)}
+    with TargetServer() as targets:
+        ports = [targets.serve(Unasked([Listen(), answer(400)])).port for _ in range(2)]
+        _, page = previewed(web, kuma(*({"name": str(port), "url": f"127.0.0.1:{port}"} for port in ports)))
+    assert chosen(page) == ["0"]
+    assert page.count("could not be tested for https; add https:// or http://") == 1
 
 
 @pytest.mark.usefixtures("worker")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -16,11 +17,13 @@ from alerts.models import AlertChannel
 from alerts.selectors import routes_of
 from audit.models import Entry
 from monitors.models import Monitor
+from monitors.services import lock_owner
 from projects import placement
 from tests.alerts.test_concurrency import lock_during
 from tests.dashboard.test_monitor_pages import errors_in, typed
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
-from tests.helpers import run_concurrently
+from tests.helpers import is_awaited, run_concurrently
+from tests.processes.waiting import until
 
 PREVIEW = "/monitors/notified"
 
@@ -273,3 +276,20 @@ def test_more_channels_take_no_more_queries(web: Client, user: User, channel: Al
     for index in range(5):
         ChannelFactory(owner=user, name=f"More {index}")
     assert count() == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_channel_that_is_deleted_meanwhile_loses_no_input(user: User, channel: AlertChannel) -> None:
+    monitor = channel.monitors.get()
+    web = Client()
+    web.force_login(user)
+    given = typed(name="Renamed", url=monitor.url, channels=[channel.public_id])
+    with ThreadPoolExecutor(1) as thread:
+        with transaction.atomic():
+            lock_owner(user)
+            channel.delete()
+            saving = thread.submit(web.post, f"/monitors/{monitor.public_id}/edit", given)
+            until(is_awaited, 30, "the owner is awaited")
+        page = saving.result(30).content.decode()
+    assert errors_in(page) == ["Notifications: One of these channels no longer exists."]
+    assert 'value="Renamed"' in page

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any, cast
 
 import pytest
 import requests
@@ -19,9 +21,10 @@ from accounts.models import User
 from checks.spec import Verdict
 from config import changes
 from config.gateway import Gateway
+from config.shares import ThreadLane
 from core.clock import utc_now
 from dashboard import changes as feed
-from dashboard.changes import Feed, last_rows
+from dashboard.changes import Feed, Follower, last_rows
 from incidents.services import declare
 from monitors.models import Monitor, StatusChange
 from monitors.services import update_monitor
@@ -255,6 +258,34 @@ def test_a_stream_has_events_at_a_limited_rate(port: int, monkeypatch: pytest.Mo
         change(last)
         witness.wait_for_events(1)
         assert browser.received.count(EVENT) == 3
+
+
+def test_streams_without_credit_wait_behind_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a few hundred streams with changes all the time would take every event of the process."""
+    monkeypatch.setattr(changes, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(changes, "REFILL_SEC", 1_000.0)
+    streams = changes.Streams(ThreadLane("streams", threads=1, at_once=1, queue=1))
+    sent = []
+
+    class Transport:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def send_bytes(self, data: bytes) -> None:
+            sent.append(self.name)
+
+    async def look() -> None:
+        follower = Follower(0, "", "", frozenset(), ())
+        busy, first, second = (changes.Stream(cast("Any", Transport(name)), follower) for name in ("busy", "1", "2"))
+        streams._due = dict.fromkeys([busy, first, second])
+        busy._credit = 0.0
+        await streams._send()
+        busy._credit = 1.0
+        await streams._send()
+        await streams._send()
+
+    asyncio.run(look())
+    assert sent == ["1", "2", "busy"]
 
 
 def test_a_silent_stream_has_comments(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
