@@ -243,7 +243,7 @@ def _moving(caller: Caller, monitor: Monitor, *, now: datetime) -> dict[str, Any
         "seen": _seen(monitor, incidents[0] if incidents else None, now=now),
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
         "observed_since": first if first and first > now - timedelta(days=DAYS) else None,
-        "days": _days(history),
+        "days": _days(by_status),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if monitor.kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
