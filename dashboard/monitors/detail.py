@@ -259,7 +259,7 @@ def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
         "observed_since": first if first and first > now - timedelta(days=DAYS) else None,
         "days": DAYS,
-        "days_bar": _days_bar(history),
+        "days_bar": _days_bar(by_status),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],

@@ -187,7 +187,8 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False
     clock = _hours(now)
     hours = hours_of([monitor.pk for monitor in monitors], since=clock[0].start, now=now)
     gaps = gaps_since(now - DAY)
-    outages = uptime_sums(monitors, clock, now=now, by_outage=True, gaps=gaps)
+    # By status, and from 24 hours ago on, as `uptimes` counts: a bar must not contradict the percentage beside it.
+    outages = uptime_sums(monitors, [Span(now - DAY, clock[0].end), *clock[1:]], now=now, gaps=gaps)
     reasons = _reasons(monitors)
     nothing = Hours([None] * HOURS, [False] * HOURS)
     rows = []

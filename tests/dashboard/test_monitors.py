@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import connection
 from django.db.models import F
 from django.test import Client
@@ -31,6 +32,7 @@ from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_now
 from monitors.services import update_monitor
+from monitors.uptime.daily import leave_out
 from projects.access import Caller
 from projects.models import Project
 from tests.factories import ChannelFactory, CheckResultFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
@@ -261,6 +263,36 @@ def test_a_row_shows_why_its_monitor_is_down(web: Client, user: User) -> None:
     assert shown(down) == ""
     Monitor.objects.filter(pk=failing.pk).update(enabled=False)
     assert shown(failing) == ""
+
+
+@pytest.mark.parametrize("covered", [False, True])
+def test_the_bars_of_a_young_monitor_agree_with_its_percentages(web: Client, user: User, covered: bool) -> None:
+    """An outage that is confirmed in the next hour, or lies in maintenance, counts alike in both."""
+    hour = utc_now().replace(hour=12, minute=0, second=0, microsecond=0)
+    first, now = hour - timedelta(hours=1, minutes=30), hour + timedelta(minutes=28)
+    monitor = MonitorFactory(owner=user, url="https://young.example/", fail_threshold=3, created_at=first)
+    check(monitor, Verdict.UP, at=first)
+    if covered:
+        leave_out({(monitor.pk, first): now + timedelta(hours=1)}, now=first)
+    check(monitor, Verdict.DOWN, Verdict.DOWN, Verdict.DOWN, at=hour - timedelta(minutes=2))  # confirmed at the hour
+    keep_checked(now + timedelta(hours=1))
+    with time_machine.travel(now, tick=False):
+        html, shown = page(web, "/monitors"), page(web, f"/monitors/{monitor.public_id}")
+    assert 'aria-label="Last 24 hours: 1 with an outage, 2 up, 21 without observation."' in html
+    percents = set(re.findall(r'<dt class="help">Uptime [^<]*</dt><dd class="value">([^<]*)</dd>', shown))
+    assert percents == set(re.findall(r"<title>[^<]*: ([^<,]*), down 28 min", shown))
+
+
+def test_an_outage_at_the_beginning_of_the_last_24_hours_is_in_the_bar(web: Client, user: User) -> None:
+    now = utc_now()
+    began = now - timedelta(hours=24) + timedelta(seconds=5)
+    monitor = MonitorFactory(owner=user, fail_threshold=1)
+    check(monitor, Verdict.DOWN, at=began)
+    check(monitor, Verdict.UP, at=began + timedelta(seconds=30))
+    keep_checked(now + timedelta(hours=1))
+    html = page(web, "/monitors")
+    assert 'aria-label="Last 24 hours: 1 with an outage, 23 up."' in html
+    assert "99.97" in html
 
 
 def test_says_only_what_changed(web: Client, shown: dict[str, Monitor]) -> None:
