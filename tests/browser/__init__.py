@@ -27,6 +27,6 @@ share a browser (tests/scheduling.py): many in one file are cheaper than a file 
 `make screenshots` (screenshots.py) takes pictures of pages for people to look at, filled by scene.py. A new page is a
 line in PAGES there.
 
-`make first-day` (first_day.py) measures a first user's day for docs/use/first-day.md, and test_first_day.py compares that
-page with it. A control whose label changes has its steps there.
+`make first-day` (first_day.py) measures a first user's day for docs/use/first-day.md, and test_first_day.py compares
+that page with it.
 """

@@ -293,6 +293,7 @@ def main() -> int:
         print(MISSING, file=sys.stderr)  # noqa: T201
         return 1
     expect.set_options(timeout=PATIENCE_MS)
+    load, *_ = os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-first-day-") as name:
         folder = Path(name)
         with (
@@ -301,13 +302,14 @@ def main() -> int:
             chromium(executable) as browser,
         ):
             efforts = play(browser, instance, found, folder)
-    text = DOCUMENT.read_text()
+    machine = f"Measured on a machine with {os.cpu_count()} cores and a load average of {load:.1f} before the start."
+    text = re.sub(r"^Measured on .*$", machine, DOCUMENT.read_text(), flags=re.MULTILINE)
     for effort in efforts:
         row = f"| {effort.task} | {effort.clicks} | {effort.fields} | {effort.seconds:.1f} |"
         print(row)  # noqa: T201
         text, number = re.subn(rf"^\| {re.escape(effort.task)} \|.*$", row, text, flags=re.MULTILINE)
         assert number == 1, f"{DOCUMENT} has {number} rows for {effort.task}"
-    DOCUMENT.write_text(re.sub(r"machine with \d+ cores", f"machine with {os.cpu_count()} cores", text))
+    DOCUMENT.write_text(text)
     return 0
 
 
