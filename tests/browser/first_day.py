@@ -246,7 +246,8 @@ def play(browser: Browser, instance: Instance, home: Home, folder: Path) -> list
         user.click("Copy", name="Copy: Wrapper")
         user.run_copied("echo 3 files are saved")
         user.expect_up()
-        expect(page.get_by_role("region", name="Last signals")).to_contain_text("3 files are saved")
+        signals = page.get_by_role("region", name="Last signals").get_by_role("listitem")
+        expect(signals).to_contain_text([re.compile("Success.*3 files are saved", re.DOTALL), "Start"])
     with user.task("Import of 23 monitors from Uptime Kuma"):
         user.click("Import", "link")
         user.click("Uptime Kuma", "radio", name="Uptime Kuma: ")
