@@ -28,5 +28,5 @@ share a browser (tests/scheduling.py): many in one file are cheaper than a file 
 line in PAGES there.
 
 `make first-day` (first_day.py) measures a first user's day for docs/use/first-day.md, and test_first_day.py compares
-that page with it. A control whose label changes has its steps there.
+that page with it.
 """

@@ -78,4 +78,5 @@ def _create(page: Page, keyboard: Keyboard, url: str) -> None:
 
 
 def _state(page: Page) -> Locator:
-    return page.get_by_role("region", name="State")
+    """Not the whole region, whose "Uptime" contains "Up"."""
+    return page.get_by_role("region", name="State").locator(".badge.large")

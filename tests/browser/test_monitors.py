@@ -68,7 +68,7 @@ def test_the_page_of_a_monitor_follows_its_state(browse: Browse, app: Applicatio
         expect(page.locator("#state")).to_contain_text("Waiting")
         client.post(f"/heartbeats/{monitor['id']}/ping")
         page.evaluate(LOOKED_AT_AGAIN)
-        expect(page.locator("#state")).to_contain_text("Up")
+        expect(page.locator("#state .badge.large")).to_have_text("Up")
         expect(page.locator("#signals")).to_contain_text("Success")
         axe(page)
 
@@ -173,7 +173,7 @@ def test_the_first_result_appears_without_a_reload(browse: Browse, app: Applicat
         page.get_by_label("Name", exact=True).first.fill("Shop")
         page.on("request", lambda request: asked.append(request.url) if "/live?" in request.url else None)
         page.get_by_role("button", name="Create monitor").click()
-        expect(page.locator("#state")).to_contain_text("Up")
+        expect(page.locator("#state .badge.large")).to_have_text("Up")
         expect(page.locator("#checked")).to_contain_text(re.compile(r"Checked .*: Up, HTTP 200"))
         expect(page.locator("#checks li")).to_have_count(1)
         axe(page)
