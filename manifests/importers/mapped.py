@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from checks.evidence import shown_address
 from checks.probes.target import MAX_URL
 from core.text import shorten
 from monitors import types
@@ -461,7 +462,8 @@ def _completed(mapped: MappedMonitor, begins_tls: BeginsTls) -> MappedMonitor:
         return replace(mapped, body=None, notes=(*mapped.notes, note))
     if url == given:
         return mapped
-    note = Note("url", f"is completed to {url}{', as https did not respond' if url.startswith('http:') else ''}")
+    why = ", as https did not respond" if url.startswith("http:") else ""
+    note = Note("url", f"is completed to {shown_address(url)}{why}")
     return replace(mapped, body={**body, "url": url}, notes=(*mapped.notes, note))
 
 

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from manifests.importers.gatus import duration
-from manifests.importers.mapped import MappedFile, MappedMonitor, MonitorBuilder, UnreadableFileError, UnsupportedError
+from manifests.importers.mapped import (
+    MappedFile,
+    MappedMonitor,
+    MonitorBuilder,
+    UnreadableFileError,
+    UnsupportedError,
+    complete_addresses,
+)
 from tests.helpers import examples
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -48,6 +55,13 @@ def header(name: str, value: str, kind: str = "custom") -> dict[str, str]:
 
 def basic(user: str, password: str) -> dict[str, str]:
     return header("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+
+
+def test_a_note_about_a_completed_address_has_no_secret() -> None:
+    mapped = uptime_kuma.read(json.dumps([{"type": "http", "name": "Shop", "url": "shop.example/?key=hunter2"}]))
+    (found,) = complete_addresses(mapped, lambda *_: True)
+    assert given_of(found)["url"] == "https://shop.example/?key=hunter2"
+    assert notes_of(found)["url"] == "is completed to https://shop.example/?key=***"
 
 
 def test_uptime_kuma_1() -> None:
