@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import starmap
 
 from django.db.models import (
     Case,
@@ -130,8 +131,7 @@ def uptime_sums(
 
 def gaps_since(start: datetime) -> list[Span]:
     """Return the periods since `start` in which Pulsekeeper itself was stopped."""
-    gaps = SchedulerGap.objects.filter(ended_at__gt=start)
-    return [Span(gap.started_at, gap.ended_at) for gap in gaps]
+    return list(starmap(Span, SchedulerGap.objects.filter(ended_at__gt=start).values_list("started_at", "ended_at")))
 
 
 def left_out_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Span]]:

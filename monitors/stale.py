@@ -108,10 +108,12 @@ def load_schedules(monitors: Sequence[Monitor]) -> None:
 
     Takes a query if some of them are heartbeats, and one if some are schedulers.
     """
-    heartbeats = Monitor.objects.filter(pk__in=[monitor.pk for monitor in monitors if monitor.kind.waits])
-    schedulers = Monitor.objects.filter(pk__in=[monitor.pk for monitor in monitors if monitor.kind.fires])
-    found = dict(heartbeats.values_list("pk", "config"))
-    found |= {pk: {"schedule": schedule} for pk, schedule in schedulers.values_list("pk", KT("config__schedule"))}
+    found: dict[int, dict[str, Any]] = {}
+    if heartbeats := [monitor.pk for monitor in monitors if monitor.kind.waits]:
+        found |= dict(Monitor.objects.filter(pk__in=heartbeats).values_list("pk", "config"))
+    if schedulers := [monitor.pk for monitor in monitors if monitor.kind.fires]:
+        schedules = Monitor.objects.filter(pk__in=schedulers).values_list("pk", KT("config__schedule"))
+        found |= {pk: {"schedule": schedule} for pk, schedule in schedules}
     for monitor in monitors:
         monitor.config = found.get(monitor.pk, {})
 

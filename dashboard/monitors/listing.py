@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
@@ -123,7 +124,7 @@ def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Mon
 
 
 def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
-    """Count all states in one query and each mark in another: conditions of marks would slow down the row digests.
+    """Count the states in one query and the marks in another: conditions of marks would slow down the row digests.
 
     The SQL of these queries is compiled once.
 
@@ -131,10 +132,10 @@ def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     `content` with everything that a row shows.
     """
     ids = list(_narrowed(caller, listing).order_by("pk").values_list("pk", flat=True))
-    groups, marked = _groups(ids, now), {mark: read(ids, now) for mark, read in _marked.items()}
+    groups, marked = _groups(ids, now), sorted(_marked(ids, now))
     counts = dict.fromkeys(STANDINGS, 0) | {standing: number for standing, number, _, _ in groups}
     return Tally(
-        counts | {mark: len(ids) for mark, ids in marked.items()},
+        counts | dict.fromkeys(MARKS, 0) | Counter(mark for mark, _ in marked),
         total=sum(counts.values()),
         order=version_of(marked, [(standing, order) for standing, _, order, _ in groups]),
         content=version_of(marked, groups),
@@ -220,13 +221,15 @@ def _group(keys: Func, now: datetime) -> QuerySet[Any, Any]:
 _groups = compiled_once(_group)
 
 
-def _marked_with(mark: str) -> Callable[[Collection[int], datetime], list[tuple[Any, ...]]]:
-    return compiled_once(
-        lambda keys, now: Monitor.objects.filter(_marks(now)[mark], pk__in=keys).order_by("pk").values_list("pk")
-    )
+def _mark(keys: Func, now: datetime) -> QuerySet[Any, Any]:
+    found = [
+        Monitor.objects.filter(condition, pk__in=keys).order_by().values_list(Value(mark), "pk")
+        for mark, condition in _marks(now).items()
+    ]
+    return found[0].union(*found[1:], all=True)
 
 
-_marked = {mark: _marked_with(mark) for mark in MARKS}
+_marked = compiled_once(_mark)
 
 
 def _one_of(known: Mapping[str, object], given: str | None) -> str:

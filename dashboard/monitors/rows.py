@@ -281,11 +281,11 @@ def bar(cells: Sequence[Cell]) -> SafeString:
     """Return the cells, one for an hour, as SVG, with a sentence: `Last 24 hours: 1 with an outage, 23 up.`"""
     width, paths, counts = len(cells) * (CELL + GAP) - GAP, [], []
     for kind, words in _WORDS.items():
-        places = [index for index, cell in enumerate(cells) if cell is kind]
-        if places:
-            drawn = "".join(f"M{index * (CELL + GAP)} 0h{CELL}v{HEIGHT}h-{CELL}z" for index in places)
+        if count := cells.count(kind):
+            places = [index * (CELL + GAP) for index, cell in enumerate(cells) if cell is kind]
+            drawn = "".join([f"M{place} 0h{CELL}v{HEIGHT}h-{CELL}z" for place in places])
             paths.append(f'<path class="fill-{kind}" d="{drawn}"/>')
-            counts.append(f"{len(places)} {words}")
+            counts.append(f"{count} {words}")
     return mark_safe(  # noqa: S308 - numbers and constants
         f'<svg role="img" aria-label="Last {len(cells)} hours: {", ".join(counts)}." viewBox="0 0 {width} {HEIGHT}" '
         f'preserveAspectRatio="none">{"".join(paths)}</svg>'
