@@ -37,7 +37,7 @@ class ImportForm(PageForm):
     projects = ChosenField(
         coerce=partial(msgspec.json.decode, type=_Choice),
         validators=[MaxLengthValidator(MAX_REFS, f"Import at most {MAX_REFS} at a time.")],
-        error_messages={"required": "Choose at least one project."},
+        error_messages={"required": "Select at least one project."},
     )
 
     def __init__(self, data: Any = None, *, caller: Caller) -> None:

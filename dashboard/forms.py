@@ -378,7 +378,7 @@ class ScopeForm(ObjectForm):
     `needs` names the field that a choice needs, with the error if it is empty.
     """
 
-    needs: ClassVar = {"chosen": ("monitor_ids", "Choose at least one monitor.")}
+    needs: ClassVar = {"chosen": ("monitor_ids", "Select at least one monitor.")}
 
     def __init__(self, data: Any = None, *, caller: Caller, chosen_label: str, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)

@@ -97,7 +97,7 @@ class UploadForm(PageForm):
 class ChoiceForm(PageForm):
     """The chosen monitors and alert channels, by their positions in the export."""
 
-    monitors = ChosenField(coerce=int, error_messages={"required": "Choose at least one monitor."})
+    monitors = ChosenField(coerce=int, error_messages={"required": "Select at least one monitor."})
     channels = ChosenField(coerce=int, required=False)
 
 

@@ -35,7 +35,7 @@ ONCE, RULE = "once", "rule"
 REPEATS = {
     ONCE: "Never",
     "daily": "Every day",
-    "weekly": "Every week, on chosen days",
+    "weekly": "Every week, on selected days",
     "monthly": "Every month, on the day of the start",
     RULE: "Custom rule, RFC 5545 (advanced)",
 }

@@ -124,7 +124,7 @@ def run(
             [each for index, each in enumerate(of_file.channels) if index in channels],
         ).supported()
         if not mapped.monitors:
-            raise ValidationFailed("Choose at least one monitor.")
+            raise ValidationFailed("Select at least one monitor.")
         imported, report = _import(caller, found, mapped, now=now)
         found.imported_at = now
         found.content = {
@@ -205,7 +205,7 @@ def _import(
             patience_sec=PATIENCE_SEC,
         )
     except MonitorLimit as error:
-        reason = f"The plan allows {error.limit} monitors: choose fewer. Nothing was imported."
+        reason = f"The plan allows {error.limit} monitors: select fewer. Nothing was imported."
         raise MonitorLimit(reason, limit=error.limit) from None
     except ValidationFailed:
         raise ValidationFailed(

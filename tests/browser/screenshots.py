@@ -327,7 +327,7 @@ def _set_up(stack: ExitStack, folder: Path, executable: str, *, calm: bool) -> C
 def _serve_shop(stack: ExitStack, folder: Path) -> None:
     """Serve SHOP with a good certificate, and set the environment so that workers find and trust it."""
     certificates, targets = Certificates(folder), stack.enter_context(TargetServer())
-    routes: Script = [Pause(0.06), answer(200, b'{"status": "ok"}')]
+    routes: Script = [Pause(0.06), answer(200, b'{"status": "ok"}', "Content-Type: application/json", reason="OK")]
     targets.serve(routes, port=SHOP_PORT, tls=certificates.for_host(SHOP))
     os.environ.update(
         ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",

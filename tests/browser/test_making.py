@@ -27,10 +27,10 @@ def test_a_monitor_is_made_by_keyboard_alone(app: Application, browse: Browse, s
     keyboard = Keyboard(page)
     page.goto("/monitors/new")
     axe(page)
+    keyboard.fill(page.get_by_label("Address"), site.url("/ok"))
     keyboard.reach(page.get_by_role("radio", name="Website"))
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("radio", name="Keyword")).to_be_checked()
-    keyboard.fill(page.get_by_label("Address"), site.url("/ok"))
     keyboard.fill(page.get_by_label("Text", exact=True).first, "nowhere")
     expect(page.get_by_role("group", name="Rule 2")).to_be_visible()
     keyboard.press(page.get_by_role("button", name="Test run"))
@@ -43,17 +43,19 @@ def test_a_monitor_is_made_by_keyboard_alone(app: Application, browse: Browse, s
     expect(page.get_by_role("heading", name="127.0.0.1", level=1)).to_be_visible()
 
 
-def test_the_address_is_on_the_first_screen_of_a_phone(app: Application, browse: Browse) -> None:
+def test_the_address_is_first_on_a_phone(app: Application, browse: Browse) -> None:
     page = browse(app.person(), viewport=PHONE)
     page.goto("/monitors/new")
     for kind in ("Website", "Port", "DNS"):
         page.get_by_role("radio", name=kind, exact=True).check()
-        box = page.locator("#id_url").bounding_box()
+        box, chooser = (page.locator(name).bounding_box() for name in ("#id_url", "#kinds"))
         assert box is not None
-        assert box["y"] + box["height"] + page.evaluate("scrollY") <= PHONE["height"], kind
+        assert chooser is not None
+        assert box["y"] + box["height"] <= chooser["y"], kind
+        assert box["y"] + box["height"] + page.evaluate("scrollY") <= PHONE["height"] / 2, kind
+        assert chooser["height"] <= PHONE["height"] / 4
     assert fits(page)
-    first = page.locator("#monitor-form").locator("input:not([type=radio], [type=hidden]), select").first
-    expect(first).to_have_id("id_url")
+    expect(page.locator("#monitor-form").locator("input:not([type=hidden]), select").first).to_have_id("id_url")
     axe(page)
 
 

@@ -188,6 +188,7 @@ def test_the_list_shows_reasons_and_may_be_compact(browse: Browse, app: Applicat
         made = [MonitorFactory(name=f"Shop {number}", down=True, **given) for number in range(3)]
         results = CheckResult.objects.filter(monitor_id__in=[monitor.pk for monitor in made])
         results.update(detail=f"Answered <b>500</b> to {'very ' * 30}long requests.")
+        results.filter(monitor_id=made[0].pk).update(detail="The certificate expired 3 days ago, on 2026-11-21.")
     page.goto("/monitors")
     row = page.get_by_role("row", name="Shop 1")
     expect(row).to_contain_text("Answered <b>500</b> to very very")
@@ -209,6 +210,13 @@ def test_the_list_shows_reasons_and_may_be_compact(browse: Browse, app: Applicat
         page.set_viewport_size(size)  # type: ignore[arg-type]
         assert fits(page)
         axe(page)
+        reason = page.get_by_role("row", name="Shop 0").locator(".why")
+        assert reason.evaluate(
+            """reason => {
+                const [inner, outer] = [reason, reason.closest("td")].map((each) => each.getBoundingClientRect());
+                return reason.scrollHeight <= reason.clientHeight && inner.right <= outer.right;
+            }"""
+        ), "the whole reason is shown"
     page.get_by_role("searchbox").fill("Shop 1")
     expect(page.get_by_role("row", name="Shop 2")).to_be_hidden()
     page.go_back()

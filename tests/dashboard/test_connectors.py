@@ -122,7 +122,7 @@ def test_what_the_plan_has_no_room_for_is_said(web: Client, user: User, linked: 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ([], "Choose at least one project."),
+        ([], "Select at least one project."),
         (["nonsense"], "nonsense is not one of the available choices"),
         (['["prj_1"]'], "is not one of the available choices"),
         (['["a\\u0000", "b"]'], "is not one of the available choices"),

@@ -268,7 +268,7 @@ def test_the_plan_limits_each_entry(web: Client, user: User) -> None:
     assert chosen(text) == ["0", "1"]
     assert text.count("exceeds the plan&#x27;s limit of 2 monitors") == 1
     answer = web.post(address, {"monitors": ["0", "1", "2"]})
-    assert "The plan allows 2 monitors: choose fewer. Nothing was imported." in answer.content.decode()
+    assert "The plan allows 2 monitors: select fewer. Nothing was imported." in answer.content.decode()
     assert chosen(answer.content.decode()) == ["0", "1", "2"]
     assert not Monitor.objects.exists()
     web.post(address, {"monitors": ["1", "2"]})
@@ -279,7 +279,7 @@ def test_nothing_chosen(web: Client) -> None:
     address, _ = previewed(web)
     for data in ({}, {"monitors": ["x"]}, {"monitors": ["1000"]}):
         assert web.post(address, data).status_code == 200
-    assert "Choose at least one monitor." in web.post(address, {"csrfmiddlewaretoken": "x"}).content.decode()
+    assert "Select at least one monitor." in web.post(address, {"csrfmiddlewaretoken": "x"}).content.decode()
     assert not Monitor.objects.exists()
 
 
