@@ -59,7 +59,7 @@ def basic(user: str, password: str) -> dict[str, str]:
 
 def test_a_note_about_a_completed_address_has_no_secret() -> None:
     mapped = uptime_kuma.read(json.dumps([{"type": "http", "name": "Shop", "url": "shop.example/?key=hunter2"}]))
-    (found,) = complete_addresses(mapped, lambda *_: True)
+    (found,) = complete_addresses(mapped.monitors, lambda *_: True)
     assert given_of(found)["url"] == "https://shop.example/?key=hunter2"
     assert notes_of(found)["url"] == "is completed to https://shop.example/?key=***"
 
