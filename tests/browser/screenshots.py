@@ -127,6 +127,13 @@ def _delete_outdated(tab: Tab) -> None:
     tab.get_by_text("Nothing was deleted.").wait_for()
 
 
+def _delete_two(tab: Tab) -> None:
+    for name in ("Checkout", "Search"):
+        tab.get_by_role("checkbox", name=name, exact=True).check()
+    tab.get_by_role("button", name="Delete").click()
+    tab.get_by_role("heading", name="Delete 2 monitors?").wait_for()
+
+
 def _test_a_draft(tab: Tab) -> None:
     """A worker checks a server of this process, whose name our own name server knows."""
     tab.locator("#id_url").fill(f"https://{SHOP}:{SHOP_PORT}/health")
@@ -168,6 +175,7 @@ PAGES = (
     Page("monitors-grouped", "/monitors?grouped=1&sort=uptime"),
     Page("monitors-compact", "/monitors", act=lambda tab: tab.get_by_label("Compact rows").check()),
     Page("monitors-chosen", "/monitors", act=lambda tab: tab.get_by_label("Checkout").check()),
+    Page("monitors-delete", "/monitors", act=_delete_two),
     Page("monitor", "/monitors/{monitor}", act=lambda tab: tab.locator(".u-over").wait_for()),
     Page("monitor-down", "/monitors/{down}", act=_open_check),
     Page("monitor-failing", "/monitors/{failing}"),
