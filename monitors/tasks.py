@@ -231,7 +231,8 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
             replies.post(reply_to, interactive.DraftAnswer(fault=fault))
         else:
             evidence: Any = outcome.evidence  # encoded with the fields that its protocol has
-            replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome), evidence))
+            blocked = outcome.reason_code is ReasonCode.BLOCKED_TARGET
+            replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome), evidence, blocked=blocked))
 
     owner_id, spec = interactive.load_draft(encrypted_spec)
     if not prober().ask(spec, owner_id=owner_id, then=answer):

@@ -69,12 +69,13 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
 class DraftAnswer(msgspec.Struct, omit_defaults=True):
     """A worker's answer: the result and what was seen of the target, or the fault of ours that prevented the check.
 
-    `evidence` is that of any protocol: http has all fields that others have.
+    `evidence` is that of any protocol: http has all fields that others have. `blocked`: the target may not be probed.
     """
 
     result: CheckResult | None = None
     evidence: HttpEvidence | None = None
     fault: str | None = None
+    blocked: bool = False
 
 
 def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
@@ -87,10 +88,11 @@ def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
 
 def explain_draft(spec: CheckSpec, *, owner_id: int) -> tuple[CheckResult, HttpEvidence | None]:
     """Like `check_draft`, and return also what was seen of the target, with secrets masked. Raises NoWorker."""
-    return _ask_for_draft(replace(spec, explains=True), owner_id)
+    result, answer = _ask_for_draft(replace(spec, explains=True), owner_id)
+    return result, answer.evidence
 
 
-def _ask_for_draft(spec: CheckSpec, owner_id: int) -> tuple[CheckResult, HttpEvidence | None]:
+def _ask_for_draft(spec: CheckSpec, owner_id: int) -> tuple[CheckResult, DraftAnswer]:
     encoded = msgspec.json.encode((type(spec).__name__, spec, owner_id)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
     answer = _ask("monitors.tasks.check_draft", [encrypt(encoded)], DraftAnswer, timeout_ms=spec.timeout_ms)
@@ -98,7 +100,7 @@ def _ask_for_draft(spec: CheckSpec, owner_id: int) -> tuple[CheckResult, HttpEvi
         raise NoWorker
     if answer.result is None:
         raise NoWorker(answer.fault)
-    return answer.result, answer.evidence
+    return answer.result, answer
 
 
 def begins_tls(caller: Caller, host: str, port: int) -> bool:
@@ -109,7 +111,8 @@ def begins_tls(caller: Caller, host: str, port: int) -> bool:
         return True  # the completed address is refused, for the reason that fits it
     try:
         with limit_waiting(caller.account):
-            return check_draft(spec, owner_id=caller.user.pk)["status"] != Verdict.DOWN
+            result, answer = _ask_for_draft(spec, caller.user.pk)
+            return answer.blocked or result["status"] != Verdict.DOWN
     except (NoWorker, TooManyRequests) as error:
         raise UntestedError from error
 

@@ -20,7 +20,7 @@ from dashboard.monitors.forms import MonitorForm
 from monitors import configuration, types
 from monitors.models import Monitor
 from monitors.probing import interactive
-from monitors.probing.prober import drain
+from monitors.probing.prober import drain, probe_engine
 from projects.access import Caller
 from tests.dashboard.test_monitor_pages import _text, created, errors_in, tried, typed, worker
 from tests.factories import MonitorFactory, UserFactory
@@ -262,6 +262,24 @@ def test_https_is_tried_first(client: Client, targets: TargetServer, tmp_path: P
     client.post(path, typed(url=f"127.0.0.1:{encrypted.port}/x", name="Moved"))
     assert Monitor.objects.get(pk=monitor.pk).url == f"https://127.0.0.1:{encrypted.port}/x"
     drain(grace_sec=0)
+
+
+@pytest.fixture
+def no_private_networks(settings: Settings) -> Iterator[None]:
+    settings.ALLOWED_PRIVATE_NETWORKS = ()
+    probe_engine.cache_clear()  # which has the networks that were allowed
+    yield
+    drain(grace_sec=0)
+    probe_engine.cache_clear()
+
+
+@pytest.mark.usefixtures("no_private_networks", "worker")
+def test_a_name_of_a_blocked_address_is_completed_to_https(client: Client) -> None:
+    """It was not asked, so the page must not say that it did not respond."""
+    client.force_login(UserFactory())
+    page = tried(client, "/monitors/new", typed(url="localhost")).content.decode()
+    assert 'data-completed="https://localhost"' in page
+    assert "did not respond" not in page
 
 
 @pytest.mark.django_db(transaction=True)
