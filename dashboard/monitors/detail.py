@@ -122,7 +122,6 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
         "tool": command.partition(" ")[0],
         "ranges": {name: span.title for name, span in chart.RANGES.items()},
         "usual": chart.USUAL,
-        "expiries": _expiries(monitor, now=now),
         "windows": [(window, occurrence_of(window, now=now)) for window in windows_covering(caller, monitor)],
         **_notified_channels(caller, monitor),
     }
@@ -263,6 +262,7 @@ def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
+        "expiries": _expiries(monitor, now=now),
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
         "next_at": _next_at(monitor),

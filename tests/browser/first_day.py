@@ -226,7 +226,6 @@ def play(browser: Browser, instance: Instance, home: Home, folder: Path) -> list
         user.fill("CA certificate", home.nas_ca)
         user.click("Create monitor")
         user.expect_up()
-    page.reload()
     expect(page.get_by_role("region", name="Expiry").locator("[data-status]")).to_have_attribute("data-status", "up")
     with user.task("Scheduler"):
         user.click("New monitor", "link")
