@@ -38,7 +38,10 @@ def running(command: list[str], folder: Path) -> Iterator[None]:
         )
     try:
         yield
-        assert process.poll() is None, (folder / "log").read_text()
+        assert process.poll() is None
+    except BaseException as error:
+        error.add_note((folder / "log").read_text())
+        raise
     finally:
         process.terminate()
         process.wait()
@@ -88,7 +91,8 @@ def traefik(program: str, folder: Path, *, upstreams: tuple[int, int], plain: in
     text = (DEPLOY / "traefik.yml").read_text()
     static, dynamic = yaml.safe_load("\n".join(re.findall("(?m)^#   (.*)", text))), yaml.safe_load(text)
     static["entryPoints"]["websecure"]["address"] = f"127.0.0.1:{secure}"
-    static["providers"] = {"file": {"filename": str(folder / "dynamic.yml")}}
+    # Without watching: the kernel allows few watchers, and browsers use them too.
+    static["providers"] = {"file": {"filename": str(folder / "dynamic.yml"), "watch": False}}
     for router in dynamic["http"]["routers"].values():
         router["tls"] = {}
     dynamic["http"]["services"]["pulsekeeper"]["loadBalancer"]["servers"] = [

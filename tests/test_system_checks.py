@@ -138,5 +138,5 @@ def test_check_deploy_is_clean_under_production_settings(clean_environment: dict
         check=False,
         timeout=60,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout.startswith("System check identified no issues")

@@ -258,7 +258,7 @@ def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
         "uptimes": [("24 hours", row.uptime), *((f"{days} days", by_status.percent(days)) for days in (7, 30, DAYS))],
         "observed_since": first if first and first > now - timedelta(days=DAYS) else None,
         "days": DAYS,
-        "days_bar": _days_bar(by_status),
+        "days_bar": _days_bar(by_status, outage_ms=history.down_ms),
         "checks": checks,
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
@@ -296,15 +296,20 @@ def _seen(
     )  # fmt: skip
 
 
-def _days_bar(history: History) -> SafeString:
-    """Return the days as SVG. The part that was down is `share` 20ths high, at least 6 to be visible."""
+def _days_bar(history: History, *, outage_ms: Sequence[int]) -> SafeString:
+    """Return the days as SVG. The part that was down is `share` 20ths high, at least 6 to be visible.
+
+    Shares are those of the percentages beside the bar. `outage_ms` are the lengths by the clock of incidents, which
+    begin with the first failed check, and leave maintenance out.
+    """
     days = []
-    for index, (uptime, down_ms) in enumerate(zip(history.percents(), history.down_ms, strict=True)):
+    of_days = zip(history.percents(), history.down_ms, outage_ms, strict=True)
+    for index, (uptime, down_ms, lasted_ms) in enumerate(of_days):
         day, x, fill, title, down = history.start + timedelta(days=index), 4 * index, "none", "not observed", ""
         if uptime is not None:
             fill, title = "up", percent(uptime)
             if down_ms:
-                title += f", down {duration(down_ms / 1000)}"
+                title += f", down {duration((lasted_ms or down_ms) / 1000)}"
                 share = max(6, min(20, round((100 - uptime) / 5)))
                 down = f'<rect class="fill-down" x="{x}" y="{20 - share}" width="3" height="{share}"/>'
         days.append(
