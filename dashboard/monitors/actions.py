@@ -60,7 +60,7 @@ def named(text: str) -> Action:
     raise ValidationFailed("is not an action.", field="action")
 
 
-class Doomed(NamedTuple):
+class ToDelete(NamedTuple):
     """A monitor to delete, and a digest of its settings."""
 
     public_id: str
@@ -69,11 +69,11 @@ class Doomed(NamedTuple):
     tag: str
 
 
-def to_delete(caller: Caller, public_ids: Sequence[str]) -> list[Doomed]:
+def to_delete(caller: Caller, public_ids: Sequence[str]) -> list[ToDelete]:
     """Return those monitors that the caller may delete, by name."""
     found = accessible(caller, Monitor.objects.select_related("project").filter(public_id__in=public_ids))
     return [
-        Doomed(monitor.public_id, monitor.name, monitor.url[:MAX_ADDRESS], _tag(monitor))
+        ToDelete(monitor.public_id, monitor.name, monitor.url[:MAX_ADDRESS], _tag(monitor))
         for monitor in found.order_by("name", "pk").iterator(chunk_size=BATCH_SIZE)
     ]
 

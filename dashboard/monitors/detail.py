@@ -41,7 +41,14 @@ from incidents.windows import occurrence_of
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
 from monitors.probing import on_demand
-from monitors.selectors import dns_changes_of, failing_since, gaps_since, get_monitor, get_monitor_with_first_check
+from monitors.selectors import (
+    dns_changes_of,
+    failing_since,
+    gaps_since,
+    get_monitor,
+    get_monitor_with_first_check,
+    uptimes,
+)
 from monitors.services import FIRST_CLAIM, delete_monitor
 from monitors.stale import stale_since
 from monitors.types.content import Rule
@@ -233,7 +240,7 @@ def _command(monitor: Monitor) -> str:
 
 def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     kind, gaps = monitor.kind, gaps_since(now - timedelta(days=DAYS))
-    row = summaries([monitor], now=now, gaps=gaps)[0]
+    row = summaries([monitor], uptimes([monitor], now=now, gaps=gaps), now=now)[0]
     history = daily_uptimes([monitor], days=DAYS, now=now, with_status=True, gaps=gaps)[monitor.pk]
     by_status = history.by_status
     assert by_status is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -26,6 +26,7 @@ from monitors.models import Monitor
 from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_of, uptime_sums, uptimes
 from monitors.stale import STALE_COLUMNS, load_schedules, stale_reason, stale_since
 from monitors.uptime.intervals import Span, Tally
+from monitors.uptime.intervals import percent as uptime_percent
 from projects.access import Caller
 
 HOURS = 24
@@ -180,7 +181,7 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
 
 
 def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False) -> list[Row]:
-    """Return the rows. Takes six queries for any number of monitors, and one for the reasons of failures.
+    """Return the rows. Takes five queries for any number of monitors, and one for the reasons of failures.
 
     Their states and projects must be loaded.
     """
@@ -192,7 +193,8 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False
     reasons = _reasons(monitors)
     nothing = Hours([None] * HOURS, [False] * HOURS)
     rows = []
-    for summary in summaries(monitors, now=now, gaps=gaps):
+    uptime_of = {pk: _total(sums.tallies) for pk, sums in outages.items()}
+    for summary in summaries(monitors, uptime_of, now=now):
         monitor = summary.monitor
         seen = hours.get(monitor.pk, nothing)
         tallies = outages[monitor.pk].tallies
@@ -208,9 +210,8 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False
     return rows
 
 
-def summaries(monitors: Sequence[Monitor], *, now: datetime, gaps: Sequence[Span] | None = None) -> list[Summary]:
-    """Return the summaries in three queries, or two with `gaps`, which are those of the last 24 hours or more."""
-    uptime_of = uptimes(monitors, now=now, gaps=gaps)
+def summaries(monitors: Sequence[Monitor], uptime_of: Mapping[int, float | None], *, now: datetime) -> list[Summary]:
+    """Return the summaries in one query. `uptime_of` is that of the last 24 hours by primary key."""
     covered = windows.covered([monitor.pk for monitor in monitors], now)
     return [
         Summary(
@@ -225,6 +226,11 @@ def summaries(monitors: Sequence[Monitor], *, now: datetime, gaps: Sequence[Span
         )
         for monitor in monitors
     ]
+
+
+def _total(parts: Sequence[Tally]) -> float | None:
+    none = timedelta()
+    return uptime_percent(sum((part.observed for part in parts), none), sum((part.down for part in parts), none))
 
 
 def _standing(monitor: Monitor, *, now: datetime) -> str:
