@@ -171,11 +171,9 @@ def check(request: PageRequest, monitor_id: str) -> HttpResponse:
     try:
         count_request(request, "check-now")
         awaited = Awaited(on_demand.start(monitor, now=now), now)
-    except NotFound:
-        raise
     except ApiError as error:
-        if request.htmx:
-            return render_page(request, "monitors/checked", live=True, problem=str(error))
+        if request.htmx or isinstance(error, NotFound):
+            raise
         messages.error(request, str(error))
         return redirect("monitor", monitor_id)
     if not request.htmx:
