@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
-.PHONY: help up test test-long screenshots first-day faults rehearsal upgrade bench docs lock vendor clean
+.PHONY: help up check test test-long screenshots first-day faults rehearsal upgrade bench docs lock vendor clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD, ADMIN_PLAN)'
+	@echo 'make check  run the checks and tests that start no processes: while you work'
 	@echo 'make test   run all checks and tests'
 	@echo 'make test-long  the same with ten times as many generated examples, and ten minutes of make faults; before a release'
 	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name, or readme)'
@@ -28,11 +29,14 @@ help:
 up: $(VENV)/.local
 	@exec $(BIN)/python manage.py up
 
+check: $(VENV)/.test
+	@exec $(BIN)/python -m tests.run --in-process
+
 test: $(VENV)/.test
-	@exec $(BIN)/python tests/run.py
+	@exec $(BIN)/python -m tests.run
 
 test-long: $(VENV)/.test
-	@EXAMPLES=10 $(BIN)/python tests/run.py
+	@EXAMPLES=10 $(BIN)/python -m tests.run
 	@exec env SECONDS_TO_RUN=600 $(BIN)/python -m tests.faults
 
 screenshots: $(VENV)/.test

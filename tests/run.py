@@ -1,5 +1,9 @@
 """Run every check of this repository, for `make test`. The exit code is 1 if any of them fails.
 
+    python -m tests.run [--in-process] [ARGUMENTS OF PYTEST]
+
+With `--in-process`, for `make check`, leave out the tests that start processes, browsers or networks.
+
 The quick checks run beside pytest, which often waits for processes and servers. Their results are printed at the end.
 No check stops the others, so that one run shows all failures.
 """
@@ -7,12 +11,17 @@ No check stops the others, so that one run shows all failures.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.scheduling import WITH_PROCESSES
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -42,6 +51,7 @@ def checks(*, site: str) -> dict[str, list[str]]:
         "ruff format": [str(BIN / "ruff"), "format", "--check", "."],
         "import-linter": [str(BIN / "lint-imports"), "--no-logo"],
         "Django": [str(BIN / "python"), "-m", "tests.django_checks"],
+        "commits": [str(BIN / "python"), "-m", "tests.commits"],
         "documentation": [str(BIN / "mkdocs"), "build", "--strict", "--quiet", "--site-dir", site],
     }
     # Ours only: a folder whose name begins with a dot holds the virtualenv or a cache.
@@ -70,20 +80,30 @@ def run(command: list[str]) -> tuple[bool, str, float]:
     return done.returncode == 0, done.stdout.strip(), time.monotonic() - start
 
 
+def ending_of(returncode: int) -> str:
+    """Return how pytest ended, from its exit code; negative if a signal ended it."""
+    if returncode < 0:
+        return f"ended by {signal.Signals(-returncode).name}"
+    known = returncode in list(pytest.ExitCode)
+    return pytest.ExitCode(returncode).name.lower().replace("_", " ") if known else f"exit code {returncode}"
+
+
 def say(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
 def main() -> int:
-    failed = []
+    start, failed, arguments = time.monotonic(), [], sys.argv[1:]
+    if arguments[:1] == ["--in-process"]:
+        arguments = [*(f"--ignore={path}" for path in WITH_PROCESSES), *arguments[1:]]
     # Two more than there are cores: the tests of processes and pages wait for theirs most of the time.
     workers = f"--numprocesses={(os.cpu_count() or 1) + 2}"
-    pytest = [str(BIN / "python"), "-m", "pytest", workers, *sys.argv[1:]]
-    say(f"running {' '.join(pytest[1:])}, and the quick checks beside it")
+    command = [str(BIN / "python"), "-m", "pytest", workers, *arguments]
+    say(f"running {' '.join(command[1:])}, and the quick checks beside it")
     # One after the other, or the quick ones would take the processors from all tests at once.
     with TemporaryDirectory(prefix="pulsekeeper-site-") as site, ThreadPoolExecutor(max_workers=1) as pool:
         running = {pool.submit(run, command): name for name, command in checks(site=site).items()}
-        tested = subprocess.run(pytest, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, check=False)
+        tested = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, check=False)
         for future in as_completed(running):
             passed, output, seconds = future.result()
             say(f"{'ok  ' if passed else 'FAIL'} {running[future]} ({seconds:.1f} s)")
@@ -91,8 +111,9 @@ def main() -> int:
                 failed.append(running[future])
                 say(output)
     if tested.returncode:
-        failed.append("pytest")
+        failed.append(f"pytest ({ending_of(tested.returncode)})")
     say(f"FAILED: {', '.join(failed)}" if failed else "all checks passed")
+    say(f"{time.monotonic() - start:.0f} s")
     return 1 if failed else 0
 
 

@@ -47,6 +47,31 @@ SLOWEST = (
 """Started first, in this order: the last group to end must be a short one. Tests that wait for processes take turns
 with tests that use the processor all the time."""
 
+WITH_PROCESSES = (
+    "tests/alerts/test_crashes.py",
+    "tests/api/test_schemathesis.py",
+    "tests/attacks",
+    "tests/browser",
+    "tests/chart",
+    "tests/checks/test_catalogue.py",
+    "tests/core/test_pgbouncer.py",
+    "tests/core/test_stolen_broker.py",
+    "tests/faults",
+    "tests/fuzz",
+    "tests/gateway",
+    "tests/pipelines",
+    "tests/processes",
+    "tests/test_deploy.py",
+    "tests/test_history.py",
+    "tests/test_migrations.py",
+    "tests/test_neighbours.py",
+    "tests/test_reverse_proxies.py",
+    "tests/test_strangers.py",
+    "tests/upgrade",
+    "tests/wrapper",
+)
+"""What `make check` leaves out: tests that start processes, or take minutes."""
+
 
 def group_of(nodeid: str) -> str:
     """Return the name of the tests that run one after the other in one process: a group of SHARED, or a file."""
