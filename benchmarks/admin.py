@@ -2,7 +2,7 @@
 
     python benchmarks/admin.py [--monitors 5000] [--requests 5]
 
-Private servers, filled by `manage.py seed_history` with 200 checks for each of 5,000 monitors, and with rows of
+Private servers, filled by `benchmarks.seeding` with 200 checks for each of 5,000 monitors, and with rows of
 every other table that the admin shows (`benchmarks/admin_rows.py`): 5,000 accounts, 100,000 messages, 20,000
 incidents, 50,000 entries of each log. A separate process requests the pages as a superuser
 (`benchmarks/admin_pages.py`). Times are medians in ms; queries are counted in one request.
@@ -43,12 +43,9 @@ def main() -> int:
     options = parser.parse_args()
     with serving({"THROTTLE_SCALE": "0", "LOG_LEVEL": "WARNING"}, setup=ACCOUNT) as server:
         start = time.monotonic()
-        seeded = server.python(
-            "manage.py", "seed_history", f"--monitors={options.monitors}", "--days=1",
-            f"--interval={INTERVAL_SEC}", f"--email={EMAIL}", "--yes-this-is-not-production",
-        )  # fmt: skip
+        seeded = server.seed(EMAIL, monitors=options.monitors, days=1, interval_sec=INTERVAL_SEC)
         server.python("-m", "benchmarks.admin_rows")
-        print(f"{seeded.splitlines()[0]}, and all else, in {time.monotonic() - start:.0f} s", flush=True)
+        print(f"{seeded.strip()}, and all else, in {time.monotonic() - start:.0f} s", flush=True)
         counts, pages = server.python("-m", "benchmarks.admin_pages", EMAIL, str(options.requests)).splitlines()[-2:]
     found: dict[str, tuple[float, int]] = json.loads(pages)
     for address, (ms, queries) in sorted(found.items(), key=lambda item: -item[1][0])[:10]:

@@ -2,7 +2,7 @@
 
     python benchmarks/history.py [--monitors 200] [--days 30] [--requests 100]
 
-Two sets of private servers, each with granian as in the Procfile, filled by `manage.py seed_history`: one with a
+Two sets of private servers, each with granian as in the Procfile, filled by `benchmarks.seeding`: one with a
 day, one with the given days, which RESULTS_KEPT_DAYS retains. Requests go to both in turn over loopback http, so
 that other load of the machine affects both. 200 monitors at 60 s for 30 days are 8.6 million results: about 1 GB,
 and a minute or two.
@@ -72,14 +72,10 @@ class Deployment:
 def deployed(*, monitors: int, days: int) -> Iterator[Deployment]:
     with serving({"THROTTLE_SCALE": "0", "RESULTS_KEPT_DAYS": str(max(days + 1, 14))}, setup=ACCOUNT) as server:
         start = time.monotonic()
-        seeded = server.python(
-            "manage.py", "seed_history", f"--monitors={monitors}", f"--days={days}", f"--email={EMAIL}",
-            "--yes-this-is-not-production",
-        )  # fmt: skip
+        seeded = server.seed(EMAIL, monitors=monitors, days=days)
         bytes_per_check = float(server.python("-c", BYTES))
         print(
-            f"{days} days: {seeded.splitlines()[0]} in {time.monotonic() - start:.0f} s, "
-            f"{bytes_per_check:.1f} bytes a check",
+            f"{days} days: {seeded.strip()} in {time.monotonic() - start:.0f} s, {bytes_per_check:.1f} bytes a check",
             flush=True,
         )
         yield Deployment(days, server.address, _signed_in(server.address), bytes_per_check)

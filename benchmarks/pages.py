@@ -2,7 +2,7 @@
 
     python benchmarks/pages.py [--monitors 1000] [--days 30] [--interval 300] [--requests 30] [--before FOLDER]
 
-Private servers with granian as in the Procfile, filled by `manage.py seed_history`: 1,000 monitors with a check every
+Private servers with granian as in the Procfile, filled by `benchmarks.seeding`: 1,000 monitors with a check every
 five minutes for 30 days are 8.6 million results, about 0.8 GB and a minute or two; `--interval 60` is five times that.
 Times are medians in ms: `_median_ms` of sequential requests over loopback http; `_drawn_ms` of rendering in a separate
 process without any cache, and `_cpu_ms` of that process's CPU time. Queries are counted there too. `_bytes` is the
@@ -205,11 +205,8 @@ def all_rows(reader: Reader, monitors: int) -> int:
 
 def run(server: Serving, options: argparse.Namespace) -> dict[str, Any]:
     start = time.monotonic()
-    seeded = server.python(
-        "manage.py", "seed_history", f"--monitors={options.monitors}", f"--days={options.days}",
-        f"--interval={options.interval}", f"--email={EMAIL}", "--yes-this-is-not-production",
-    )  # fmt: skip
-    print(f"{seeded.splitlines()[0]} in {time.monotonic() - start:.0f} s", flush=True)
+    seeded = server.seed(EMAIL, monitors=options.monitors, days=options.days, interval_sec=options.interval)
+    print(f"{seeded.strip()} in {time.monotonic() - start:.0f} s", flush=True)
     cookie, monitor_id = server.python("-c", FURNISH).split()
     monitor = f"/monitors/{monitor_id}"
     reader = Reader(server.address, cookie)

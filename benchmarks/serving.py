@@ -22,6 +22,14 @@ from devserver.session import embedded_servers, server_pids
 from tests.processes.up import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
+_SEED = """
+import django; django.setup()
+from accounts.models import User
+from benchmarks.seeding import seed_history
+from core.clock import utc_now
+owner = User.objects.get(email={email!r})
+print(seed_history(owner, monitors={monitors}, days={days}, interval_sec={interval_sec}, now=utc_now()))
+"""
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,10 @@ class Serving:
         return subprocess.run(
             [sys.executable, *arguments], cwd=root, env=self.environment, check=True, stdout=subprocess.PIPE, text=True
         ).stdout
+
+    def seed(self, email: str, *, monitors: int, days: int, interval_sec: int = 60) -> str:
+        """Create monitors with history (`benchmarks.seeding`) for the account, and return what was created."""
+        return self.python("-c", _SEED.format(email=email, monitors=monitors, days=days, interval_sec=interval_sec))
 
     def server_pid(self, name: str) -> int:
         """Return the pid of `postgres` or `valkey`."""

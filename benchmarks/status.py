@@ -40,7 +40,7 @@ import os
 from accounts.services import create_account
 from core.clock import utc_now
 from monitors.models import Monitor
-from monitors.seeding import seed_history
+from benchmarks.seeding import seed_history
 from projects.access import Caller
 from statuspages.services import create_page
 user = create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")

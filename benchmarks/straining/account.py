@@ -27,6 +27,7 @@ from accounts.services import create_account  # noqa: E402
 from alerts.models import AlertChannel, Delivery, DeliveryItem  # noqa: E402
 from alerts.services import MAX_CHANNELS, create_channel  # noqa: E402
 from audit.models import Entry  # noqa: E402
+from benchmarks.seeding import seed_history  # noqa: E402
 from connectors.models import Connector  # noqa: E402
 from core.clock import utc_now  # noqa: E402
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow  # noqa: E402
@@ -34,7 +35,6 @@ from incidents.services import MAX_COMMENTS  # noqa: E402
 from incidents.windows import MAX_WINDOWS, create_window  # noqa: E402
 from monitors.configuration import build, config_columns  # noqa: E402
 from monitors.models import DnsChange, Monitor, MonitorState  # noqa: E402
-from monitors.seeding import seed_history  # noqa: E402
 from projects.access import Caller  # noqa: E402
 from projects.members import MAX_MEMBERS  # noqa: E402
 from projects.models import Membership, Project  # noqa: E402

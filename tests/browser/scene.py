@@ -21,6 +21,7 @@ from alerts.models import Delivery
 from alerts.services import create_channel
 from audit.actions import Action
 from audit.models import Entry
+from benchmarks.seeding import seed_history
 from checks.evidence import Evidence
 from checks.probes.http.evidence import HttpEvidence
 from checks.results.models import CheckResult
@@ -38,7 +39,6 @@ from monitors.models import DnsChange, Monitor, MonitorState, StatusChange, Upti
 from monitors.operations import mute_for
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
-from monitors.seeding import seed_history
 from monitors.services import create_monitor, update_monitor
 from projects.access import Caller
 from projects.members import add_member

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.core.management import CommandError, call_command
 
 from accounts.models import User
+from benchmarks.seeding import seed_history
 from checks.results.models import CheckResult, HourlyRollup
 from checks.results.rollups import roll_up, rolled_until
 from checks.results.series import average_latency
@@ -18,16 +18,11 @@ from tests.factories import UserFactory
 from tests.helpers import restored_partitions, state_of
 
 
-def test_it_is_refused_where_it_may_be_production() -> None:
-    with pytest.raises(CommandError, match="yes-this-is-not-production"):
-        call_command("seed_history", monitors=1, days=1)
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_past_of_four_days() -> None:
     user = UserFactory()
     with restored_partitions():
-        call_command("seed_history", monitors=3, days=4, interval=300, email=user.email, sure=True)
+        seed_history(user, monitors=3, days=4, interval_sec=300, now=utc_now())
         now = utc_now()
         assert User.objects.count() == 1
         assert CheckResult.objects.count() == 3 * 4 * 288
@@ -55,6 +50,6 @@ def test_a_past_of_four_days() -> None:
 def test_no_outage_reaches_the_present() -> None:
     """Of 72 monitors with an outage in 10 of 72 slots, some would be in theirs at any time."""
     with restored_partitions():
-        call_command("seed_history", monitors=72, days=1, interval=3600, email=UserFactory().email, sure=True)
+        seed_history(UserFactory(), monitors=72, days=1, interval_sec=3600, now=utc_now())
     assert CheckResult.objects.filter(verdict="down").exists()
     assert not MonitorState.objects.filter(status="down").exists()
