@@ -179,6 +179,7 @@ STATEMENTS = (
         """,
         ACCOUNTS,
     ),
+    ("INSERT INTO monitors_pinggap (started_at, held_until, ended_at) SELECT now(), now(), now() FROM <n>", 1_000),
     ("INSERT INTO monitors_schedulergap (started_at, ended_at) SELECT now(), now() FROM <n>", 1_000),
     (
         """
