@@ -8,8 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
@@ -91,7 +90,8 @@ def act(request: PageRequest) -> HttpResponse:
     """
     name, caller, now = request.POST.get("action", ""), request.caller, request.now
     back = request.POST.get("next", "")
-    back = back if url_has_allowed_host_and_scheme(back, allowed_hosts=None) else reverse("monitors")
+    if not back.startswith("/") or not url_has_allowed_host_and_scheme(back, allowed_hosts=None):
+        back = reverse("monitors")
     tags = _read_tags(request.POST.get("tags", ""))
     if tags:
         chosen = list(tags)
@@ -116,7 +116,7 @@ def act(request: PageRequest) -> HttpResponse:
             messages.success(request, outcome.message)
         for complaint in outcome.complaints:
             messages.warning(request, complaint)
-    return redirect(back)
+    return HttpResponseRedirect(back)
 
 
 def _read_tags(text: str) -> dict[str, str]:

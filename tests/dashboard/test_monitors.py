@@ -593,6 +593,15 @@ def test_the_chart_of_a_ping_has_its_loss(web: Client, user: User) -> None:
     assert web.get(f"{path}90d").json()["whole"]["loss"] == 37.5
 
 
+@pytest.mark.parametrize(
+    "back", ["", "monitors", "x" * 2048, "//evil.example", "https://evil.example/", "/\\evil.example"]
+)
+def test_an_action_returns_to_a_page_of_this_site_only(web: Client, user: User, back: str) -> None:
+    monitor = MonitorFactory(owner=user)
+    answer = web.post("/monitors/actions", {"action": "pause", "monitor": monitor.public_id, "next": back})
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/monitors")
+
+
 def test_check_now_is_awaited_by_the_page(web: Client, user: User) -> None:
     monitor = MonitorFactory(owner=user, up=True)
     address = f"/monitors/{monitor.public_id}/check"
