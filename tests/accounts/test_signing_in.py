@@ -21,8 +21,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_account
-from accounts.web.tasks import delete_expired
 from core.clock import utc_now
+from signin.tasks import delete_expired
 from tests.accounts.browser import Browser, link_of, mails_to, signed_in
 from tests.api.client import Api
 from tests.factories import ProjectFactory, UserFactory

@@ -15,15 +15,15 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts.web.reauthentication import is_recent
-from accounts.web.social.backends import BACKENDS, SignInBackend, configured
-from accounts.web.social.pipeline import unlink
 from connectors.providers.guarded import OAuthRefused, ProviderFailed
 from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import TooManyRequests
 from core.waiting import limit_waiting
 from dashboard.pages import PageRequest, action, errors_as_messages
+from signin.reauthentication import is_recent
+from signin.social.backends import BACKENDS, SignInBackend, configured
+from signin.social.pipeline import unlink
 
 BEGUN = "social_begun"
 """Session key: who started the flow, the page to return to, and whether it is a reauthentication."""

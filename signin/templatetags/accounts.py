@@ -7,9 +7,9 @@ from typing import Any
 from allauth.account.adapter import get_adapter
 from django import template
 
-from accounts.web.social.backends import BACKENDS, configured
-from accounts.web.social.pipeline import linked_providers
 from core.user_agents import name_of
+from signin.social.backends import BACKENDS, configured
+from signin.social.pipeline import linked_providers
 
 register = template.Library()
 register.filter("browser_name", name_of)

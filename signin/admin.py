@@ -16,9 +16,9 @@ from social_django.models import Association, Nonce, UserSocialAuth
 
 import audit.services
 from accounts.services import target
-from accounts.web.web_sessions import end_web_sessions_by_key
 from audit.actions import Action
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, act
+from signin.web_sessions import end_web_sessions_by_key
 
 admin.site.unregister((Association, Authenticator, EmailAddress, Nonce, UserSession, UserSocialAuth))
 

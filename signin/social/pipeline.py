@@ -21,11 +21,11 @@ from social_django.models import UserSocialAuth
 import audit.services
 from accounts.models import User
 from accounts.services import create_account, email_address, hand_over, is_verified
-from accounts.web.social.backends import BACKENDS, SignInBackend, Strategy
 from audit.actions import Action
 from connectors.providers.guarded import OAuthRefused
 from core.errors import NotFound, ValidationFailed
 from projects.members import is_invited
+from signin.social.backends import BACKENDS, SignInBackend, Strategy
 
 
 def require_verified_address(backend: SignInBackend, details: dict[str, Any], **_: Any) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from django.utils.text import capfirst
 from accounts import second_factor
 from accounts.models import User
 from accounts.services import AddressTaken, change_password, hand_over, is_verified
-from accounts.web import signing_up
 from core.clock import utc_now
 from core.errors import TooManyRequests, ValidationFailed
 from core.throttles import count_request
 from projects.members import is_invited
+from signin import signing_up
 
 
 class _Plain:

@@ -26,15 +26,15 @@ import projects.log
 import tokens.services
 from accounts.export import NOT_INCLUDED
 from accounts.models import Plan, User
-from accounts.web import signing_up
-from accounts.web.account_export import download
-from accounts.web.social.backends import BACKENDS
-from accounts.web.social.pipeline import linked_providers
-from accounts.web.web_sessions import end_web_session, end_web_sessions, list_web_sessions
 from audit.actions import Action
 from dashboard.forms import PageForm
 from dashboard.pages import PageRequest, action, done, page, read_only
 from dashboard.security_log import log_context
+from signin import signing_up
+from signin.account_export import download
+from signin.social.backends import BACKENDS
+from signin.social.pipeline import linked_providers
+from signin.web_sessions import end_web_session, end_web_sessions, list_web_sessions
 
 
 def _render(request: PageRequest, template: str, **context: Any) -> HttpResponse:

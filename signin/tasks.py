@@ -14,7 +14,7 @@ from core.clock import utc_now
 FLOW_LIFETIME = timedelta(hours=1)  # the time for a sign-in at a provider; social-auth accepts half of it
 
 
-@shared_task(name="accounts.web.tasks.sweep")
+@shared_task(name="accounts.web.tasks.sweep")  # the name before the package moved: both versions run in an upgrade
 def sweep() -> None:
     delete_expired(utc_now())
 

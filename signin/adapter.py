@@ -21,7 +21,6 @@ import accounts.services
 import audit.services
 from accounts.models import User
 from accounts.services import AddressChange, record_address
-from accounts.web.signing_up import address_of, send_link
 from audit.actions import Action
 from core.addresses import client_network, client_of
 from core.clock import utc_now
@@ -29,6 +28,7 @@ from core.crypto import decrypt, encrypt
 from core.mail import send_once
 from core.throttles import seconds_to_wait
 from projects.members import INVITED, accept_invitations, is_invited
+from signin.signing_up import address_of, send_link
 
 logger = logging.getLogger(__name__)
 

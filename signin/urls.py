@@ -6,12 +6,12 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from django.urls import path, re_path
 
 import core.api.converters  # noqa: F401  (registers <id:…>)
-from accounts.web import views
-from accounts.web.limits import by_person, limited, sign_in_limited
-from accounts.web.reauthentication import reauthenticate_by_mail, reauthenticated
-from accounts.web.social import views as social
-from accounts.web.social.views import leads_to_providers
 from core.addresses import client_network
+from signin import views
+from signin.limits import by_person, limited, sign_in_limited
+from signin.reauthentication import reauthenticate_by_mail, reauthenticated
+from signin.social import views as social
+from signin.social.views import leads_to_providers
 
 sign_in = sign_in_limited(account.login)
 sign_up = limited(account.signup, sign_up=client_network)
