@@ -6,17 +6,12 @@ import sys
 import traceback
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-_HERE = Path(__file__).resolve().parent
-if (_HERE / "core").is_dir():  # installed from the wheel
-    sys.path.insert(0, str(_HERE))
-
-from core.cli import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, Command, CommandFailed, use_utf8  # noqa: E402
+from core.cli import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, Command, CommandFailed, use_utf8
 
 if TYPE_CHECKING:
-    from manifests.commands import Backend
+    from pulsekeeper.manifest.commands import Backend
 
 COMMANDS = {
     "apply": "make an account match a YAML file",
@@ -51,8 +46,8 @@ def command_named(name: str) -> Command:
 
             return Run()
         case _:
-            from manifests import commands
-            from manifests.remote import RemoteBackend
+            from pulsekeeper.manifest import commands
+            from pulsekeeper.manifest.remote import RemoteBackend
 
             kinds: dict[str, Callable[[type[Backend]], Command]] = {
                 "apply": commands.Apply,

@@ -14,8 +14,8 @@ from collections.abc import Generator, Sequence
 import msgspec
 
 from core.cli import CommandFailed
-from core.client import Answer, AnswerLostError, Server
 from monitors.pipelines.findings import Finding, FindingStatus, Target, from_check
+from pulsekeeper.client import Answer, AnswerLostError, Server
 
 AT_ONCE = 8
 LIST_SEC = 60.0

@@ -11,10 +11,10 @@ from typing import Any
 
 from checks.spec import Verdict
 from core.cli import EXIT_INTERRUPTED, Command, CommandFailed, Output, UsageError
-from core.client import add_server_arguments, server_of
 from monitors.pipelines import reports
 from monitors.pipelines.api import ApiSource
 from monitors.pipelines.findings import Exit, Finding, Source, by_threshold, choose, exit_code, without_check
+from pulsekeeper.client import add_server_arguments, server_of
 
 TIMEOUT_SEC = 300.0
 

@@ -8,8 +8,8 @@ from ssl import SSLCertVerificationError
 from urllib.error import HTTPError, URLError
 from urllib.request import Request
 
-from core.client import new_opener, retry_after
 from core.version import product_version
+from pulsekeeper.client import new_opener, retry_after
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from django.db import connection
 from pytest_django.live_server_helper import LiveServer
 
 from accounts.models import User
-from core.client import Server
 from core.clock import utc_now
 from monitors.pipelines import api, local
 from monitors.scheduling import claim_due
 from projects.models import Project
+from pulsekeeper.client import Server
 from tests.factories import MonitorFactory, ProjectFactory
 from tests.helpers import flush_broker, state_of
 from tests.pipelines.conftest import Ran

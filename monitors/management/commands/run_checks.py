@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.cli import UsageError
-from core.client import add_server_arguments
 from core.commands import SharedCommand
 from monitors.pipelines.command import ABOUT, EXIT_CODES, Check
 from monitors.pipelines.findings import Source
+from pulsekeeper.client import add_server_arguments
 
 
 class CheckLocally(Check):

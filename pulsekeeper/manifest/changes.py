@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from manifests.problems import Problem, printable
+from pulsekeeper.manifest.problems import Problem, printable
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 ACTIONS = tuple(_SIGNS)

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import Request
 
 from core.cli import UsageError
-from core.client import checked_address, new_opener, retry_after
-from manifests.importers.mapped import UnreadableFileError, load_json
+from pulsekeeper.client import checked_address, new_opener, retry_after
+from pulsekeeper.importers.mapped import UnreadableFileError, load_json
 
 MAX_PAGES = 200
 MAX_PAGE_BYTES = 20 * 1024 * 1024

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from manifests.problems import InvalidManifest, Mark, Path, Problem, format_path
+from pulsekeeper.manifest.problems import InvalidManifest, Mark, Path, Problem, format_path
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_VALUES = 200_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from manifests.importers.channels import with_channels
-from manifests.importers.mapped import MappedFile, MonitorBuilder, UnreadableFileError, load_json, map_items
 from monitors import cron
+from pulsekeeper.importers.channels import with_channels
+from pulsekeeper.importers.mapped import MappedFile, MonitorBuilder, UnreadableFileError, load_json, map_items
 
 
 def read(text: str) -> MappedFile:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checks.probes.dns.spec import RECORD_TYPES
-from manifests.importers.channels import ChannelFields, map_channel, with_channels
-from manifests.importers.mapped import (
+from monitors.types.addresses import dns_url
+from pulsekeeper.importers.channels import ChannelFields, map_channel, with_channels
+from pulsekeeper.importers.mapped import (
     Builder,
     MappedChannel,
     MappedFile,
@@ -22,7 +23,6 @@ from manifests.importers.mapped import (
     load_json,
     map_items,
 )
-from monitors.types.addresses import dns_url
 
 _TYPE_NAMES = {1: "HTTP", 2: "KEYWORD", 3: "PING", 4: "PORT", 5: "HEARTBEAT"}
 _METHODS = {1: "HEAD", 2: "GET", 3: "POST", 4: "PUT", 5: "PATCH", 6: "DELETE", 7: "OPTIONS"}

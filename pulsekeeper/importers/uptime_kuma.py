@@ -14,8 +14,9 @@ from typing import Any
 
 from checks.probes.ping.spec import MAX_PACKETS
 from core.text import shorten
-from manifests.importers.channels import ChannelFields, map_channel, with_channels
-from manifests.importers.mapped import (
+from monitors.types.addresses import dns_url, split_resolver
+from pulsekeeper.importers.channels import ChannelFields, map_channel, with_channels
+from pulsekeeper.importers.mapped import (
     Builder,
     MappedChannel,
     MappedFile,
@@ -24,7 +25,6 @@ from manifests.importers.mapped import (
     load_json,
     map_items,
 )
-from monitors.types.addresses import dns_url, split_resolver
 
 _CONTENT_TYPES = {"xml": "text/xml; charset=utf-8", "form": "application/x-www-form-urlencoded"}
 _METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}

@@ -26,8 +26,8 @@ def main(source: str, cpu_sec: int) -> None:
     if sys.platform == "linux":  # other systems do not enforce it
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     from core.text import printable
-    from manifests.importers.mapped import Note, UnreadableFileError, decode
-    from manifests.importers.sources import SOURCES
+    from pulsekeeper.importers.mapped import Note, UnreadableFileError, decode
+    from pulsekeeper.importers.sources import SOURCES
 
     try:
         mapped = SOURCES[source](decode(sys.stdin.buffer.read()))
@@ -57,5 +57,5 @@ def _refuse(reason: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     main(sys.argv[1], int(sys.argv[2]))

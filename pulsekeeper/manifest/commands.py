@@ -1,6 +1,6 @@
 """The commands apply, export and import: their arguments, output and exit codes. Plain Python.
 
-A `Backend` does the work: `manifests.local` with the database, `manifests.remote` with a server's API.
+A `Backend` does the work: `manifests.local` with the database, `pulsekeeper.manifest.remote` with a server's API.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from checks.evidence import shown_address
 from core.cli import Command, CommandFailed, Output, UsageError
 from core.files import replaced
 from core.text import counted, printable
-from manifests.changes import Report
-from manifests.importers import fetching
-from manifests.importers.mapped import (
+from pulsekeeper.importers import fetching
+from pulsekeeper.importers.mapped import (
     Imported,
     MappedFile,
     Outcome,
@@ -30,10 +29,11 @@ from manifests.importers.mapped import (
     complete_addresses,
     decode,
 )
-from manifests.importers.sources import SOURCES
-from manifests.problems import InvalidManifest
-from manifests.yaml_reader import MAX_BYTES, Document, read
-from manifests.yaml_writer import write
+from pulsekeeper.importers.sources import SOURCES
+from pulsekeeper.manifest.changes import Report
+from pulsekeeper.manifest.problems import InvalidManifest
+from pulsekeeper.manifest.yaml_reader import MAX_BYTES, Document, read
+from pulsekeeper.manifest.yaml_writer import write
 
 EXIT_CHANGES = 3
 EXIT_LEFT_OUT, EXIT_NO_ROOM = 1, 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
-from manifests.importers.mapped import MappedFile
+from pulsekeeper.importers import gatus, healthchecks, uptime_kuma, uptimerobot
+from pulsekeeper.importers.mapped import MappedFile
 
 SOURCES: dict[str, Callable[[str], MappedFile]] = {
     "uptime-kuma": uptime_kuma.read,

@@ -12,8 +12,10 @@ from functools import partial
 from typing import Any
 
 from core.text import shorten
-from manifests.importers.channels import ChannelFields, map_channel, with_channels
-from manifests.importers.mapped import (
+from monitors.types.addresses import dns_url, server_url, split_resolver
+from monitors.types.settings import MAX_NAME
+from pulsekeeper.importers.channels import ChannelFields, map_channel, with_channels
+from pulsekeeper.importers.mapped import (
     Builder,
     MappedChannel,
     MappedFile,
@@ -21,8 +23,6 @@ from manifests.importers.mapped import (
     UnreadableFileError,
     map_items,
 )
-from monitors.types.addresses import dns_url, server_url, split_resolver
-from monitors.types.settings import MAX_NAME
 
 _DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}

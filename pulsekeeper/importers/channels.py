@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from core.text import shorten
-from manifests.importers.mapped import (
+from monitors.types.settings import MAX_NAME
+from pulsekeeper.importers.mapped import (
     Builder,
     MappedChannel,
     MappedFile,
@@ -18,7 +19,6 @@ from manifests.importers.mapped import (
     Note,
     UnsupportedError,
 )
-from monitors.types.settings import MAX_NAME
 
 
 class ChannelFields(NamedTuple):

@@ -11,14 +11,14 @@ from urllib.parse import urlencode
 import msgspec
 
 from core.cli import UsageError
-from core.client import Answer, AnswerLostError, add_server_arguments, server_of
-from manifests.changes import MAX_BODY, Change, Report
-from manifests.commands import Backend, NoRoomError
-from manifests.importers.mapped import Imported, MappedFile
-from manifests.problems import InvalidManifest, Problem, parse_path
-from manifests.secrets import variables_in
-from manifests.yaml_reader import Document
 from monitors.types.addresses import UntestedError, tls_question
+from pulsekeeper.client import Answer, AnswerLostError, add_server_arguments, server_of
+from pulsekeeper.importers.mapped import Imported, MappedFile
+from pulsekeeper.manifest.changes import MAX_BODY, Change, Report
+from pulsekeeper.manifest.commands import Backend, NoRoomError
+from pulsekeeper.manifest.problems import InvalidManifest, Problem, parse_path
+from pulsekeeper.manifest.secrets import variables_in
+from pulsekeeper.manifest.yaml_reader import Document
 
 TIMEOUT_SEC = 120.0
 

@@ -29,16 +29,6 @@ from core.api.fields import validated
 from core.errors import ApiError, LimitReached, PrivateAddress, ValidationFailed
 from core.throttles import count_request
 from manifests.account import take_turn
-from manifests.importers.mapped import (
-    CreatedMonitor,
-    Imported,
-    ImportedChannel,
-    MappedChannel,
-    MappedFile,
-    MappedMonitor,
-    Note,
-    Outcome,
-)
 from monitors import services, types
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
@@ -48,6 +38,16 @@ from projects.access import Caller
 from projects.models import Membership, Project, Role
 from projects.serializers import ProjectInputSerializer
 from projects.services import create_project
+from pulsekeeper.importers.mapped import (
+    CreatedMonitor,
+    Imported,
+    ImportedChannel,
+    MappedChannel,
+    MappedFile,
+    MappedMonitor,
+    Note,
+    Outcome,
+)
 
 
 @dataclass(slots=True)
