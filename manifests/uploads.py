@@ -24,6 +24,7 @@ from alerts.selectors import get_channel, list_channels
 from alerts.services import delete_channel
 from audit import origin
 from audit.actions import Action
+from checks.addresses import BeginsTls, UntestedError
 from core import throttles
 from core.errors import ApiError, ImportExpired, MonitorLimit, TooManyRequests, ValidationFailed
 from core.etags import etag
@@ -39,7 +40,6 @@ from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.selectors import list_monitors
 from monitors.services import delete_locked
-from monitors.types.addresses import BeginsTls, UntestedError
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Membership, Project, Role

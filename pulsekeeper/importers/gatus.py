@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from checks.addresses import dns_url, server_url, split_resolver
 from core.text import shorten
-from monitors.types.addresses import dns_url, server_url, split_resolver
 from monitors.types.settings import MAX_NAME
 from pulsekeeper.importers.channels import ChannelFields, map_channel, with_channels
 from pulsekeeper.importers.mapped import (

@@ -15,11 +15,11 @@ from enum import StrEnum
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from checks.addresses import BeginsTls, UntestedError, bare, server_url, split_server
 from checks.evidence import shown_address
 from checks.probes.target import MAX_URL
 from core.text import shorten
 from monitors import types
-from monitors.types.addresses import BeginsTls, UntestedError, bare, server_url, split_server
 from monitors.types.content import MAX_RULES
 from monitors.types.http import BODY_METHODS, MAX_HEADERS
 from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of

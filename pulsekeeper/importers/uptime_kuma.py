@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from checks.addresses import dns_url, split_resolver
 from checks.probes.ping.spec import MAX_PACKETS
 from core.text import shorten
-from monitors.types.addresses import dns_url, split_resolver
 from pulsekeeper.importers.channels import ChannelFields, map_channel, with_channels
 from pulsekeeper.importers.mapped import (
     Builder,

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from checks.addresses import dns_url
 from checks.probes.dns.spec import RECORD_TYPES
-from monitors.types.addresses import dns_url
 from pulsekeeper.importers.channels import ChannelFields, map_channel, with_channels
 from pulsekeeper.importers.mapped import (
     Builder,

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from checks.addresses import UntestedError, tls_question
 from core.cli import UsageError
-from monitors.types.addresses import UntestedError, tls_question
 from pulsekeeper.client import Answer, AnswerLostError, add_server_arguments, server_of
 from pulsekeeper.importers.mapped import Imported, MappedFile
 from pulsekeeper.manifest.changes import MAX_BODY, Change, Report
