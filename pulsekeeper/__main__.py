@@ -34,7 +34,7 @@ pulsekeeper COMMAND --help describes a command. apply, export, check and import 
 def command_named(name: str) -> Command:
     match name:
         case "check":
-            from monitors.pipelines.command import Check
+            from pulsekeeper.check.command import Check
 
             return Check()
         case "probe":
@@ -42,7 +42,7 @@ def command_named(name: str) -> Command:
 
             return Probe(engine_of_environment)
         case "run":
-            from monitors.wrapper.command import Run
+            from pulsekeeper.run.command import Run
 
             return Run()
         case _:

@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 import msgspec
 
 from core.cli import CommandFailed
-from monitors.pipelines.findings import Finding, FindingStatus, Target, from_check
+from pulsekeeper.check.findings import Finding, FindingStatus, Target, from_check
 from pulsekeeper.client import Answer, AnswerLostError, Server
 
 AT_ONCE = 8

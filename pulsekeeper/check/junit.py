@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from checks.spec import Verdict
-from monitors.pipelines.findings import Finding, FindingStatus, failing
-from monitors.pipelines.reports import address, evidence_lines
+from pulsekeeper.check.findings import Finding, FindingStatus, failing
+from pulsekeeper.check.reports import address, evidence_lines
 
 SUITE = "Pulsekeeper"
 _DECLARATION = b'<?xml version="1.0" encoding="UTF-8"?>\n'

@@ -1,4 +1,4 @@
-"""Check monitors through the database, for operators: claim all at once, enqueue them, and poll for the results."""
+"""Check monitors for CI pipelines through the database: claim all at once, enqueue them, and poll for the results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from core.errors import NoWorker
 from monitors.check_ids import CheckIds
 from monitors.history_views import CheckDetailSerializer
 from monitors.models import Monitor
-from monitors.pipelines.findings import Finding, FindingStatus, Target, from_check
 from monitors.probing import on_demand
 from monitors.scheduling import claim_now, return_claims
 from monitors.selectors import list_monitors, monitors_named
 from monitors.serializers import serialize_monitors
 from projects import access
 from projects.access import Caller
+from pulsekeeper.check.findings import Finding, FindingStatus, Target, from_check
 
 LOOK_SEC = 0.2
 PATIENCE_SEC = 10.0  # without a new result, in addition to the longest timeout: then no worker runs

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from core.cli import Command, CommandFailed, Output
-from monitors.wrapper.process import Process
-from monitors.wrapper.reporter import Reporter, checked_ping_url
+from pulsekeeper.run.process import Process
+from pulsekeeper.run.reporter import Reporter, checked_ping_url
 
 PING_URL = "PULSEKEEPER_PING_URL"
 TIMEOUT_SEC = 60.0

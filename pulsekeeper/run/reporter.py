@@ -62,7 +62,7 @@ class Reporter(threading.Thread):
 
     def _deliver(self, signal: str, body: bytes, *, until: threading.Event) -> str | None:
         """Send a signal until the server accepts it. Return the last problem after the patience or `until`."""
-        from monitors.wrapper.sending import send  # slow to import; the command runs meanwhile
+        from pulsekeeper.run.sending import send  # slow to import; the command runs meanwhile
 
         deadline = time.monotonic() + self._patience_sec
         pause = 1.0

@@ -11,9 +11,9 @@ from typing import Any
 
 from checks.spec import Verdict
 from core.cli import EXIT_INTERRUPTED, Command, CommandFailed, Output, UsageError
-from monitors.pipelines import reports
-from monitors.pipelines.api import ApiSource
-from monitors.pipelines.findings import Exit, Finding, Source, by_threshold, choose, exit_code, without_check
+from pulsekeeper.check import reports
+from pulsekeeper.check.api import ApiSource
+from pulsekeeper.check.findings import Exit, Finding, Source, by_threshold, choose, exit_code, without_check
 from pulsekeeper.client import add_server_arguments, server_of
 
 TIMEOUT_SEC = 300.0
@@ -119,7 +119,7 @@ examples:
                 step()
         code = exit_code(findings, fail_on=Verdict(options["fail_on"]))
         if options["junit"] is not None:
-            from monitors.pipelines.junit import report
+            from pulsekeeper.check.junit import report
 
             _write(options["junit"], report(findings, fail_on=Verdict(options["fail_on"])))
         if options["as_json"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from checks.evidence import shown_address
 from core.text import counted, printable
-from monitors.pipelines.findings import Exit, Finding, FindingStatus, counts
+from pulsekeeper.check.findings import Exit, Finding, FindingStatus, counts
 
 if TYPE_CHECKING:
     from rich.table import Table

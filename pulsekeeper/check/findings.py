@@ -1,6 +1,6 @@
 """The results of a pipeline run, and the exit code that follows from them. Pure.
 
-Both sources of monitors, the database (`local`) and the REST API (`api`), return these values.
+Both sources of monitors, the REST API (`api`) and the server's database (`monitors.pipelines`), return these values.
 """
 
 from __future__ import annotations
