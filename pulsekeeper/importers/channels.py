@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from core.text import shorten
-from monitors.types.settings import MAX_NAME
 from pulsekeeper.importers.mapped import (
     Builder,
     MappedChannel,
@@ -18,6 +17,7 @@ from pulsekeeper.importers.mapped import (
     MappedMonitor,
     Note,
     UnsupportedError,
+    short_name,
 )
 
 
@@ -38,7 +38,7 @@ def map_channel(
     builder: Builder, key: str, type_name: object, types: Mapping[str, ChannelFields]
 ) -> list[MappedChannel]:
     """Return the channels for one of the source: e-mail has one for each address."""
-    key = shorten(key, limit=MAX_NAME)
+    key = short_name(key)
     try:
         if not isinstance(type_name, str) or type_name not in types:
             word = shorten(type_name, limit=50) if isinstance(type_name, str) else "nothing"

@@ -12,8 +12,6 @@ from functools import partial
 from typing import Any
 
 from checks.addresses import dns_url, server_url, split_resolver
-from core.text import shorten
-from monitors.types.settings import MAX_NAME
 from pulsekeeper.importers.channels import ChannelFields, map_channel, with_channels
 from pulsekeeper.importers.mapped import (
     Builder,
@@ -22,6 +20,7 @@ from pulsekeeper.importers.mapped import (
     MonitorBuilder,
     UnreadableFileError,
     map_items,
+    short_name,
 )
 
 _DURATION = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(ns|us|µs|ms|s|m|h)")
@@ -60,7 +59,7 @@ def _channels(providers: object) -> list[MappedChannel]:
     for name, provider in providers.items() if isinstance(providers, Mapping) else ():
         if isinstance(provider, Mapping) and isinstance(name, str):
             builder = ChannelBuilder(provider, name=name)
-            found += map_channel(builder, shorten(name, limit=MAX_NAME), name, _CHANNELS)
+            found += map_channel(builder, short_name(name), name, _CHANNELS)
     return found
 
 

@@ -167,7 +167,7 @@ class Builder:
 
     def __init__(self, source: Mapping[str, Any], *, name: object, unnamed: str = "Untitled") -> None:
         self.source = source
-        self.name = (shorten(name, limit=MAX_NAME) if isinstance(name, str) else "") or unnamed
+        self.name = (short_name(name) if isinstance(name, str) else "") or unnamed
         self.body: dict[str, Any] = {"name": self.name}
         self.enabled = True
         self.notes: list[Note] = []
@@ -228,11 +228,11 @@ class MonitorBuilder(Builder):
 
     def set_group(self, *names: object) -> None:
         """Set the group to a path of names, the outermost first. Other values than text are left out."""
-        self.group = shorten(" / ".join(name for name in names if isinstance(name, str) and name), limit=MAX_NAME)
+        self.group = short_name(" / ".join(name for name in names if isinstance(name, str) and name))
 
     def set_channels(self, keys: Iterable[object]) -> None:
         """Set the keys of the channels. Other values than text are left out."""
-        found = dict.fromkeys(shorten(key, limit=MAX_NAME) for key in keys if isinstance(key, str))
+        found = dict.fromkeys(short_name(key) for key in keys if isinstance(key, str))
         self.channels = tuple(found)[:MAX_CHANNELS]
 
     def note_tags(self, field: str, names: Iterable[object]) -> None:
@@ -465,6 +465,11 @@ def _completed(mapped: MappedMonitor, begins_tls: BeginsTls) -> MappedMonitor:
     why = ", as https did not respond" if url.startswith("http:") else ""
     note = Note("url", f"is completed to {shown_address(url)}{why}")
     return replace(mapped, body={**body, "url": url}, notes=(*mapped.notes, note))
+
+
+def short_name(text: str) -> str:
+    """Return the text as the name of a monitor, project or channel."""
+    return shorten(text, limit=MAX_NAME)
 
 
 def decode(data: bytes) -> str:

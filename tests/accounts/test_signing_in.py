@@ -99,7 +99,7 @@ def test_a_mail_server_that_is_away_is_told(user: User, settings: Settings, capl
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.EMAIL_HOST, settings.EMAIL_PORT = server.getsockname()
-    with caplog.at_level(logging.WARNING, "accounts"):
+    with caplog.at_level(logging.WARNING, "signin"):
         page = Browser().send(reverse("account_reset_password"), email=user.email)
     assert "could not be sent" in page.text
     assert user.email not in caplog.text
