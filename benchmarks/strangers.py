@@ -47,7 +47,7 @@ EXCEPTIONS = {
     ),
     "images": (r"/logo ", "statuspages/logos.py: one process of the decoder at a time"),
     "manifests": (r"^(get|put) /v1/manifest|^post /v1/imports", "manifests/views.py: one at a time for each account"),
-    "exports": (r"^get /v1/account/export", "accounts/web/account_export.py: one at a time for each account"),
+    "exports": (r"^get /v1/account/export", "signin/account_export.py: one at a time for each account"),
     "drafts": (r"^post /v1/monitors/test|^post /v1/monitors ", "core/waiting.py: a few for each account"),
     "long lists": (
         r"^get /v1/(monitors|metrics|alert-channels|maintenance-windows|status-pages|incidents|status-\S+/notes)( |$)",

@@ -13,13 +13,13 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_vary_headers
 
-from accounts.web.limits import too_many
 from config.pings import ATTEMPT
 from core.errors import BodyTooLarge, TooManyRequests
 from core.forms import require_small_form
 from core.packed import takes_gzip
 from monitors.heartbeats import pings as heartbeat_pings
 from monitors.heartbeats.incoming import target_of
+from signin.limits import too_many
 from statuspages import public
 
 # Images and fonts are already compressed.

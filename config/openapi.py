@@ -24,13 +24,13 @@ from core.packed import Packed, pack, respond
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import INCIDENT_STATUSES
 from incidents.windows import SCOPES
-from manifests.changes import ACTIONS
-from manifests.importers.mapped import Outcome
 from monitors import types
 from monitors.models import Ping
 from monitors.types import content, http
 from projects.models import Role
 from projects.serializers import GIVEN_ROLES, MEMBER_STATUSES
+from pulsekeeper.importers.mapped import Outcome
+from pulsekeeper.manifest.changes import ACTIONS
 from statuspages.models import NoteUpdate, StatusPage
 
 ENUMS: dict[str, Iterable[Any]] = {

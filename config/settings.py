@@ -180,7 +180,7 @@ OUR_APPS = [
     "devserver",
     "manifests",
     "dashboard",
-    "accounts.web",
+    "signin",
 ]
 INSTALLED_APPS = [
     *OUR_APPS,
@@ -299,22 +299,22 @@ ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_REAUTHENTICATION_REQUIRED = True  # protects sensitive actions from stolen sessions
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_RATE_LIMITS = False  # THROTTLES has them
-ACCOUNT_ADAPTER = "accounts.web.adapter.AccountAdapter"
+ACCOUNT_ADAPTER = "signin.adapter.AccountAdapter"
 ACCOUNT_FORMS = {
-    "login": "accounts.web.forms.LoginForm",
-    "signup": "accounts.web.forms.SignupForm",
-    "add_email": "accounts.web.forms.AddEmailForm",
-    "reauthenticate": "accounts.web.forms.PasswordAgainForm",
-    "change_password": "accounts.web.forms.ChangePasswordForm",
-    "set_password": "accounts.web.forms.SetPasswordForm",
-    "reset_password": "accounts.web.forms.ResetPasswordForm",
-    "reset_password_from_key": "accounts.web.forms.ResetPasswordKeyForm",
+    "login": "signin.forms.LoginForm",
+    "signup": "signin.forms.SignupForm",
+    "add_email": "signin.forms.AddEmailForm",
+    "reauthenticate": "signin.forms.PasswordAgainForm",
+    "change_password": "signin.forms.ChangePasswordForm",
+    "set_password": "signin.forms.SetPasswordForm",
+    "reset_password": "signin.forms.ResetPasswordForm",
+    "reset_password_from_key": "signin.forms.ResetPasswordKeyForm",
 }
-MFA_ADAPTER = "accounts.web.adapter.EncryptingAdapter"
+MFA_ADAPTER = "signin.adapter.EncryptingAdapter"
 MFA_FORMS = {
-    "authenticate": "accounts.web.forms.AuthenticateForm",
-    "reauthenticate": "accounts.web.forms.ReauthenticateForm",
-    "activate_totp": "accounts.web.forms.ActivateForm",
+    "authenticate": "signin.forms.AuthenticateForm",
+    "reauthenticate": "signin.forms.ReauthenticateForm",
+    "activate_totp": "signin.forms.ActivateForm",
 }
 # Sign-in needs a verified address anyway; this concerns a pending change of address.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
@@ -325,12 +325,12 @@ MFA_TOTP_TOLERANCE = 1  # phone clocks may be off by some seconds
 SOCIAL_AUTH_PIPELINE = (
     "social_core.pipeline.social_auth.social_details",
     "social_core.pipeline.social_auth.social_uid",
-    "accounts.web.social.pipeline.require_verified_address",
-    "accounts.web.social.pipeline.reauthenticate",
+    "signin.social.pipeline.require_verified_address",
+    "signin.social.pipeline.reauthenticate",
     "social_core.pipeline.social_auth.social_user",
-    "accounts.web.social.pipeline.find_or_create_account",
+    "signin.social.pipeline.find_or_create_account",
     "social_core.pipeline.social_auth.associate_user",
-    "accounts.web.social.pipeline.record_link",
+    "signin.social.pipeline.record_link",
 )
 SOCIAL_AUTH_VERCEL_PIPELINE = SOCIAL_AUTH_NETLIFY_PIPELINE = ("connectors.services.save_connector",)
 

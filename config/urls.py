@@ -12,10 +12,10 @@ import alerts.views
 import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
 import projects.views
-from accounts.web.account_export import ExportViewSet
 from config.health import readyz
 from config.openapi import serve_document
 from config.system_status import health_page
+from signin.account_export import ExportViewSet
 
 # Allows ModelAdmin[...] at runtime.
 django_stubs_ext.monkeypatch()
@@ -59,7 +59,7 @@ urlpatterns = [
     path("openapi.json", serve_document, name="openapi"),
     path("docs", docs),
     path("", include("dashboard.urls")),
-    path("account/", include("accounts.web.urls")),
+    path("account/", include("signin.urls")),
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("connectors/<id:provider>/callback", connectors.views.callback),

@@ -215,7 +215,7 @@ def wait_to_sign_in(address: str, email: str | None) -> float | None:
 
 
 class SignInThrottle(Throttle):
-    """Signing in. Pages have `accounts.web.limits` for it, and count together with the API."""
+    """Signing in. Pages have `signin.limits` for it, and count together with the API."""
 
     def allow_request(self, request: Request, view: Any) -> bool:
         email = request.data.get("email") if isinstance(request.data, dict) else None

@@ -20,12 +20,12 @@ from core.text import counted
 from dashboard.forms import ChosenField, MultilineField, PageForm, project_choices
 from dashboard.pages import PageRequest, action, count_request, errors_as_messages, page, render_page
 from manifests import uploads
-from manifests.changes import MAX_BODY
-from manifests.importers.mapped import Imported, Note, Outcome
-from manifests.importers.sources import SOURCES
 from manifests.models import LIFETIME, Upload
 from monitors import types
 from projects.access import Caller
+from pulsekeeper.importers.mapped import Imported, Note, Outcome
+from pulsekeeper.importers.sources import SOURCES
+from pulsekeeper.manifest.changes import MAX_BODY
 
 TITLES = {
     "uptime-kuma": "Uptime Kuma",

@@ -14,11 +14,11 @@ from accounts.models import User
 from core.db import LockTimeoutError, advisory_lock, lock_timeout
 from core.errors import TooManyRequests
 from core.waiting import RETRY_SEC
-from manifests.problems import Path
-from manifests.secrets import Keep
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Role
+from pulsekeeper.manifest.problems import Path
+from pulsekeeper.manifest.secrets import Keep
 
 Values = dict[str, Any]
 

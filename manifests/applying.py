@@ -17,10 +17,8 @@ from alerts.transports import KINDS
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
 from core.throttles import count_request
 from manifests.account import Entry, Existing, open_account, take_turn
-from manifests.changes import Change, Report, compare_fields
 from manifests.parsing import Manifest
 from manifests.planning import Plan, locate_error
-from manifests.problems import InvalidManifest, Path, format_path
 from manifests.resources import RESOURCES
 from monitors import operations, services, types
 from monitors.models import Monitor
@@ -29,6 +27,8 @@ from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
 from projects.services import create_project, rename_project
+from pulsekeeper.manifest.changes import Change, Report, compare_fields
+from pulsekeeper.manifest.problems import InvalidManifest, Path, format_path
 
 TRIES = 5
 MAX_FAILURES = 20  # of the entries that are tried while rows are locked

@@ -12,15 +12,15 @@ from core.cli import UnreachableError, UsageError
 from core.clock import utc_now
 from core.errors import MonitorLimit, TooManyRequests, ValidationFailed
 from manifests.applying import apply
-from manifests.changes import Report
-from manifests.commands import Backend, NoRoomError
 from manifests.exporting import export
-from manifests.importers.creating import import_monitors
-from manifests.importers.mapped import Imported, MappedFile
+from manifests.importing import import_monitors
 from manifests.parsing import Manifest
-from manifests.yaml_reader import Document
 from monitors.probing import interactive
 from projects.access import Caller
+from pulsekeeper.importers.mapped import Imported, MappedFile
+from pulsekeeper.manifest.changes import Report
+from pulsekeeper.manifest.commands import Backend, NoRoomError
+from pulsekeeper.manifest.yaml_reader import Document
 
 
 class LocalBackend(Backend):

@@ -12,8 +12,8 @@ from typing import Any
 
 from manifests.account import Account, Entry, Existing, MonitorRef, ProjectRef
 from manifests.parsing import Manifest
-from manifests.problems import EntryError, Hints, InvalidReferenceError, Path
-from manifests.secrets import Variables
+from pulsekeeper.manifest.problems import EntryError, Hints, InvalidReferenceError, Path
+from pulsekeeper.manifest.secrets import Variables
 
 Key = tuple[ProjectRef | None, str]
 """A name, and the project that it belongs to."""

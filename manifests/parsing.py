@@ -12,10 +12,10 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.serializers import Serializer
 
 from manifests.account import Entry
-from manifests.problems import MAX_PROBLEMS, Hints, InvalidManifest, Path, Problem
-from manifests.secrets import Keep, Secret, fill
 from manifests.serializers import SECTIONS, ManifestSerializer
-from manifests.yaml_reader import Document
+from pulsekeeper.manifest.problems import MAX_PROBLEMS, Hints, InvalidManifest, Path, Problem
+from pulsekeeper.manifest.secrets import Keep, Secret, fill
+from pulsekeeper.manifest.yaml_reader import Document
 
 VERSION = 1
 TOP = ("version", "ungrouped", *SECTIONS)

@@ -11,9 +11,9 @@ from core.errors import NotFound, ValidationFailed
 from manifests.account import Account, Entry, Existing, ProjectRef, Values
 from manifests.naming import Key, Names
 from manifests.parsing import Manifest
-from manifests.problems import EntryError, InvalidReferenceError, Path, Problem, parse_path
 from manifests.resources import RESOURCES
 from manifests.resources.base import Resource
+from pulsekeeper.manifest.problems import EntryError, InvalidReferenceError, Path, Problem, parse_path
 
 _FIELDS: Mapping[str | int, str] = {
     "project_id": "project",

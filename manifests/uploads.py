@@ -24,6 +24,7 @@ from alerts.selectors import get_channel, list_channels
 from alerts.services import delete_channel
 from audit import origin
 from audit.actions import Action
+from checks.addresses import BeginsTls, UntestedError
 from core import throttles
 from core.errors import ApiError, ImportExpired, MonitorLimit, TooManyRequests, ValidationFailed
 from core.etags import etag
@@ -31,21 +32,20 @@ from core.shares import Shares
 from core.turns import paused
 from core.waiting import PATIENCE_SEC, limit_waiting
 from incidents.models import Incident
+from manifests import importing, upload_reader
 from manifests.account import take_turn
-from manifests.changes import MAX_BODY
-from manifests.importers import creating, upload_reader
-from manifests.importers.mapped import Imported, MappedFile, combine, complete_addresses
 from manifests.models import Upload
 from monitors.locking import lock_monitors
 from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.selectors import list_monitors
 from monitors.services import delete_locked
-from monitors.types.addresses import BeginsTls, UntestedError
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Membership, Project, Role
 from projects.services import delete_project
+from pulsekeeper.importers.mapped import Imported, MappedFile, combine, complete_addresses
+from pulsekeeper.manifest.changes import MAX_BODY
 
 IMPORTS_KEPT = 5
 """Imports of an account that can be undone."""
@@ -192,10 +192,10 @@ def _import(
     now: datetime,
     dry_run: bool = False,
     up_to_limit: bool = False,
-) -> tuple[Outcomes, creating.Report]:
+) -> tuple[Outcomes, importing.Report]:
     """Import as the commands do. Raises MonitorLimit and ValidationFailed with reasons for the page."""
     try:
-        report = creating.import_monitors(
+        report = importing.import_monitors(
             caller,
             mapped.supported(),
             place=found.place,

@@ -18,19 +18,19 @@ from core.errors import MonitorLimit, ValidationFailed
 from core.throttles import ManifestThrottle
 from core.waiting import PATIENCE_SEC, limit_waiting
 from manifests.applying import apply
-from manifests.changes import ACTIONS, MAX_BODY, Report
 from manifests.exporting import Export
-from manifests.importers.creating import import_monitors
-from manifests.importers.mapped import MAX_CHANNELS as MAX_OF_MONITOR
-from manifests.importers.mapped import Imported, MappedChannel, MappedFile, MappedMonitor, Outcome
-from manifests.importers.upload_reader import MAX_CHANNELS
+from manifests.importing import import_monitors
 from manifests.parsing import Manifest
-from manifests.problems import InvalidManifest
-from manifests.secrets import MAX_VARIABLES
 from manifests.serializers import SECTIONS
-from manifests.yaml_reader import Document
+from manifests.upload_reader import MAX_CHANNELS
 from monitors import types
 from monitors.types.settings import MAX_NAME
+from pulsekeeper.importers.mapped import MAX_CHANNELS as MAX_OF_MONITOR
+from pulsekeeper.importers.mapped import Imported, MappedChannel, MappedFile, MappedMonitor, Outcome
+from pulsekeeper.manifest.changes import ACTIONS, MAX_BODY, Report
+from pulsekeeper.manifest.problems import InvalidManifest
+from pulsekeeper.manifest.secrets import MAX_VARIABLES
+from pulsekeeper.manifest.yaml_reader import Document
 
 MAX_ENTRIES = 2_000
 MAX_VALUE = 10_000

@@ -6,17 +6,12 @@ import sys
 import traceback
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-_HERE = Path(__file__).resolve().parent
-if (_HERE / "core").is_dir():  # installed from the wheel
-    sys.path.insert(0, str(_HERE))
-
-from core.cli import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, Command, CommandFailed, use_utf8  # noqa: E402
+from core.cli import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, Command, CommandFailed, use_utf8
 
 if TYPE_CHECKING:
-    from manifests.commands import Backend
+    from pulsekeeper.manifest.commands import Backend
 
 COMMANDS = {
     "apply": "make an account match a YAML file",
@@ -39,7 +34,7 @@ pulsekeeper COMMAND --help describes a command. apply, export, check and import 
 def command_named(name: str) -> Command:
     match name:
         case "check":
-            from monitors.pipelines.command import Check
+            from pulsekeeper.check.command import Check
 
             return Check()
         case "probe":
@@ -47,12 +42,12 @@ def command_named(name: str) -> Command:
 
             return Probe(engine_of_environment)
         case "run":
-            from monitors.wrapper.command import Run
+            from pulsekeeper.run.command import Run
 
             return Run()
         case _:
-            from manifests import commands
-            from manifests.remote import RemoteBackend
+            from pulsekeeper.manifest import commands
+            from pulsekeeper.manifest.remote import RemoteBackend
 
             kinds: dict[str, Callable[[type[Backend]], Command]] = {
                 "apply": commands.Apply,

@@ -15,6 +15,7 @@ from django.utils.html import format_html_join
 from django.utils.text import capfirst
 
 from alerts.selectors import list_channels
+from checks.addresses import UntestedError, bare
 from checks.probes.dns.spec import RECORD_TYPES
 from checks.probes.tcp.spec import STARTTLS_PROTOCOLS
 from core import throttles
@@ -38,7 +39,6 @@ from monitors import configuration, types
 from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
-from monitors.types.addresses import UntestedError, bare
 from monitors.types.base import MonitorType
 from monitors.types.content import Rule
 from monitors.types.http import Header

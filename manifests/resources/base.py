@@ -13,8 +13,8 @@ from django.db.models import Model, QuerySet
 
 from manifests.account import Account, Entry, Existing, MonitorRef, ProjectRef, Values
 from manifests.naming import ExportNames, Names
-from manifests.problems import EntryError, InvalidReferenceError, Path
-from manifests.secrets import Keep, Secret
+from pulsekeeper.manifest.problems import EntryError, InvalidReferenceError, Path
+from pulsekeeper.manifest.secrets import Keep, Secret
 
 
 class Resource(ABC):

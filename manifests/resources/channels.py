@@ -13,7 +13,6 @@ from alerts.transports import KINDS, secret_settings, settings_by_name
 from alerts.transports.base import Setting
 from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
-from manifests.problems import EntryError, Path
 from manifests.resources.base import (
     ProjectScope,
     Resource,
@@ -24,8 +23,9 @@ from manifests.resources.base import (
     resolve_scope,
     resolve_secret,
 )
-from manifests.secrets import Secret
 from projects.access import Caller
+from pulsekeeper.manifest.problems import EntryError, Path
+from pulsekeeper.manifest.secrets import Secret
 
 
 class Channels(Resource):

@@ -12,9 +12,7 @@ from django.db.models import QuerySet
 from core.errors import ValidationFailed
 from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
-from manifests.problems import EntryError
 from manifests.resources.base import Resource, keep_secret
-from manifests.secrets import Secret
 from monitors import configuration, types
 from monitors.models import Monitor
 from monitors.services import complete
@@ -22,6 +20,8 @@ from monitors.types.http import Header
 from monitors.types.settings import MonitorConfig
 from projects import access
 from projects.access import Caller
+from pulsekeeper.manifest.problems import EntryError
+from pulsekeeper.manifest.secrets import Secret
 
 
 class Monitors(Resource):

@@ -12,10 +12,10 @@ from django.contrib.auth.hashers import check_password
 
 from manifests.account import Account, Entry, Existing, MonitorRef, Values
 from manifests.naming import ExportNames, Names
-from manifests.problems import EntryError
 from manifests.resources.base import Resource, monitor_id, resolve_monitors, resolve_secret
-from manifests.secrets import Secret
 from projects.access import Caller
+from pulsekeeper.manifest.problems import EntryError
+from pulsekeeper.manifest.secrets import Secret
 from statuspages import selectors, services
 from statuspages.models import PageGroup, StatusPage
 from statuspages.validation import check_accent, check_domain

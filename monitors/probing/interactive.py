@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from checks.addresses import UntestedError, tls_question
 from checks.probes.http.evidence import HttpEvidence
 from checks.spec import CheckSpec, Verdict
 from core import replies
@@ -25,7 +26,6 @@ from core.waiting import limit_waiting
 from monitors import services
 from monitors.models import Monitor, MonitorState
 from monitors.probing.results import CheckResult
-from monitors.types.addresses import UntestedError, tls_question
 from projects.access import Caller
 
 logger = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from checks.addresses import BeginsTls, server_url, split_server, web_url
 from checks.probes.http.request import host_of, parse_target
 from checks.probes.target import BadAddressError
 from checks.spec import CheckSpec, RuleType
 from core.errors import PrivateAddress, ValidationFailed
-from monitors.types.addresses import BeginsTls, server_url, split_server, web_url
 from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 
 Permits = Callable[[str], bool]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import unquote
 
+from checks.addresses import BeginsTls, dns_url, split_resolver
 from checks.probes.dns.records import normal_record
 from checks.probes.dns.spec import DnsSpec, parse_dns
 from checks.probes.target import BadAddressError
 from core.errors import PrivateAddress, ValidationFailed
-from monitors.types.addresses import BeginsTls, dns_url, split_resolver
 from monitors.types.base import MonitorType, Origin, Permits
 from monitors.types.content import TEXT_RULES, ContentSettings
 from monitors.types.settings import MonitorConfig, Setting

@@ -3,8 +3,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from checks.addresses import BeginsTls, split_server
 from checks.probes.tcp.spec import TcpSpec, parse_tcp
-from monitors.types.addresses import BeginsTls, split_server
 from monitors.types.base import Origin, Permits, ServerType
 from monitors.types.content import TEXT_RULES
 from monitors.types.encryption import CA_FILE, TlsSettings, check_tls

@@ -21,8 +21,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.services import create_account
-from accounts.web.tasks import delete_expired
 from core.clock import utc_now
+from signin.tasks import delete_expired
 from tests.accounts.browser import Browser, link_of, mails_to, signed_in
 from tests.api.client import Api
 from tests.factories import ProjectFactory, UserFactory
@@ -99,7 +99,7 @@ def test_a_mail_server_that_is_away_is_told(user: User, settings: Settings, capl
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.EMAIL_HOST, settings.EMAIL_PORT = server.getsockname()
-    with caplog.at_level(logging.WARNING, "accounts"):
+    with caplog.at_level(logging.WARNING, "signin"):
         page = Browser().send(reverse("account_reset_password"), email=user.email)
     assert "could not be sent" in page.text
     assert user.email not in caplog.text

@@ -13,10 +13,10 @@ from accounts.models import User
 from accounts.services import change_password
 from core.clock import utc_now
 from core.errors import ValidationFailed
-from manifests.importers.creating import import_monitors
-from manifests.importers.mapped import MappedFile, MappedMonitor
+from manifests.importing import import_monitors
 from monitors.models import Monitor
 from projects.access import Caller
+from pulsekeeper.importers.mapped import MappedFile, MappedMonitor
 from tests.api.client import Api
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, PASSWORD, flush_broker, run_concurrently

@@ -14,10 +14,10 @@ from audit.models import Entry
 from core import waiting
 from incidents.windows import MAX_WINDOWS
 from manifests.applying import MAX_FAILURES
-from manifests.problems import MAX_PROBLEMS
 from monitors.models import Monitor
 from projects.access import Caller
 from projects.models import Project
+from pulsekeeper.manifest.problems import MAX_PROBLEMS
 from tests.api.client import Answer, Api
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.cli import UnreachableError, UsageError
-from core.client import AnswerLostError, Server, find_token, server_of
+from pulsekeeper.client import AnswerLostError, Server, find_token, server_of
 from tests.targets.certificates import Certificates
 from tests.targets.server import TargetServer, answer
 

@@ -22,14 +22,14 @@ from audit.models import Entry
 from core import waiting
 from core.clock import utc_now
 from manifests import uploads
-from manifests.importers.creating import import_monitors
-from manifests.importers.sources import SOURCES
+from manifests.importing import import_monitors
 from manifests.models import LIFETIME, Upload
 from manifests.tasks import sweep
 from manifests.uploads import IMPORTS_KEPT
 from monitors.models import Monitor
 from projects.access import Caller
 from projects.models import Project
+from pulsekeeper.importers.sources import SOURCES
 from tests.dashboard.test_monitor_pages import worker
 from tests.factories import ChannelFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from core.cli import UsageError
-from manifests.importers import fetching, uptimerobot
-from manifests.importers.mapped import UnreadableFileError
+from pulsekeeper.importers import fetching, uptimerobot
+from pulsekeeper.importers.mapped import UnreadableFileError
 from tests.targets.server import Seen, Site, TargetServer, answer
 
 KEY = "u1-secret"

@@ -14,14 +14,14 @@ from django.db import connection
 from accounts.models import User
 from alerts.models import AlertChannel
 from core.clock import utc_now
-from manifests.importers.creating import import_monitors
-from manifests.importers.mapped import MappedFile, MappedMonitor, Outcome
+from manifests.importing import import_monitors
 from manifests.management.commands.import_from import Command
 from monitors.models import Monitor
 from monitors.probing import interactive
 from monitors.scheduling import claim_due
 from projects.access import Caller
 from projects.models import Project
+from pulsekeeper.importers.mapped import MappedFile, MappedMonitor, Outcome
 from tests.api.client import Api
 from tests.dashboard.test_monitor_pages import worker
 from tests.factories import PlanFactory, ProjectFactory, UserFactory

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manifests.importers import gatus, healthchecks, uptime_kuma, uptimerobot
-from manifests.importers.gatus import duration
-from manifests.importers.mapped import (
+from pulsekeeper.importers import gatus, healthchecks, uptime_kuma, uptimerobot
+from pulsekeeper.importers.gatus import duration
+from pulsekeeper.importers.mapped import (
     MappedFile,
     MappedMonitor,
     MonitorBuilder,

@@ -11,13 +11,13 @@ import pytest
 from accounts.models import User
 from core.clock import utc_now
 from manifests.applying import apply
-from manifests.changes import Report
 from manifests.exporting import export
 from manifests.parsing import Manifest
-from manifests.problems import InvalidManifest
-from manifests.yaml_reader import read
-from manifests.yaml_writer import write
 from projects.access import Caller
+from pulsekeeper.manifest.changes import Report
+from pulsekeeper.manifest.problems import InvalidManifest
+from pulsekeeper.manifest.yaml_reader import read
+from pulsekeeper.manifest.yaml_writer import write
 
 
 def apply_text(

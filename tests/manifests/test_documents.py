@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from manifests.schema import schema
-from manifests.yaml_reader import read
+from pulsekeeper.manifest.yaml_reader import read
 from tests.factories import UserFactory
 from tests.manifests.helpers import apply_text, exported
 from tests.manifests.rich import make_rich

@@ -17,11 +17,11 @@ from alerts.services import delete_channel
 from core.clock import utc_now
 from core.db import separate_connection
 from manifests import applying, planning, views
-from manifests.changes import Report
 from monitors.models import Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Project
+from pulsekeeper.manifest.changes import Report
 from tests.api.client import Answer, Api
 from tests.factories import UserFactory
 from tests.helpers import run_concurrently
@@ -98,7 +98,7 @@ def test_one_of_another_process_is_waited_for_a_bounded_time(user: User, monkeyp
 
 
 def apply_or_refused(user: User, text: str) -> Report | None:
-    from manifests.problems import InvalidManifest
+    from pulsekeeper.manifest.problems import InvalidManifest
 
     try:
         return apply_text(user, text, prune=True)

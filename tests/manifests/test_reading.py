@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manifests.problems import InvalidManifest, Mark, format_path, parse_path
-from manifests.yaml_reader import MAX_BYTES, read
-from manifests.yaml_writer import write
+from pulsekeeper.manifest.problems import InvalidManifest, Mark, format_path, parse_path
+from pulsekeeper.manifest.yaml_reader import MAX_BYTES, read
+from pulsekeeper.manifest.yaml_writer import write
 from tests.helpers import examples
 
 

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from manifests.secrets import MAX_FILLED, Keep, Secret, Variables, fill
+from pulsekeeper.manifest.secrets import MAX_FILLED, Keep, Secret, Variables, fill
 from tests.steps import limited_steps
 
 ENVIRONMENT = {"PK_TOKEN": "t0ken", "PK_EMPTY": "", "SECRET_KEY": "the server's own"}

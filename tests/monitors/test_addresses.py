@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from checks.addresses import bare, split_server, tls_question, web_url
 from checks.probes.engine import ProbeEngine
 from checks.spec import CheckOutcome
 from core.egress import EgressGuard, parse_networks
 from monitors import configuration, types
-from monitors.types.addresses import bare, split_server, tls_question, web_url
 from tests.targets.certificates import Certificates
 from tests.targets.server import Hang, Listen, Routes, TargetServer, Unasked, answer
 

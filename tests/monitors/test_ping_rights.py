@@ -13,9 +13,9 @@ from core import metrics
 from core.clock import utc_now
 from monitors.metrics import CHECKS_DROPPED
 from monitors.models import Monitor, MonitorState
-from monitors.pipelines.findings import FindingStatus
-from monitors.pipelines.local import LocalSource
+from monitors.pipelines import LocalSource
 from monitors.tasks import dispatch_due
+from pulsekeeper.check.findings import FindingStatus
 from tests.api.client import Api
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import state_of

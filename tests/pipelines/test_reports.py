@@ -16,8 +16,8 @@ from rich.console import Console
 
 from checks.spec import Verdict
 from core.cli import UsageError
-from monitors.pipelines import junit, reports
-from monitors.pipelines.findings import (
+from pulsekeeper.check import junit, reports
+from pulsekeeper.check.findings import (
     Exit,
     Finding,
     FindingStatus,

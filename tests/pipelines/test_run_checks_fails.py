@@ -13,11 +13,12 @@ from django.db import connection
 from pytest_django.live_server_helper import LiveServer
 
 from accounts.models import User
-from core.client import Server
 from core.clock import utc_now
-from monitors.pipelines import api, local
+from monitors import pipelines
 from monitors.scheduling import claim_due
 from projects.models import Project
+from pulsekeeper.check import api
+from pulsekeeper.client import Server
 from tests.factories import MonitorFactory, ProjectFactory
 from tests.helpers import flush_broker, state_of
 from tests.pipelines.conftest import Ran
@@ -29,7 +30,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "PATIENCE_SEC", -0.7)
+    monkeypatch.setattr(pipelines, "PATIENCE_SEC", -0.7)
     monkeypatch.setattr("monitors.probing.interactive.PATIENCE_SEC", -0.7)
 
 

@@ -7,7 +7,7 @@ import ssl
 import pytest
 import trustme
 
-from monitors.wrapper.sending import Sent, send
+from pulsekeeper.run.sending import Sent, send
 from tests.targets.server import Hang, Reset, Script, TargetServer, answer
 
 AWAY = "the server cannot be reached"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.commands import SharedCommand
-from manifests.commands import Export
 from manifests.local import LocalBackend
+from pulsekeeper.manifest.commands import Export
 
 
 class Command(SharedCommand):

@@ -7,7 +7,7 @@ import sys
 from django.core.management.base import CommandError
 
 from core.commands import SharedCommand
-from monitors.wrapper.command import Run
+from pulsekeeper.run.command import Run
 
 
 class Command(SharedCommand):

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.cli import UsageError
-from core.client import add_server_arguments
 from core.commands import SharedCommand
-from monitors.pipelines.command import ABOUT, EXIT_CODES, Check
-from monitors.pipelines.findings import Source
+from pulsekeeper.check.command import ABOUT, EXIT_CODES, Check
+from pulsekeeper.check.findings import Source
+from pulsekeeper.client import add_server_arguments
 
 
 class CheckLocally(Check):
@@ -39,7 +39,7 @@ examples:
             return super().source(options)
         if not (options["project"] or options["account"] or options["monitor"]):
             raise UsageError("name --project, --account or --monitor, or give --url")
-        from monitors.pipelines.local import LocalSource
+        from monitors.pipelines import LocalSource
 
         return LocalSource(account=options["account"], project=options["project"], ids=options["monitor"])
 

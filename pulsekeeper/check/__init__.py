@@ -1,0 +1,1 @@
+"""Check monitors for CI pipelines: choose them, check them, and report the results."""

@@ -1,0 +1,1 @@
+"""Read exports of other products: one pure module for each."""
