@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -52,7 +53,7 @@ def require_complete(*definitions: object) -> None:
     """
     for definition in definitions:
         kind = definition if isinstance(definition, type) else type(definition)
-        hints = [hint for base in kind.__mro__ for hint in base.__dict__.get("__annotations__", {}).items()]
+        hints = [hint for base in kind.__mro__ for hint in inspect.get_annotations(base).items()]
         lacking = {name for name, hint in hints if str(hint).startswith("ClassVar") and not hasattr(kind, name)}
         lacking |= getattr(kind, "__abstractmethods__", frozenset())
         if lacking:
