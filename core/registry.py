@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 
 class NameTakenError(Exception):
     """Two definitions have one name."""
+
+
+class IncompleteError(Exception):
+    """A definition lacks something that its base class requires."""
 
 
 class Named(Protocol):
@@ -19,14 +24,19 @@ T = TypeVar("T", bound=Named)
 
 
 class Registry(dict[str, T]):
-    """Definitions by name, in the order of their registration. Raises NameTakenError for a name that is taken."""
+    """Definitions by name, in the order of their registration.
+
+    Raises NameTakenError for a name that is taken, and IncompleteError.
+    """
 
     def __init__(self, entries: Iterable[T]) -> None:
         super().__init__()
         for entry in entries:
+            require_complete(entry)  # it may have no name
             self[entry.name] = entry
 
     def __setitem__(self, name: str, entry: T) -> None:
+        require_complete(entry)
         if name in self and self[name] is not entry:
             raise NameTakenError(f"{_shown(entry)} and {_shown(self[name])} both have the name {name!r}.")
         self.check(entry)
@@ -34,6 +44,20 @@ class Registry(dict[str, T]):
 
     def check(self, entry: T) -> None:
         """Raise NameTakenError if something in the new entry is not compatible with the others."""
+
+
+def require_complete(*definitions: object) -> None:
+    """Raise IncompleteError for a class, or the class of an instance, without an abstract method or a class variable.
+
+    Otherwise a misspelt one would be noticed at its first use, or never.
+    """
+    for definition in definitions:
+        kind = definition if isinstance(definition, type) else type(definition)
+        hints = [hint for base in kind.__mro__ for hint in inspect.get_annotations(base).items()]
+        lacking = {name for name, hint in hints if str(hint).startswith("ClassVar") and not hasattr(kind, name)}
+        lacking |= getattr(kind, "__abstractmethods__", frozenset())
+        if lacking:
+            raise IncompleteError(f"{_shown(kind)} does not define {', '.join(sorted(lacking))}.")
 
 
 def union(**parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,7 @@ SLOWEST = (
     "tests/manifests/test_commands.py",
     "tests/monitors/test_heartbeat_machine.py",
     "tests/checks/test_fuzz.py",
+    "tests/test_guides.py",
     "tests/chart/",
     "tests/metrics/",
 )

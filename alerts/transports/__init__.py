@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from alerts.transports import apprise, discord, email, ntfy, pagerduty, pushover, slack, teams, telegram, webhook
+from alerts.transports.apprise import Apprise
 from alerts.transports.base import ChannelKind, Setting
+from alerts.transports.discord import Discord
+from alerts.transports.email import Email
+from alerts.transports.ntfy import Ntfy
+from alerts.transports.pagerduty import PagerDuty
+from alerts.transports.pushover import Pushover
+from alerts.transports.slack import Slack
+from alerts.transports.teams import Teams
+from alerts.transports.telegram import Telegram
+from alerts.transports.webhook import Webhook
 from core.registry import Registry
 
-_ALL: tuple[ChannelKind, ...] = (
-    email.Email(),
-    webhook.Webhook(),
-    slack.Slack(),
-    discord.Discord(),
-    teams.Teams(),
-    telegram.Telegram(),
-    ntfy.Ntfy(),
-    pushover.Pushover(),
-    pagerduty.PagerDuty(),
-    apprise.Apprise(),
+KINDS: Registry[ChannelKind] = Registry(
+    kind()
+    for kind in (
+        Email,
+        Webhook,
+        Slack,
+        Discord,
+        Teams,
+        Telegram,
+        Ntfy,
+        Pushover,
+        PagerDuty,
+        Apprise,
+    )
 )
-KINDS = Registry(_ALL)
 """Every kind by name, in the order in which the dashboard offers them."""
 
 

@@ -23,6 +23,7 @@ from checks.probes.tcp.spec import TcpSpec
 from checks.probes.udp import UdpProbe, UdpSpec
 from checks.spec import CheckOutcome, CheckSpec
 from core.egress import EgressGuard
+from core.registry import require_complete
 
 K = TypeVar("K")
 
@@ -33,6 +34,7 @@ PROTOCOLS: Protocols = {
     PingSpec: PingProbe,
     DnsSpec: DnsProbe,
 }
+require_complete(*PROTOCOLS.values())
 
 
 class ProbeEngine:

@@ -117,14 +117,15 @@ class Probe(ABC, Generic[S]):
         """Return whether the check may be made again if its response was not judged. A trigger may not."""
         return True
 
+    @abstractmethod
     def find_failure(self) -> Failure | None:
         """Return what is wrong with a response that came whole. The loop measures how long this takes."""
-        return None
 
+    @abstractmethod
     def evidence(self) -> Evidence | None:
         """Return what was seen of the target."""
-        return None
 
+    @abstractmethod
     def close(self) -> None:
         """Release sockets and handles. Called once, after the verdict or when the run is abandoned."""
 

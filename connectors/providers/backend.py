@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -52,7 +53,7 @@ class Strategy(PipelineStrategy):
         return self._data
 
 
-class ProviderBackend(GuardedBackend):
+class ProviderBackend(GuardedBackend, ABC):
     """A link belongs to a user who is signed in here, so social-auth only associates.
 
     The state and the PKCE verifier are then in the strategy's session, bound to the user.
@@ -68,16 +69,17 @@ class ProviderBackend(GuardedBackend):
 
     # Methods of each provider.
 
+    @abstractmethod
     def account_name(self, tokens: Mapping[str, Any]) -> str | None:
-        raise NotImplementedError
+        """Return what the provider calls the account, or None."""
 
+    @abstractmethod
     def page(self, tokens: Mapping[str, Any], cursor: str | None) -> tuple[list[Any], str | None]:
         """Return the page at `cursor`, and the cursor of the next page or None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def url_of(self, listed: Mapping[str, Any]) -> str:
         """Return the URL of a project, or "". Raises KeyError, TypeError, ValueError or AttributeError if malformed."""
-        raise NotImplementedError
 
     def tokens_of(self, answer: Mapping[str, Any], *, now: datetime) -> dict[str, Any]:
         """Return the tokens to store from the token response."""

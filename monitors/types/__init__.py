@@ -38,7 +38,20 @@ class _Types(Registry[MonitorType]):
                     )
 
 
-REGISTRY = _Types(kind() for kind in (Http, Keyword, JsonApi, Port, Udp, Ping, Dns, Heartbeat, Scheduler))
+REGISTRY = _Types(
+    kind()
+    for kind in (
+        Http,
+        Keyword,
+        JsonApi,
+        Port,
+        Udp,
+        Ping,
+        Dns,
+        Heartbeat,
+        Scheduler,
+    )
+)
 DEFAULT = Http.name
 
 

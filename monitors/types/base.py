@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -30,7 +31,7 @@ class Execution(StrEnum):
     FIRES = "fires"  # a worker calls the target to trigger an action: at most once per slot
 
 
-class MonitorType:
+class MonitorType(ABC):
     """A monitor type. `settings` are its own settings, `unasked` the common settings that it does not use.
 
     `schemes` are those of its addresses, and `example` is one of these. `helps` are help texts of the form in place of
@@ -147,9 +148,9 @@ class MonitorType:
         """Return what identifies the server that secrets are sent to."""
         return (self.origin(config),)
 
+    @abstractmethod
     def spec(self, config: MonitorConfig, *, run_id: str) -> CheckSpec:
         """Return the spec for a probe. `run_id` identifies the slot to the target of a type that fires."""
-        raise NotImplementedError
 
     def reproduce(self, config: MonitorConfig) -> str:
         """Return a shell command that makes the same check, without secrets; empty if there is none."""

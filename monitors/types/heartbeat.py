@@ -4,6 +4,7 @@ from typing import Annotated, Self
 
 import msgspec
 
+from checks.spec import CheckSpec
 from core.errors import ValidationFailed
 from monitors.types.base import Execution, MonitorType, Origin, Permits
 from monitors.types.schedule import UTC, Expression, TimeZone
@@ -101,3 +102,6 @@ class Heartbeat(MonitorType):
 
     def origin(self, config: MonitorConfig) -> Origin | None:
         return None
+
+    def spec(self, config: MonitorConfig, *, run_id: str) -> CheckSpec:
+        raise NotImplementedError  # nothing is probed

@@ -1,11 +1,8 @@
-"""Writes the services into docs/use/alerts.md, between its markers: `python -m tests.alerts.documents`."""
+"""The part of docs/use/alerts.md between its markers, with the services: `python -m tests.generated` writes it."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-
-import django
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "use" / "alerts.md"
 START, END = "<!-- services -->", "<!-- /services -->"
@@ -24,9 +21,3 @@ def with_services(text: str) -> str:
         rows.append(f"| [{service.name}]({page}) | `{form}`{also} |")
     table = "\n".join(["| service | URL |", "|---|---|", *rows])
     return f"{before}{START}\n{table}\n{rest}"
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    django.setup()
-    DOCUMENT.write_text(with_services(DOCUMENT.read_text()))

@@ -1,15 +1,12 @@
-"""Writes what messages look like into docs/samples/alerts: `python -m tests.alerts.samples`."""
+"""What messages look like: the files in docs/samples/alerts, which `python -m tests.generated` writes."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import django
 
 from alerts.events import EventType, Payload
 from alerts.messages import Message, render
@@ -101,14 +98,8 @@ def files(name: str) -> dict[str, str]:
     }
 
 
-def main() -> None:
+def write() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name in SAMPLES:
         for file, text in files(name).items():
             (FOLDER / file).write_text(text)
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    django.setup()
-    main()

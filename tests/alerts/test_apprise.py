@@ -500,7 +500,7 @@ def test_the_version_is_the_one_that_was_looked_at() -> None:
 
 def test_the_table_of_services() -> None:
     text = documents.DOCUMENT.read_text()
-    assert documents.with_services(text) == text, "run: python -m tests.alerts.documents"
+    assert documents.with_services(text) == text, "run: python -m tests.generated"
 
 
 def test_a_closed_port() -> None:

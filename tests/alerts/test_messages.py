@@ -348,7 +348,7 @@ def test_a_page_loads_nothing() -> None:
 @pytest.mark.parametrize("name", samples.SAMPLES)
 def test_the_samples_are_what_the_code_makes(name: str) -> None:
     for file, text in samples.files(name).items():
-        assert (samples.FOLDER / file).read_text() == text, "run: python -m tests.alerts.samples"
+        assert (samples.FOLDER / file).read_text() == text, "run: python -m tests.generated"
 
 
 def test_nothing_else_is_among_the_samples() -> None:

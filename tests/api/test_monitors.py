@@ -18,23 +18,11 @@ from monitors.models import Monitor
 from monitors.services import create_monitor, delete_monitor
 from projects.access import Caller
 from tests.api.client import Api
+from tests.contract.test_section_2_resources import MONITOR
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, run_concurrently, state_of
 from tests.site import Site
 from tests.targets.server import TargetServer, answer
-
-FIELDS = [
-    *("id", "name", "type", "url", "method", "interval_sec", "slow_ms", "timeout_ms", "expect_status"),
-    *("follow_redirects", "check_ssl", "check_domain", "domain_expires_at", "cert_expires_at"),
-    *("tls_verify", "ca_certificate"),
-    *("content_rules", "request_headers", "request_body", "fail_threshold", "recover_threshold"),
-    *("request_body_encoding", "packets", "min_replies", "records"),
-    *("schedule", "timezone", "missed"),
-    *("grace_sec", "last_ping_at", "muted_until", "enabled", "project_id", "status", "status_since"),
-    *("last_latency_ms", "last_connect_ms", "last_ttfb_ms", "uptime_24h", "avg_latency_24h", "last_checked_at"),
-    *("stale_since", "stale_reason"),
-    *("last_duration_ms", "min_duration_sec", "max_duration_sec", "max_pings_per_hour"),
-]
 
 
 def test_creation_answers_with_the_first_check(worker: None, site: Site) -> None:
@@ -43,7 +31,7 @@ def test_creation_answers_with_the_first_check(worker: None, site: Site) -> None
     made = api.post("/v1/monitors", {"url": site.url("/ok"), "name": "Shop", "interval_sec": 60})
     assert made.status == 201
     monitor = made.json
-    assert sorted(monitor) == sorted(FIELDS)
+    assert sorted(monitor) == sorted(MONITOR)
     assert (monitor["status"], monitor["name"], monitor["enabled"]) == ("up", "Shop", True)
     assert before <= monitor["status_since"] == monitor["last_checked_at"] <= to_ms(utc_now())
     assert monitor["last_latency_ms"] >= monitor["last_ttfb_ms"] >= monitor["last_connect_ms"] >= 0

@@ -267,6 +267,6 @@ def test_the_catalogue_is_sound() -> None:
 
 
 def test_the_document_holds_the_catalogue() -> None:
-    """`python -m tests.targets.document` writes it anew."""
+    """`python -m tests.generated` writes it anew."""
     text = DOCUMENT.read_text()
     assert text == with_catalogue(text)

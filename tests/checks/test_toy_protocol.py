@@ -46,6 +46,12 @@ class EchoProbe(Probe[EchoSpec]):
     def expire(self) -> None:
         self.fail(timed_out(self.spec, "the echo did not come"))
 
+    def find_failure(self) -> Failure | None:
+        echo = self._received.decode().removesuffix("\n")
+        if echo == self.spec.line:
+            return None
+        return Failure(ReasonCode.CONTENT_FAILURE, f"Sent {self.spec.line}, received {echo}.")
+
     def evidence(self) -> Evidence:
         return Evidence(address=self._address)
 
@@ -80,11 +86,7 @@ class EchoProbe(Probe[EchoSpec]):
         self._received += part
         if self._received.endswith(b"\n") or not part:
             self.outcome.latency_ms = 1_000 if self.spec.line == "slow" else 1
-            echo = self._received.decode().removesuffix("\n")
-            if echo == self.spec.line:
-                self.finish()
-            else:
-                self.fail(Failure(ReasonCode.CONTENT_FAILURE, f"Sent {self.spec.line}, received {echo}."))
+            self.finish()
 
 
 @pytest.fixture

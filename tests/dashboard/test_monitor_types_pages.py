@@ -317,7 +317,8 @@ def test_the_form_fits_the_type(web: Client) -> None:
     assert helps["port"] == "A name or an IP address."
     assert helps["dns"] == "The name to look up."
     rules = re.findall(r'<option value="(\w+)"( selected)?( data-for="[a-z ]+")?>', page.partition('id="rules"')[2])
-    for_json = ' data-for="http keyword api heartbeat scheduler"'
+    with_json = [name for name, kind in types.REGISTRY.items() if RuleType.JSON_FIELD in kind.rule_types]
+    for_json = f' data-for="{" ".join(with_json)}"'
     kinds = {"contains": "", "absent": "", "json_equals": for_json, "json_exists": for_json}
     assert {kind: shown for kind, _, shown in rules if kind in kinds} == kinds
     encodings = page.partition('name="request_body_encoding"')[2].partition("</select>")[0]

@@ -9,16 +9,19 @@ from django.db import connection
 
 from alerts.transports import KINDS
 from alerts.transports.webhook import Webhook
+from checks.probes.loop import Probe
+from checks.spec import CheckSpec
 from connectors.providers import BACKENDS
+from connectors.providers.backend import ProviderBackend
 from connectors.providers.vercel import Vercel
 from core.errors import ApiError
-from core.registry import NameTakenError, union
+from core.registry import IncompleteError, NameTakenError, require_complete, union
 from monitors import types
 from monitors.types.base import MonitorType
 from monitors.types.content import ContentSettings
 from monitors.types.http import HttpSettings
 from monitors.types.schedule import Expression
-from monitors.types.settings import Setting, Settings, settings_of
+from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
 from tests.api.client import Api
 from tests.factories import UserFactory
 
@@ -28,6 +31,9 @@ def kind_with(own: type[Settings], *, kind_name: str = "toy") -> MonitorType:
         name = kind_name
         label, icon, description = "Toy", "globe", "Is played with."
         settings: ClassVar[type[Settings]] = own
+
+        def spec(self, config: MonitorConfig, *, run_id: str) -> CheckSpec:
+            raise NotImplementedError
 
     return Toy()
 
@@ -87,6 +93,32 @@ def test_a_name_is_registered_once() -> None:
         BACKENDS["vercel"] = type("Other", (Vercel,), {})
     with pytest.raises(NameTakenError, match="both have the code 'not_found'"):
         type("Lost", (ApiError,), {}, code="not_found")
+
+
+class Misspelt(Probe[CheckSpec]):
+    def start(self) -> None: ...
+
+    def expire(self) -> None: ...
+
+    def judge(self) -> None:
+        """Meant as `find_failure`, without which every check would pass."""
+
+    def evidence(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_an_incomplete_definition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(IncompleteError, match=r"Misspelt does not define find_failure\.$"):
+        require_complete(Misspelt)
+    nameless = type("Nameless", (Webhook,), {})()
+    monkeypatch.delattr(Webhook, "label")
+    with pytest.raises(IncompleteError, match=r"Nameless does not define label\.$"):
+        KINDS["nameless"] = nameless
+    with pytest.raises(IncompleteError, match=r"Other does not define account_name, page, url_of\.$"):
+        BACKENDS["other"] = type("Other", (ProviderBackend,), {"name": "other"})
+    with pytest.raises(TypeError, match=r"Toy.*spec"):
+        type("Toy", (MonitorType,), {})()
 
 
 def test_a_setting_may_not_hide_a_field_of_the_api() -> None:

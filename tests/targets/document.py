@@ -1,4 +1,4 @@
-"""Writes the catalogue into docs/use/checks.md, between its markers: `python -m tests.targets.document`."""
+"""The part of docs/use/checks.md between its markers, with the catalogue: `python -m tests.generated` writes it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,3 @@ def with_catalogue(text: str) -> str:
     before, rest = text[: text.index(START)], text[text.index(END) :]
     sections = "\n".join(map(_section, _GROUPS))
     return f"{before}{START}\n{sum(len(group.cases) for group in _GROUPS)} cases.\n\n{sections}{rest}"
-
-
-if __name__ == "__main__":
-    DOCUMENT.write_text(with_catalogue(DOCUMENT.read_text()))

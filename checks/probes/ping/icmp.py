@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -68,13 +69,13 @@ class Pinger(Probe[Any]):
 
     unsettled: int
 
+    @abstractmethod
     def conclude(self) -> None:
         """Take all replies. Called when none is unsettled."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take_error(self, echo: Echo, kind: int, code: int, reporter: str | None) -> None:
         """Take an ICMP error about a request: its type and code, and who sent it."""
-        raise NotImplementedError
 
 
 _NOBODY: tuple[Pinger | None, Echo] = (None, Echo("", b""))

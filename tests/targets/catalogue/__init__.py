@@ -1,7 +1,7 @@
 """The catalogue of failures: targets that misbehave, and the verdict that each must get. Data alone.
 
 `tests.targets.stage` puts them up, `tests/checks/test_catalogue.py` checks them all, three ways, and
-`python -m tests.targets.document` writes them into docs/use/checks.md.
+`python -m tests.generated` writes them into docs/use/checks.md.
 """
 
 from tests.targets.catalogue import (
