@@ -87,7 +87,7 @@ def accessible(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
 def key_to(root: type[Model], model: type[Model]) -> str | None:
     """Return the lookup of the row of `root` with which rows of `model` are deleted, such as `monitor__owner`, or None.
 
-    It is the shortest chain of foreign keys that cascade, at best without one that may be null.
+    It is the shortest chain of foreign keys that cascade; of two, the one without null, or whose keys come first.
     """
     lookups: dict[Any, str] = {model: "pk"}
     for reached in (queue := [model]):

@@ -55,7 +55,7 @@ def enforce_links(owner_id: int, *, now_chosen: int, before: int = 0) -> None:
     """
     if now_chosen <= before:
         return
-    found = sum(model._default_manager.filter(**{path: owner_id}).count() for model in links)
+    found = sum(access.owned(model._default_manager.all(), User(pk=owner_id)).count() for model in links)
     if found - before + now_chosen > MAX_LINKS:
         raise LimitReached(
             f"An account can select {MAX_LINKS:,} monitors in all its alert channels, maintenance windows and status "
