@@ -13,12 +13,14 @@ from statuspages.serializers import BadgeSerializer, NoteSerializer, StatusPageS
 def sections(user: User, *, now: datetime) -> Sections:
     badges = Badge.objects.select_related("monitor")
     notes = PageNote.objects.select_related("incident", "page").prefetch_related("updates")
-    subscribers, page = Subscriber.objects.select_related("page"), {"status_page_id": "page.public_id"}
+    subscribers = Subscriber.objects.select_related("page")
     return {
         "badges": serialized(owned(badges, user), BadgeSerializer, monitor_id="monitor.public_id"),
         "status_pages": serialized(owned(statuspages.selectors.list_pages(Caller(user)), user), StatusPageSerializer),
-        "status_page_notes": serialized(owned(notes, user), NoteSerializer, **page),
-        "status_page_subscribers": serialized(owned(subscribers, user), SubscriberSerializer, **page),
+        "status_page_notes": serialized(owned(notes, user), NoteSerializer, status_page_id="page.public_id"),
+        "status_page_subscribers": serialized(
+            owned(subscribers, user), SubscriberSerializer, status_page_id="page.public_id"
+        ),
         "status_page_events": columns_of(
             owned(PageEvent.objects.all(), user),
             status_page_id="page__public_id",

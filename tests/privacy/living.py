@@ -72,9 +72,6 @@ def live(ada: User, friend: User) -> Any:
     UserSocialAuth.objects.create(user=ada, provider="github", uid=NEEDLE)
     channel = ChannelFactory(owner=ada, name=NEEDLE, project=own, monitors="chosen", monitor_ids=[monitor.public_id])
     DeliveryFactory(channel=channel, monitor=monitor)
-    DnsChange.objects.create(
-        monitor=monitor, at=now, added=[f"192.0.2.1 {NEEDLE}"], removed=[], added_count=1, removed_count=0
-    )
     heartbeat = MonitorFactory(owner=ada, heartbeat=True)
     assert signals.record(signal(heartbeat.public_id, "fail", now=now, user_agent=NEEDLE, body=f"{NEEDLE} failed"))
     PingExcess.objects.create(monitor=heartbeat, at=now, allowed=60)
@@ -109,9 +106,11 @@ def live(ada: User, friend: User) -> Any:
 
 
 def _leave_in_monitor(monitor: Monitor, *, now: datetime) -> None:
+    address = f"192.0.2.1 {NEEDLE}"
     DailyUptime.objects.create(monitor=monitor, day=now.date(), observed_ms=5, down_ms=1, outages=1)
-    DnsAnswer.objects.create(monitor=monitor, owner_id=monitor.owner_id, config_version=1, since=now, records=[NEEDLE])
-    DnsAlert.objects.create(monitor=monitor, records=[NEEDLE], due_at=now)
+    DnsAnswer.objects.create(monitor=monitor, owner_id=monitor.owner_id, config_version=1, since=now, records=[address])
+    DnsChange.objects.create(monitor=monitor, at=now, added=[address], removed=[], added_count=1, removed_count=0)
+    DnsAlert.objects.create(monitor=monitor, records=[address], due_at=now)
     ExpiryWarning.objects.create(monitor=monitor, subject="domain", expires_at=now, threshold_days=7, at=now)
     FlappingSpell.objects.create(monitor=monitor, started_at=now, last_change_at=now)
     MaintenanceSpan.objects.create(monitor=monitor, started_at=now - timedelta(days=1), ended_at=now)
@@ -120,7 +119,7 @@ def _leave_in_monitor(monitor: Monitor, *, now: datetime) -> None:
 
 def _leave_in_account(ada: User, *, now: datetime) -> None:
     EmailConfirmation.objects.create(email_address=EmailAddress.objects.get(user=ada), key=NEEDLE)
-    UserSession.objects.create(user=ada, ip="192.0.2.7", session_key=NEEDLE, user_agent=NEEDLE)
+    UserSession.objects.create(user=ada, ip="192.0.2.7", session_key=f"{NEEDLE} session", user_agent=NEEDLE)
     # Not by Django's cache of types, which would outlive the test.
     content_type, _ = ContentType.objects.get_or_create(app_label="auth", model="group")
     ada.groups.add(Group.objects.create(name="Helpers"))
