@@ -62,19 +62,14 @@ def all_models() -> Models:
 
 
 def undecided(models: Models, statements: Iterable[str]) -> list[str]:
-    """Return what to decide about models whose columns the SQL statements of an export do not select."""
+    """Return what to decide about models that an export, with these SQL statements, does not select columns of."""
     selected = {table for text in statements for table in re.findall(r'"(\w+)"\."', text.partition(" FROM ")[0])}
-    labels = {model._meta.label: model._meta.db_table in selected for model in models}
     return [
-        f"{label} is not in the account export: add it to account_export.py of its app, or to NOT_EXPORTED in "
-        "tests/ownership.py with the reason."
-        for label, is_exported in labels.items()
-        if not is_exported and label not in NOT_EXPORTED
-    ] + [f"{label} is exported: remove it from NOT_EXPORTED." for label in NOT_EXPORTED if labels.get(label)]
-
-
-def unknown(models: Models) -> list[str]:
-    return sorted(NOT_EXPORTED.keys() - {model._meta.label for model in models})
+        f"{model._meta.label} is not in the account export: add it to account_export.py of its app, or to NOT_EXPORTED "
+        "in tests/ownership.py with the reason."
+        for model in models
+        if model._meta.db_table not in selected and model._meta.label not in NOT_EXPORTED
+    ]
 
 
 def rows_of(user: User, models: Models) -> dict[str, QuerySet[Any]]:
