@@ -91,7 +91,7 @@ def test_every_table_is_exported_or_left_out_on_purpose(ada: User) -> None:
 @isolate_apps("tests")
 def test_a_new_table_with_an_owner_is_undecided(ada: User, parent: Any) -> None:
     class Toy(Model):
-        owner = ForeignKey(parent, CASCADE, related_name="+")
+        owner = ForeignKey(parent, CASCADE, related_name="+", db_constraint=False)
 
         class Meta:
             app_label = "tests"
@@ -106,9 +106,9 @@ def test_a_new_table_with_an_owner_is_undecided(ada: User, parent: Any) -> None:
     rows = rows_of(ada, [Toy])
     (what,) = untested(rows)
     assert what.startswith("tests.Toy belongs to accounts: store a row of it in tests/privacy/living.py")
-    for user in User.objects.all():
-        Toy._default_manager.create(owner=owned(parent.objects.all(), user).earliest("pk"))
-    assert rows["tests.Toy"].count() == 1
+    for row in parent.objects.all():
+        Toy._default_manager.create(owner=row)
+    assert rows["tests.Toy"].count() == owned(parent.objects.all(), ada).count() > 0
 
 
 def test_no_secret_is_in_it(ada: User) -> None:
