@@ -6,10 +6,10 @@ Each app with account data has a module `account_export` with a function `sectio
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from importlib import import_module
-from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from allauth.account.models import EmailAddress
@@ -32,8 +32,8 @@ FORMAT = 1
 CHUNK = 64 * 1024
 
 Rows = Iterable[Any]
-Sections = dict[str, Callable[[], Rows]]
-"""Each list of the export by its name. Calling it reads the rows, chunk by chunk."""
+Sections = dict[str, Rows]
+"""Each list of the export by its name. Iterating reads the rows, chunk by chunk."""
 
 NOT_INCLUDED = {
     "credentials": "Passwords and tokens are stored as digests, second factors are encrypted. They cannot be shown.",
@@ -64,46 +64,54 @@ def all_sections(user: User, *, now: datetime) -> Sections:
     return found
 
 
-def rows_of(queryset: QuerySet[Any], serialize: Callable[[Any], Any]) -> Rows:
-    return chain.from_iterable(map(serialize, rows) for rows in chunks(queryset))
+def columns_of(queryset: QuerySet[Any], **columns: str) -> Rows:
+    """Read these columns of the rows, each given as the lookup of its value, under their names in the file."""
+    for rows in chunks(queryset.values_list("pk", *columns.values(), named=True)):
+        yield from (dict(zip(columns, row[1:], strict=True)) for row in rows)
 
 
 def serialized(
-    queryset: QuerySet[Any], serializer: type[BaseSerializer[Any]], *, context: dict[str, Any] | None = None
+    queryset: QuerySet[Any],
+    serializer: type[BaseSerializer[Any]],
+    *,
+    context: dict[str, Any] | None = None,
+    **attributes: str,
 ) -> Rows:
-    return chain.from_iterable(serializer(rows, many=True, context=context or {}).data for rows in chunks(queryset))
-
-
-def optional_ms(moment: datetime | None) -> int | None:
-    return None if moment is None else to_ms(moment)
+    """Read the rows as the API shows them, after these attributes (dotted paths), under their names in the file."""
+    for rows in chunks(queryset):
+        for row, shown in zip(rows, serializer(rows, many=True, context=context or {}).data, strict=True):
+            yield {name: attrgetter(path)(row) for name, path in attributes.items()} | shown
 
 
 def _account(user: User) -> dict[str, Any]:
     return AccountSerializer(user).data | {
-        "created_at": to_ms(user.created_at),
-        "last_sign_in_at": optional_ms(user.last_login),
+        "created_at": user.created_at,
+        "last_sign_in_at": user.last_login,
         "has_password": user.has_usable_password(),
         "is_staff": user.is_staff,
-        "addresses": list(EmailAddress.objects.filter(user=user).order_by("pk").values("email", "verified")),
+        "addresses": list(columns_of(EmailAddress.objects.filter(user=user), email="email", verified="verified")),
         "former_addresses": addresses_of(user)[1:],
-        "second_factors": [
-            {"type": row.type, "created_at": to_ms(row.created_at), "last_used_at": optional_ms(row.last_used_at)}
-            for row in Authenticator.objects.filter(user=user).order_by("pk")
-        ],
-        "social_accounts": [
-            {"provider": row.provider, "id": row.uid, "created_at": to_ms(row.created)}
-            for row in UserSocialAuth.objects.filter(user=user).order_by("pk")
-        ],
+        "second_factors": list(
+            columns_of(
+                Authenticator.objects.filter(user=user),
+                type="type",
+                created_at="created_at",
+                last_used_at="last_used_at",
+            )
+        ),
+        "social_accounts": list(
+            columns_of(UserSocialAuth.objects.filter(user=user), provider="provider", id="uid", created_at="created")
+        ),
     }
 
 
 def _pieces(user: User, *, now: datetime) -> Iterator[str]:
-    head = {"format": FORMAT, "exported_at": to_ms(now), "not_included": NOT_INCLUDED, "account": _account(user)}
+    head = {"format": FORMAT, "exported_at": now, "not_included": NOT_INCLUDED, "account": _account(user)}
     yield _json(head)[:-1]
     for name, rows in all_sections(user, now=now).items():
         yield f",\n{_json(name)}: ["
         separator = "\n"
-        for row in rows():
+        for row in rows:
             yield separator + _json(row)
             separator = ",\n"
         yield "]"
@@ -111,7 +119,7 @@ def _pieces(user: User, *, now: datetime) -> Iterator[str]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=to_ms)
 
 
 def _in_chunks(pieces: Iterator[str]) -> Iterator[str]:

@@ -21,5 +21,5 @@ class AlertsConfig(AppConfig):
         before_projects_deleted.append(lambda project_ids: services.lock_channels(project__in=project_ids))
         accounts.on_account_deactivated.append(confirmation.end_with_account)
         accounts.on_address_changed.append(confirmation.follow_address)
-        links.append((AlertChannel.monitors.through, "alertchannel__owner"))
+        links.append(AlertChannel.monitors.through)
         on_member_gone.append(lambda project, user: confirmation.end_with_account(user, project=project))

@@ -16,4 +16,4 @@ class IncidentsConfig(AppConfig):
         before_account_deleted.append(forget_person)
         before_monitors_deleted.append(lock_of_monitors)
         before_projects_deleted.append(lock_of_projects)
-        links.append((MaintenanceWindow.monitors.through, "maintenancewindow__owner"))
+        links.append(MaintenanceWindow.monitors.through)

@@ -269,7 +269,7 @@ def _reason(monitor: Monitor, tag: str, *, is_used: bool) -> str:
 def _used_monitors(keys: Collection[int], *, besides: Collection[str]) -> set[int]:
     """Return the monitors that others chose since, besides the channels of the import."""
     used: set[int] = set()
-    for model, _ in placement.links:
+    for model in placement.links:
         rows = model._default_manager.filter(monitor__in=keys)
         if model is AlertChannel.monitors.through:
             rows = rows.exclude(alertchannel__public_id__in=besides)

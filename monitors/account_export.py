@@ -3,25 +3,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from itertools import chain
-from typing import Any
 
 from django.db.models import QuerySet
 from rest_framework import serializers
 
-from accounts.export import Rows, Sections, rows_of, serialized
+from accounts.export import Rows, Sections, columns_of, serialized
 from accounts.models import User
 from core.api.fields import EpochMsField
-from core.clock import to_ms
 from core.db import chunks, release_outside_transaction
 from monitors import types
 from monitors.check_ids import CheckIds
 from monitors.heartbeats.history import pings_of
 from monitors.heartbeats.log import ID_PREFIX
 from monitors.history_views import DnsChangeSerializer, PingSerializer
-from monitors.models import DailyUptime, DnsChange, Monitor, PingExcess, StatusChange
+from monitors.models import (
+    DailyUptime,
+    DnsAnswer,
+    DnsChange,
+    ExpiryWarning,
+    MaintenanceSpan,
+    Monitor,
+    PingExcess,
+    StatusChange,
+)
 from monitors.selectors import list_monitors
 from monitors.serializers import serialize_monitors
-from projects.access import Caller
+from projects.access import Caller, owned
 
 PINGS_PER_QUERY = 100  # each may have 10 KB
 
@@ -34,10 +41,19 @@ class StatusChangeSerializer(serializers.ModelSerializer[StatusChange]):
         fields = ("at", "kind", "before", "after", "reason_code", "detail")
 
 
+class PingExcessSerializer(serializers.ModelSerializer[PingExcess]):
+    at = EpochMsField()
+
+    class Meta:
+        model = PingExcess
+        fields = ("at", "text")
+
+
 def sections(user: User, *, now: datetime) -> Sections:
-    owned = list_monitors(Caller(user)).filter(owner=user)
-    waiting = owned.filter(type__in=types.waiting())
-    excesses = PingExcess.objects.filter(monitor__in=owned).select_related("monitor")
+    monitors = owned(list_monitors(Caller(user)), user)
+    heartbeats = monitors.filter(type__in=types.waiting())
+    excesses = PingExcess.objects.select_related("monitor")
+    monitor = {"monitor_id": "monitor__public_id"}
 
     def status_changes(monitor: Monitor) -> Rows:
         return serialized(StatusChange.objects.filter(monitor=monitor), StatusChangeSerializer)
@@ -46,12 +62,24 @@ def sections(user: User, *, now: datetime) -> Sections:
         return serialized(DnsChange.objects.filter(monitor=monitor), DnsChangeSerializer)
 
     return {
-        "monitors": lambda: chain.from_iterable(map(serialize_monitors, chunks(owned))),
-        "status_changes": lambda: _of_each(owned, status_changes),
-        "dns_changes": lambda: _of_each(owned, dns_changes),
-        "pings": lambda: _of_each(waiting, lambda heartbeat: _pings(heartbeat, until=now)),
-        "ping_excesses": lambda: rows_of(excesses, _excess),
-        "days": lambda: _of_each(owned, _days),
+        "monitors": chain.from_iterable(map(serialize_monitors, chunks(monitors))),
+        "status_changes": _of_each(monitors, status_changes),
+        "dns_changes": _of_each(monitors, dns_changes),
+        "pings": _of_each(heartbeats, lambda heartbeat: _pings(heartbeat, until=now)),
+        "ping_excesses": serialized(owned(excesses, user), PingExcessSerializer, monitor_id="monitor.public_id"),
+        "days": _of_each(monitors, _days),
+        "dns_answers": columns_of(owned(DnsAnswer.objects.all(), user), **monitor, since="since", records="records"),
+        "expiry_warnings": columns_of(
+            owned(ExpiryWarning.objects.all(), user),
+            **monitor,
+            subject="subject",
+            expires_at="expires_at",
+            threshold_days="threshold_days",
+            at="at",
+        ),
+        "recorded_maintenance": columns_of(
+            owned(MaintenanceSpan.objects.all(), user), **monitor, started_at="started_at", ended_at="ended_at"
+        ),
     }
 
 
@@ -70,10 +98,6 @@ def _pings(monitor: Monitor, *, until: datetime) -> Rows:
         before = pings[-1].at, pings[-1].id
         release_outside_transaction()
         yield from PingSerializer(pings, many=True, context=context).data
-
-
-def _excess(row: PingExcess) -> dict[str, Any]:
-    return {"monitor_id": row.monitor.public_id, "at": to_ms(row.at), "text": row.text}
 
 
 def _days(monitor: Monitor) -> Rows:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import CASCADE, ForeignKey, Model, Q, QuerySet
 
 from accounts.models import User
 from core.db import get_or_not_found
@@ -79,6 +81,39 @@ def accessible(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
     if caller.project is not None:
         return queryset.filter(project=caller.project)
     return queryset.filter(Q(owner=caller.user) | Q(project__in=_projects_of(caller.user).values("project")))
+
+
+@cache
+def key_to(root: type[Model], model: type[Model]) -> str | None:
+    """Return the lookup of the row of `root` with which rows of `model` are deleted, such as `monitor__owner`, or None.
+
+    It is the shortest chain of foreign keys that cascade; of two, the one without null, or whose keys come first.
+    """
+    lookups: dict[Any, str] = {model: "pk"}
+    for reached in (queue := [model]):
+        keys = [key for key in reached._meta.concrete_fields if isinstance(key, ForeignKey)]
+        for key in sorted(keys, key=attrgetter("null")):
+            if key.remote_field.on_delete is CASCADE and key.related_model not in lookups:
+                lookups[key.related_model] = f"{lookups[reached]}__{key.name}".removeprefix("pk__")
+                queue.append(key.related_model)
+    return lookups.get(root)
+
+
+def owned(queryset: QuerySet[M], user: User) -> QuerySet[M]:
+    """Filter the rows that foreign keys delete with the account, or else with a project that it owns.
+
+    Raises LookupError for a model without such keys.
+    """
+    if key := key_to(User, queryset.model):
+        return queryset.filter(**{key: user.pk})
+    if key := key_to(Project, queryset.model):
+        return queryset.filter(**{f"{key}__in": owned_projects(user)})
+    raise LookupError(queryset.model._meta.label)
+
+
+def owned_projects(user: User) -> QuerySet[Membership, Any]:
+    """Return the keys of the projects that the account owns, for subqueries."""
+    return _projects_of(user).filter(role=Role.OWNER).values("project")
 
 
 def accessible_projects(caller: Caller) -> QuerySet[Project]:

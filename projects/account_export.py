@@ -2,36 +2,24 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
-
-from accounts.export import Sections, rows_of, serialized
+from accounts.export import Sections, columns_of, serialized
 from accounts.models import User
-from core.clock import to_ms
 from projects import log
-from projects.access import Caller
-from projects.models import Membership, Role
+from projects.access import Caller, owned, owned_projects
+from projects.models import Membership
 from projects.serializers import AuditEntrySerializer, MemberSerializer
 
 
 def sections(user: User, *, now: datetime) -> Sections:
-    own_projects = Membership.objects.filter(user=user, role=Role.OWNER).values("project")
+    members = Membership.objects.select_related("project", "user").filter(project__in=owned_projects(user))
     return {
-        "memberships": lambda: rows_of(
-            _members(Q(user=user)),
-            lambda member: {
-                "project_id": member.project.public_id,
-                "project": member.project.name,
-                "role": member.role,
-                "since": to_ms(member.created_at),
-            },
+        "memberships": columns_of(
+            owned(Membership.objects.all(), user),
+            project_id="project__public_id",
+            project="project__name",
+            role="role",
+            since="created_at",
         ),
-        "members_of_own_projects": lambda: rows_of(
-            _members(Q(project__in=own_projects)),
-            lambda member: {"project_id": member.project.public_id, **MemberSerializer(member).data},
-        ),
-        "audit_log": lambda: serialized(log.of_account(Caller(user)), AuditEntrySerializer, context={"viewer": user}),
+        "members_of_own_projects": serialized(members, MemberSerializer, project_id="project.public_id"),
+        "audit_log": serialized(log.of_account(Caller(user)), AuditEntrySerializer, context={"viewer": user}),
     }
-
-
-def _members(condition: Q) -> QuerySet[Membership]:
-    return Membership.objects.filter(condition).select_related("project", "user")

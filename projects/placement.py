@@ -15,8 +15,8 @@ from projects.models import Project
 
 MAX_LINKS = 10_000
 """How many monitors the channels, windows and status pages of an account choose together."""
-links: list[tuple[type[Model], str]] = []
-"""The models of these links, each with the path to the owner."""
+links: list[type[Model]] = []
+"""The models of these links."""
 
 
 def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, User]:
@@ -55,7 +55,7 @@ def enforce_links(owner_id: int, *, now_chosen: int, before: int = 0) -> None:
     """
     if now_chosen <= before:
         return
-    found = sum(model._default_manager.filter(**{path: owner_id}).count() for model, path in links)
+    found = sum(access.owned(model._default_manager.all(), User(pk=owner_id)).count() for model in links)
     if found - before + now_chosen > MAX_LINKS:
         raise LimitReached(
             f"An account can select {MAX_LINKS:,} monitors in all its alert channels, maintenance windows and status "

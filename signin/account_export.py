@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from allauth.usersessions.models import UserSession
 from django.core.cache import cache
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 
-from accounts.export import Sections, export, rows_of
+from accounts.export import Sections, columns_of, export
 from accounts.models import User
 from core.api.viewsets import ServiceViewSet, operation
-from core.clock import to_ms, utc_now
+from core.clock import utc_now
 from core.errors import ReauthenticationRequired, TooManyRequests
 from core.throttles import ExportThrottle
+from projects.access import owned
 
 MARK_SEC = 300
 """Longer than the slowest client may take for the parts that are on their way to it (`config.sending`)."""
@@ -24,15 +25,14 @@ RETRY_SEC = 30
 
 
 def sections(user: User, *, now: datetime) -> Sections:
-    return {"browsers": lambda: rows_of(UserSession.objects.filter(user=user), _browser)}
-
-
-def _browser(row: UserSession) -> dict[str, Any]:
     return {
-        "address": row.ip,
-        "user_agent": row.user_agent,
-        "created_at": to_ms(row.created_at),
-        "last_seen_at": to_ms(row.last_seen_at),
+        "browsers": columns_of(
+            owned(UserSession.objects.all(), user),
+            address="ip",
+            user_agent="user_agent",
+            created_at="created_at",
+            last_seen_at="last_seen_at",
+        )
     }
 
 

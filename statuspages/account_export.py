@@ -1,34 +1,32 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
-
-from django.db.models import QuerySet
-from rest_framework.serializers import BaseSerializer
 
 import statuspages.selectors
-from accounts.export import Rows, Sections, rows_of, serialized
+from accounts.export import Sections, columns_of, serialized
 from accounts.models import User
-from projects.access import Caller
-from statuspages.models import Badge, PageNote, Subscriber
+from projects.access import Caller, owned
+from statuspages.models import Badge, PageEvent, PageNote, Subscriber
 from statuspages.serializers import BadgeSerializer, NoteSerializer, StatusPageSerializer, SubscriberSerializer
 
 
 def sections(user: User, *, now: datetime) -> Sections:
-    pages = statuspages.selectors.list_pages(Caller(user)).filter(owner=user)
-    badges = Badge.objects.filter(monitor__owner=user).select_related("monitor")
-    notes = PageNote.objects.filter(page__owner=user).select_related("incident")
+    badges = Badge.objects.select_related("monitor")
+    notes = PageNote.objects.select_related("incident", "page").prefetch_related("updates")
+    subscribers = Subscriber.objects.select_related("page")
     return {
-        "badges": lambda: rows_of(
-            badges, lambda badge: {"monitor_id": badge.monitor.public_id, **BadgeSerializer(badge).data}
+        "badges": serialized(owned(badges, user), BadgeSerializer, monitor_id="monitor.public_id"),
+        "status_pages": serialized(owned(statuspages.selectors.list_pages(Caller(user)), user), StatusPageSerializer),
+        "status_page_notes": serialized(owned(notes, user), NoteSerializer, status_page_id="page.public_id"),
+        "status_page_subscribers": serialized(
+            owned(subscribers, user), SubscriberSerializer, status_page_id="page.public_id"
         ),
-        "status_pages": lambda: serialized(pages, StatusPageSerializer),
-        "status_page_notes": lambda: _of_pages(notes.prefetch_related("updates"), NoteSerializer),
-        "status_page_subscribers": lambda: _of_pages(Subscriber.objects.filter(page__owner=user), SubscriberSerializer),
+        "status_page_events": columns_of(
+            owned(PageEvent.objects.all(), user),
+            status_page_id="page__public_id",
+            kind="kind",
+            title="title",
+            text="text",
+            at="at",
+        ),
     }
-
-
-def _of_pages(queryset: QuerySet[Any], serializer: type[BaseSerializer[Any]]) -> Rows:
-    return rows_of(
-        queryset.select_related("page"), lambda row: {"status_page_id": row.page.public_id, **serializer(row).data}
-    )

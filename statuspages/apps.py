@@ -9,4 +9,4 @@ class StatusPagesConfig(AppConfig):
         from projects.placement import links
         from statuspages.models import PageMonitor
 
-        links.append((PageMonitor, "page__owner"))
+        links.append(PageMonitor)

@@ -261,7 +261,7 @@ def test_an_export_that_a_move_overtakes_has_no_later_signal() -> None:
     kept, scene.monitor = scene.monitor, MonitorFactory(owner=scene.owner, heartbeat=True, project=scene.shop)
     for monitor in (kept, scene.monitor):
         fail(monitor, "earlier")
-    rows = iter(account_export.sections(scene.owner, now=utc_now())["pings"]())
+    rows = iter(account_export.sections(scene.owner, now=utc_now())["pings"])
     first = next(rows)
     scene.move()
     fail(scene.monitor, "later")

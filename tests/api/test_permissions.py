@@ -14,6 +14,7 @@ import pytest
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from accounts.models import User
 from core import replies
 from core.clock import from_ms, to_ms, utc_now
 from incidents.services import declare
@@ -35,6 +36,8 @@ from tests.factories import (
     UserFactory,
 )
 from tests.helpers import NOON, PASSWORD
+from tests.ownership import all_models, rows_of, untested
+from tests.privacy.living import live
 from tests.statuspages.making import make_page, make_subscriber, picture
 from tokens.models import ProjectToken, Session
 from tokens.services import create_token
@@ -154,6 +157,7 @@ CODES |= {503: {"no_worker", "provider_not_configured"}}
 
 @dataclass(frozen=True)
 class World:
+    owner: User
     callers: dict[str, Api]
     ids: dict[str, str]
     heartbeat_id: str
@@ -250,7 +254,8 @@ def world(module_db: None) -> World:
         "session_id": Session.objects.filter(user=owner).earliest("pk").public_id,
         "member_id": place.public_id,
     }
-    return World(callers, ids, heartbeat.public_id, owner.email)
+    live(owner, UserFactory())
+    return World(owner, callers, ids, heartbeat.public_id, stranger.email)
 
 
 @pytest.mark.parametrize(("method", "template"), TABLE, ids=[f"{method} {template}" for method, template in TABLE])
@@ -271,6 +276,23 @@ def test_who_may(world: World, monkeypatch: pytest.MonkeyPatch, method: str, tem
         if answer.status == 401:
             assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert found == expected
+
+
+def test_nothing_of_the_owner_is_shown_to_others(world: World) -> None:
+    """Neither a stranger nor a token of the owner's other project finds an id of the owner's by any GET route."""
+    rows = rows_of(world.owner, all_models())
+    assert untested(rows) == []
+    projects = set(rows.pop("projects.Project").values_list("public_id", flat=True))
+    named = [found for found in rows.values() if hasattr(found.model, "public_id")]
+    ids = {public_id for found in named for public_id in found.values_list("public_id", flat=True)}
+
+    def shown(caller: str) -> set[str]:
+        paths = [world.path(template) for method, template in TABLE if method == "GET"]
+        return {word for path in paths for word in re.findall(r"\w+", world.callers[caller].get(path).text)}
+
+    assert shown("owner") > projects
+    assert shown("stranger") & (ids | projects) == set()
+    assert shown("other") & ids == set()
 
 
 def nobody_answers(*_: object, **__: object) -> None:

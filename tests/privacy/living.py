@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from allauth.account.models import EmailAddress, EmailConfirmation
+from allauth.usersessions.models import UserSession
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.models import ContentType
 from social_django.models import UserSocialAuth
 
 from accounts.models import User
@@ -12,21 +17,34 @@ from alerts.models import DeliveryItem
 from checks.spec import Verdict
 from connectors.models import Import, OAuthState
 from core.clock import utc_now
+from incidents.models import FlappingSpell
 from incidents.services import acknowledge, comment, declare, resolve
 from incidents.windows import create_window
 from manifests.models import Upload
 from monitors.heartbeats import signals
-from monitors.models import DnsChange, PingExcess
+from monitors.models import (
+    DailyUptime,
+    DnsAlert,
+    DnsAnswer,
+    DnsChange,
+    ExpiryWarning,
+    MaintenanceSpan,
+    Monitor,
+    PingExcess,
+    ScheduleSlots,
+)
 from monitors.recording import record
 from projects.access import Caller
 from projects.members import add_member
 from statuspages.badges import create_badge
+from statuspages.models import PageEvent, PageLogo, PageMail
 from statuspages.services import create_note
 from tests.api.client import Api
 from tests.factories import ChannelFactory, ConnectorFactory, DeliveryFactory, MonitorFactory, ProjectFactory
-from tests.helpers import check_record, signal
+from tests.helpers import PASSWORD, check_record, signal
 from tests.second_factor import App
 from tests.statuspages.making import make_page, make_subscriber
+from tokens.services import sign_in
 
 NEEDLE = "quux"  # of her address, and of the names of all that is hers alone
 EMAIL = f"ada.{NEEDLE}@example.com"
@@ -34,7 +52,10 @@ OLD = f"old.{NEEDLE}@example.com"
 
 
 def live(ada: User, friend: User) -> Any:
-    """All that somebody can leave behind, in her own place and in a friend's project; the project."""
+    """A row of each table that belongs to accounts and to projects, and what she did in a friend's project.
+
+    Returns her project, the friend's, and the incident in it.
+    """
     now, caller = utc_now(), Caller(ada)
     own, shared = (
         ProjectFactory(owner=ada, name=f"{NEEDLE} shop"),
@@ -49,22 +70,25 @@ def live(ada: User, friend: User) -> Any:
     ConnectorFactory(user=ada, provider="netlify")
     OAuthState.objects.create(digest=b"state", user=ada, provider="vercel", expires_at=now, session={"who": NEEDLE})
     UserSocialAuth.objects.create(user=ada, provider="github", uid=NEEDLE)
-    channel = ChannelFactory(owner=ada, name=NEEDLE)
+    channel = ChannelFactory(owner=ada, name=NEEDLE, project=own, monitors="chosen", monitor_ids=[monitor.public_id])
     DeliveryFactory(channel=channel, monitor=monitor)
-    DnsChange.objects.create(
-        monitor=monitor, at=now, added=[f"192.0.2.1 {NEEDLE}"], removed=[], added_count=1, removed_count=0
-    )
     heartbeat = MonitorFactory(owner=ada, heartbeat=True)
     assert signals.record(signal(heartbeat.public_id, "fail", now=now, user_agent=NEEDLE, body=f"{NEEDLE} failed"))
     PingExcess.objects.create(monitor=heartbeat, at=now, allowed=60)
-    window = {"name": NEEDLE, "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
-    create_window(caller, window, now=now)
-    page = make_page(ada, [monitor], name=NEEDLE, slug=NEEDLE)
+    _leave_in_monitor(monitor, now=now)
+    here, soon = {"project_id": own.public_id}, now + timedelta(hours=1)
+    window = here | {"name": NEEDLE, "starts_at": now, "ends_at": soon, "monitors": "chosen"}
+    create_window(caller, window | {"monitor_ids": [monitor.public_id]}, now=now)
+    page = make_page(ada, [monitor], **here, name=NEEDLE, slug=NEEDLE)
+    PageLogo.objects.create(page=page, image=NEEDLE.encode(), width=1, height=1)
     create_note(caller, page.public_id, {"title": NEEDLE, "status": "investigating", "text": NEEDLE}, now=now)
-    make_subscriber(page, email=f"reader@{NEEDLE}.example")
+    subscriber = make_subscriber(page, email=f"reader@{NEEDLE}.example")
+    event = PageEvent.objects.create(page=page, kind="note", source=NEEDLE, title=NEEDLE, text=NEEDLE, at=now)
+    PageMail.objects.create(event=event, subscriber=subscriber, next_try_at=now, give_up_at=now, last_error=NEEDLE)
     create_badge(caller, monitor.public_id, now=now)
-    declare(caller, {"title": NEEDLE, "text": NEEDLE, "project_id": own.public_id}, now=now)
-    App(ada)
+    declare(caller, here | {"title": NEEDLE, "text": NEEDLE}, now=now)
+    Api.with_token(ada, own)
+    _leave_in_account(ada, now=now)
 
     # In the friend's project.
     theirs = declare(Caller(friend), {"title": "Late", "text": "Late.", "project_id": shared.public_id}, now=now)
@@ -73,9 +97,33 @@ def live(ada: User, friend: User) -> Any:
     resolve(caller, theirs.public_id, now=now)
     told = DeliveryFactory(channel=ChannelFactory(owner=friend))
     item = DeliveryItem.objects.get(delivery=told)
-    item.payload["by"] = EMAIL
+    item.payload["by"] = ada.email
     item.save(update_fields=["payload"])
     assert Api.with_token(ada, shared).post("/v1/monitors", {"type": "heartbeat"}).status == 201
     add_member(caller, shared.public_id, email="guest@example.com", role="member", now=now)
-    add_member(Caller(friend), ProjectFactory(owner=friend).public_id, email=EMAIL, role="member", now=now)
+    add_member(Caller(friend), ProjectFactory(owner=friend).public_id, email=ada.email, role="member", now=now)
     return own, shared, theirs
+
+
+def _leave_in_monitor(monitor: Monitor, *, now: datetime) -> None:
+    address = f"192.0.2.1 {NEEDLE}"
+    DailyUptime.objects.create(monitor=monitor, day=now.date(), observed_ms=5, down_ms=1, outages=1)
+    DnsAnswer.objects.create(monitor=monitor, owner_id=monitor.owner_id, config_version=1, since=now, records=[address])
+    DnsChange.objects.create(monitor=monitor, at=now, added=[address], removed=[], added_count=1, removed_count=0)
+    DnsAlert.objects.create(monitor=monitor, records=[address], due_at=now)
+    ExpiryWarning.objects.create(monitor=monitor, subject="domain", expires_at=now, threshold_days=7, at=now)
+    FlappingSpell.objects.create(monitor=monitor, started_at=now, last_change_at=now)
+    MaintenanceSpan.objects.create(monitor=monitor, started_at=now - timedelta(days=1), ended_at=now)
+    ScheduleSlots.objects.create(monitor=monitor, schedule=NEEDLE, timezone="UTC", tzdata="", since=now, times=[now])
+
+
+def _leave_in_account(ada: User, *, now: datetime) -> None:
+    EmailConfirmation.objects.create(email_address=EmailAddress.objects.get(user=ada), key=NEEDLE)
+    UserSession.objects.create(user=ada, ip="192.0.2.7", session_key=f"{NEEDLE} session", user_agent=NEEDLE)
+    # Not by Django's cache of types, which would outlive the test.
+    content_type, _ = ContentType.objects.get_or_create(app_label="auth", model="group")
+    ada.groups.add(Group.objects.create(name="Helpers"))
+    ada.user_permissions.add(Permission.objects.create(content_type=content_type, codename="help", name="Can help"))
+    LogEntry.objects.create(user=ada, content_type=content_type, object_repr=NEEDLE, action_flag=CHANGE)
+    sign_in(email=ada.email, password=PASSWORD, now=now)
+    App(ada)

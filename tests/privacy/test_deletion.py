@@ -11,6 +11,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.models import Session
 from django.db import connection
+from django.db.models import QuerySet
 
 import accounts.services
 from accounts.models import User
@@ -22,12 +23,14 @@ from core.errors import ProjectsShared
 from incidents.models import Incident, IncidentEvent
 from incidents.services import acknowledge, declare
 from projects.access import Caller
+from projects.services import delete_project
 from tests.accounts.browser import Browser
 from tests.api.client import Api
 from tests.audit.reading import actions
 from tests.encrypted import stored_secrets
 from tests.factories import ProjectFactory, UserFactory
 from tests.helpers import PASSWORD
+from tests.ownership import all_models, rows_in, rows_of, untested
 from tests.privacy.living import EMAIL, NEEDLE, OLD, live
 
 
@@ -50,6 +53,10 @@ def mentions(*words: str) -> dict[str, list[str]]:
 
     hits = {table: [text for text in rows if tells(text)] for table, rows in everything().items()}
     return {table: texts for table, texts in hits.items() if texts}
+
+
+def left_of(rows: dict[str, QuerySet[Any]], keys: dict[str, list[Any]]) -> list[str]:
+    return [label for label, found in rows.items() if found.model._default_manager.filter(pk__in=keys[label]).exists()]
 
 
 @pytest.fixture
@@ -96,13 +103,15 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
         subject_id=ada.pk,
         target_name=EMAIL,
     )
-    assert len(mentions(NEEDLE)) >= 20, "the test has something to look for"
+    rows = rows_of(ada, all_models())
+    assert untested(rows) == []
+    keys = {label: list(found.values_list("pk", flat=True)) for label, found in rows.items()}
 
     accounts.services.delete_account(ada)
     erase_deleted()
 
+    assert left_of(rows, keys) == []
     assert mentions(NEEDLE, ada.email) == {}
-    assert not User.objects.filter(pk=ada.pk).exists()
     # What was done to others' projects is still known, by somebody of whom nothing else is.
     left = Entry.objects.filter(actor_id=ada.pk)
     assert actions(actor_id=ada.pk, project_id=shared.pk) == ["token.created", "member.invited"]
@@ -122,6 +131,21 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
     ]
     rows = Api.signed_in(friend).get(f"/v1/projects/{shared.public_id}/audit-log").json
     assert {row["actor_email"] for row in rows if row["actor_id"] == ada.public_id} == {None}
+
+
+@pytest.mark.django_db
+def test_a_deleted_project_leaves_its_monitors_alone() -> None:
+    ada = UserFactory(email=EMAIL)
+    own, *_ = live(ada, UserFactory())
+    rows = rows_in(own, all_models())
+    assert untested(rows) == []
+    keys = {label: list(found.values_list("pk", flat=True)) for label, found in rows.items()}
+    monitors = set(ada.monitors.values_list("pk"))
+
+    delete_project(Caller(ada), own.public_id)
+
+    assert left_of(rows, keys) == []
+    assert set(ada.monitors.values_list("pk")) == monitors
 
 
 @pytest.mark.usefixtures("_own_content_types")
