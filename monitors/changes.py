@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from django.db.models import QuerySet
 
 import audit.services
 from audit.actions import Action
@@ -97,6 +98,17 @@ def record(
         draft(caller, monitor, made, project=monitor.project, action=action)
         for monitor, made in zip(monitors, changes, strict=False)
     )
+
+
+def changes_of(monitor: Monitor, caller: Caller) -> QuerySet[Entry]:
+    """Return the entries of a monitor that the caller can access.
+
+    A new owner does not see those from before. Only the owner sees those of other projects, which name their members.
+    """
+    entries = Entry.objects.filter(monitor_id=monitor.pk)
+    if monitor.owned_since is not None:
+        entries = entries.filter(at__gte=monitor.owned_since)
+    return entries if monitor.owner_id == caller.user.pk else entries.filter(project_id=monitor.project_id)
 
 
 def _shown(value: Any) -> Any:

@@ -32,7 +32,7 @@ from monitors.edits import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.expiry.registrations import lock_registrations
 from monitors.heartbeats.log import hide_earlier
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
-from monitors.selectors import get_monitor, list_monitors
+from monitors.selectors import get_monitor
 from monitors.slots import refill_slots
 from monitors.types.settings import MonitorConfig
 from projects import access, log, placement
@@ -238,20 +238,24 @@ def store_changed(
 
 
 def _logged(caller: Caller, monitor: Monitor, draft: Draft) -> list[Entry]:
-    """Return the entry for a change of a locked monitor to its draft, or none if nothing changes.
+    """Return the entries for a change of a locked monitor to its draft: one, or none if nothing changes.
 
-    A move is in the log of the project that it leaves, whose members do not see the monitor any more. Values of other
-    settings are left out then: nobody may see both projects. `log.record_moves` records a move to another owner.
+    A move between projects is in the logs of both, without values of other settings: readers of one may have no access
+    to the other. `log.record_moves` records a move to another owner.
     """
     is_move = monitor.project != draft.project or monitor.owner_id != draft.owner.pk
     made = changes.compare(monitor.full_config, draft.config, with_values=not is_move)
     if monitor.enabled != draft.enabled:
         made += changes.changed("enabled", monitor.enabled, draft.enabled)
-    project = draft.project
     if monitor.owner_id == draft.owner.pk:
         made += changes.moved(monitor.project, draft.project)
-        project = monitor.project or draft.project
-    return [changes.draft(caller, monitor, made, project=project)] if made else []
+        projects = list(filter(None, (monitor.project, draft.project))) if is_move else [draft.project]
+    else:
+        projects = [draft.project]
+    entries = [changes.draft(caller, monitor, made, project=project) for project in projects or [None]] if made else []
+    for entry in entries[:-1]:
+        entry.monitor_id = None  # the monitor's page shows the last one
+    return entries
 
 
 def create_monitors(caller: Caller | None, drafts: Sequence[Draft], *, now: datetime) -> list[Monitor]:
@@ -316,10 +320,12 @@ def _lock(caller: Caller, public_id: str, *, if_match: IfMatch) -> Monitor:
 
     Raises NotFound, or ChangedMeanwhile.
     """
-    key = get_monitor(caller, public_id).pk
-    monitor = locking.lock_monitors([key], list_monitors(caller)).get(key)
-    if monitor is None:
+    visible = access.accessible(caller, Monitor.objects.select_related("registration", "project", "owner__plan"))
+    # One query finds and locks the state: reading the monitor before the lock would be of no use.
+    found = locking.lock_monitors(visible.filter(public_id=public_id).values("pk"), visible)
+    if not found:
         raise NotFound
+    (monitor,) = found.values()
     require_match(monitor, if_match)
     return monitor
 

@@ -134,7 +134,7 @@ class MonitorViewSet(ServiceViewSet):
         """Read a monitor."""
         return self.get_object(monitor_id)
 
-    @operation(body=MonitorPatchSerializer, errors=(MonitorLimit,))
+    @operation(body=MonitorPatchSerializer, errors=(MonitorLimit,), locks=True)
     def partial_update(self, monitor_id: str, data: dict[str, Any]) -> Monitor:
         """Change a monitor.
 
