@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
 
 import audit.services
 from accounts.models import User
@@ -203,6 +204,7 @@ def test_a_manifest(user: User) -> None:
     forget_all()
     text = f"""
         version: 1
+        ungrouped: true
         monitors:
           - {{name: Kept, url: "{URL}", interval_sec: 900, enabled: false}}
           - {{name: New, type: heartbeat, interval_sec: 900}}
@@ -384,3 +386,15 @@ def test_a_patch_reads_the_monitor_once(api: Api, user: User) -> None:
     assert len(statements) <= 16
     assert api.patch("/v1/monitors/mon_none", {"interval_sec": "x"}).status == 404
     assert api.patch(path, {"interval_sec": "x"}).status == 422
+
+
+def test_actions_on_many_monitors_are_limited(user: User, settings: Settings) -> None:
+    web = Client()
+    web.force_login(user)
+    settings.THROTTLE_SCALE, settings.THROTTLES = 1, settings.THROTTLES | {"manifest": (1, 60)}
+    chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
+    for action, status in (("pause", 302), ("resume", 429)):
+        answer = web.post("/monitors/actions", {"action": action, "monitor": ",".join(chosen)})
+        assert answer.status_code == status
+    assert web.post("/monitors/actions", {"action": "resume", "monitor": chosen[0]}).status_code == 302
+    assert Monitor.objects.filter(enabled=True).count() == 1
