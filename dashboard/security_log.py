@@ -93,7 +93,7 @@ def _change(entry: Entry, change: Mapping[str, Any], names: Mapping[str, str]) -
 def _word(name: str, value: Any, names: Mapping[str, str]) -> str:
     setting = types.settings().get(name)
     if value is None or value == "":
-        return (setting and setting.placeholder) or "none"
+        return (setting.placeholder if setting else "") or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name == "muted_until":

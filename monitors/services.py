@@ -247,12 +247,11 @@ def _logged(caller: Caller, monitor: Monitor, draft: Draft) -> list[Entry]:
     made = changes.compare(monitor.full_config, draft.config, with_values=not is_move)
     if monitor.enabled != draft.enabled:
         made += changes.changed("enabled", monitor.enabled, draft.enabled)
-    if monitor.owner_id == draft.owner.pk:
+    logs = [draft.project]
+    if is_move and monitor.owner_id == draft.owner.pk:
         made += changes.moved(monitor.project, draft.project)
-        projects = list(filter(None, (monitor.project, draft.project))) if is_move else [draft.project]
-    else:
-        projects = [draft.project]
-    entries = [changes.draft(caller, monitor, made, project=project) for project in projects or [None]] if made else []
+        logs = [project for project in (monitor.project, draft.project) if project is not None]
+    entries = [changes.draft(caller, monitor, made, project=project) for project in logs] if made else []
     for entry in entries[:-1]:
         entry.monitor_id = None  # the monitor's page shows the last one
     return entries
