@@ -41,6 +41,8 @@ class Entry(models.Model):
     subject_id = models.BigIntegerField(null=True)
     project_id = models.BigIntegerField(null=True)
     project_public_id = models.CharField(max_length=40, default="")
+    # Of a change that the monitor's page shows. Ids are not enough: that of a heartbeat is a secret.
+    monitor_id = models.BigIntegerField(null=True)
     target_id = models.CharField(max_length=40, default="", help_text="Public id of what it was done to.")
     target_name = models.CharField(max_length=MAX_NAME, default="", help_text="As it was then.")
     address = models.GenericIPAddressField(null=True)
@@ -55,6 +57,7 @@ class Entry(models.Model):
             models.Index(fields=["actor_id", "id"], name="audit_actor", condition=Q(actor_id__isnull=False)),
             models.Index(fields=["subject_id", "id"], name="audit_subject", condition=Q(subject_id__isnull=False)),
             models.Index(fields=["project_id", "id"], name="audit_project", condition=Q(project_id__isnull=False)),
+            models.Index(fields=["monitor_id", "id"], name="audit_monitor", condition=Q(monitor_id__isnull=False)),
             models.Index(fields=["action", "id"], name="audit_action"),
             models.Index(fields=["actor_type", "id"], name="audit_actor_type"),
             models.Index(fields=["address", "id"], name="audit_address"),

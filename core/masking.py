@@ -41,6 +41,8 @@ _SECRET = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_USER = re.compile(r"(\w://)[^\s/?#]*@")
+_WEB_ADDRESS = re.compile(r"(https?://[^\s?#]*)([?#]\S*)?", re.IGNORECASE)
 
 
 def mask(text: str) -> str:
@@ -51,6 +53,12 @@ def mask(text: str) -> str:
         if value in text:
             text = text.replace(value, MASKED)
     return _SECRET.sub(_masked, text)
+
+
+def without_credentials(text: str) -> str:
+    """Return the text with its addresses without user, query and fragment, and without known secrets in their paths."""
+    text = _USER.sub(r"\1", text)
+    return _WEB_ADDRESS.sub(lambda found: mask(found[1]) + ("?…" if found[2] else ""), text)
 
 
 def mask_all(value: Any, *, name: str = "") -> Any:

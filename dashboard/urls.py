@@ -37,6 +37,7 @@ urlpatterns = [
     path("monitors/<id:monitor_id>/check", detail.check, name="monitor_check"),
     path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor_latency"),
     path("monitors/<id:monitor_id>/signals", signals.log, name="monitor_signals"),
+    path("monitors/<id:monitor_id>/changes", security_log.of_monitor, name="monitor_changes"),
     path("monitors/<id:monitor_id>/badges", detail.badges, name="monitor_badges"),
     path("monitors/<id:monitor_id>/badges/give", detail.create_badges, name="monitor_badges_give"),
     path("monitors/<id:monitor_id>/badges/take", detail.delete_badges, name="monitor_badges_take"),

@@ -137,7 +137,7 @@ class _Applying:
     def _delete(self) -> None:
         for section, gone in reversed(self.gone.items()):
             if section == "monitors":
-                operations.delete([one.row.pk for one in gone])
+                operations.delete([one.row.pk for one in gone], caller=self.caller)
                 continue
             for one in gone:
                 with suppress(NotFound):  # already deleted by another request
@@ -153,7 +153,7 @@ class _Applying:
             for entry, existing in self.transferred.items()
         ]
         with self._collect_errors(("monitors",)):
-            services.update_monitors(drafts, now=self.now)
+            services.update_monitors(self.caller, drafts, now=self.now)
             log.record_moves(self.caller, moves)
 
     def _check_transfers(self) -> None:
@@ -169,7 +169,7 @@ class _Applying:
     def _create_monitors(self) -> None:
         drafts = [self._draft(entry) for entry in self.new_monitors]
         with self._collect_errors(("monitors",)):
-            made = services.create_monitors(drafts, now=self.now)
+            made = services.create_monitors(self.caller, drafts, now=self.now)
             for entry, monitor in zip(self.new_monitors, made, strict=True):
                 self.monitor_ids[entry] = monitor.public_id
 

@@ -145,7 +145,7 @@ class _Importing:
                     drafts[index] = found
                 else:
                     outcomes[index] = found
-        self.report.monitors = services.create_monitors([*drafts.values()], now=self.now)
+        self.report.monitors = services.create_monitors(self.caller, [*drafts.values()], now=self.now)
         for index, monitor in zip(drafts, self.report.monitors, strict=True):
             notes, created = tuple(self._notes(self.mapped[index], monitor)), _created(monitor, dry_run=dry_run)
             outcomes[index] = Imported(

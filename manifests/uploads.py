@@ -175,7 +175,7 @@ def undo(caller: Caller, public_id: str, *, now: datetime) -> Upload:
         log.record_counts(caller, Action.IMPORT_UNDONE, Counter(monitors[key].project for key in gone))
         for channel in channels:
             delete_channel(caller, channel.public_id)
-        delete_locked(gone)
+        delete_locked(caller, [monitors[key] for key in gone])
         for project in projects:
             delete_project(caller, project.public_id)
         found.undone_at = now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from django.db import connection
 from django.db.models import Model, QuerySet
@@ -14,7 +15,10 @@ from monitors.models import Monitor, MonitorState
 
 
 def lock_monitors(
-    monitor_ids: Collection[int], among: QuerySet[Monitor] | None = None, *, skip_locked: bool = False
+    monitor_ids: Collection[int] | QuerySet[Monitor, Any],
+    among: QuerySet[Monitor] | None = None,
+    *,
+    skip_locked: bool = False,
 ) -> dict[int, Monitor]:
     """Lock the states in key order, to prevent deadlocks. Return the existing monitors by key, with their states.
 

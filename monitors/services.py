@@ -15,21 +15,24 @@ from typing import Any
 
 from django.db import transaction
 
+import audit.services
 from accounts.models import Plan, User
 from audit import origin
+from audit.actions import Action
+from audit.models import Entry
 from checks.spec import CheckSpec
 from core.egress import literal_address
 from core.errors import MonitorLimit, NotFound, PrivateAddress, ValidationFailed
 from core.etags import IfMatch, require_match
 from core.ids import random_text
 from core.outbound import guard, private_networks_advice
-from monitors import configuration, locking, types
+from monitors import changes, configuration, locking, types
 from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
 from monitors.edits import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.expiry.registrations import lock_registrations
 from monitors.heartbeats.log import hide_earlier
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
-from monitors.selectors import get_monitor, list_monitors
+from monitors.selectors import get_monitor
 from monitors.slots import refill_slots
 from monitors.types.settings import MonitorConfig
 from projects import access, log, placement
@@ -42,6 +45,7 @@ before_monitors_deleted: list[Callable[[Collection[int]], None]] = []
 FIRST_CLAIM = 1
 CONFIGURED = ("enabled", "config_version", "registration", *MonitorConfig.columns, "config", "header_values")
 """Columns of a monitor that a change of its config may change."""
+_CREATED_PAUSED = [{"field": "enabled", "after": False}]
 PLACED = ("project", "owner", "owned_since")
 """Columns of a monitor that a move changes."""
 
@@ -121,11 +125,11 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         owner = lock_owner(owner)
         config = complete(given, owner.plan)
         enforce_quota(owner)
-        (monitor,) = store_new([Draft(owner, project, config)], is_claimed=True, now=now)
+        (monitor,) = store_new(caller, [Draft(owner, project, config)], is_claimed=True, now=now)
     return monitor
 
 
-def store_new(drafts: Sequence[Draft], *, is_claimed: bool, now: datetime) -> list[Monitor]:
+def store_new(caller: Caller | None, drafts: Sequence[Draft], *, is_claimed: bool, now: datetime) -> list[Monitor]:
     """Store new monitors, whose owners are locked, and return them in the given order.
 
     The first checks are claimed as FIRST_CLAIM by the caller if `is_claimed`, and otherwise due at once.
@@ -133,7 +137,7 @@ def store_new(drafts: Sequence[Draft], *, is_claimed: bool, now: datetime) -> li
     domains = [watched_domain(draft.config) for draft in drafts]
     registrations = lock_registrations(filter(None, domains), now=now)
     monitors = []
-    changes: list[StatusChange] = []
+    transitions: list[StatusChange] = []
     for draft, domain in zip(drafts, domains, strict=True):
         registration = registrations.get(domain or "")
         columns = config_columns(draft.config)
@@ -149,12 +153,14 @@ def store_new(drafts: Sequence[Draft], *, is_claimed: bool, now: datetime) -> li
         elif not monitor.kind.waits:
             state.next_due_at = now
         if not draft.enabled:
-            changes += switch(monitor, enabled=False, since=None, now=now)
+            transitions += switch(monitor, enabled=False, since=None, now=now)
         monitors.append(monitor)
     Monitor.objects.bulk_create(monitors)
     MonitorState.objects.bulk_create(monitor.state for monitor in monitors)
     refill_slots(monitors)
-    StatusChange.objects.bulk_create(changes)
+    StatusChange.objects.bulk_create(transitions)
+    made = [changes.compare(None, draft.config) + ([] if draft.enabled else _CREATED_PAUSED) for draft in drafts]
+    changes.record(caller, monitors, made, action=Action.MONITOR_CREATED)
     return monitors
 
 
@@ -182,7 +188,7 @@ def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> Moni
 def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
     """Return a move to another owner for the audit log, without a heartbeat's id, the secret of its ping URL."""
     target_id = "" if monitor.kind.has_secret_id else monitor.public_id
-    return log.Move(target_id, monitor.name, monitor.project, monitor.owner, project, owner)
+    return log.Move(monitor.pk, target_id, monitor.name, monitor.project, monitor.owner, project, owner)
 
 
 def update_monitor(
@@ -207,36 +213,61 @@ def update_monitor(
         config = _patched(monitor, given, owner=owner)
         draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled))
         # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
-        store_changed([(monitor, draft)], PLACED if "project_id" in given else (), now=now)
+        store_changed(caller, [(monitor, draft)], PLACED if "project_id" in given else (), now=now)
     return monitor
 
 
-def store_changed(drafts: Sequence[tuple[Monitor, Draft]], placed: Sequence[str] = PLACED, *, now: datetime) -> None:
+def store_changed(
+    caller: Caller, drafts: Sequence[tuple[Monitor, Draft]], placed: Sequence[str] = PLACED, *, now: datetime
+) -> None:
     """Change locked monitors to their drafts, whose owners are locked. `placed`: those of PLACED to write."""
     domains = {watched_domain(draft.config) for monitor, draft in drafts if changes_domain(monitor, draft.config)}
     registrations = lock_registrations(filter(None, domains), now=now)
-    changes: list[StatusChange] = []
+    transitions: list[StatusChange] = []
+    entries = []
     for monitor, draft in drafts:
-        changes += reconfigure(monitor, draft.config, enabled=draft.enabled, registrations=registrations, now=now)
+        entries += _logged(caller, monitor, draft)
+        transitions += reconfigure(monitor, draft.config, enabled=draft.enabled, registrations=registrations, now=now)
         monitor.project, monitor.owner = draft.project, draft.owner
     monitors = [monitor for monitor, _ in drafts]
     locking.write_columns(monitors, (*CONFIGURED, *placed))
     locking.write_columns([monitor.state for monitor in monitors], RECONFIGURED)
     refill_slots(monitors)
-    StatusChange.objects.bulk_create(changes)
+    StatusChange.objects.bulk_create(transitions)
+    audit.services.record_all(entries)
 
 
-def create_monitors(drafts: Sequence[Draft], *, now: datetime) -> list[Monitor]:
+def _logged(caller: Caller, monitor: Monitor, draft: Draft) -> list[Entry]:
+    """Return the entries for a change of a locked monitor to its draft: one, or none if nothing changes.
+
+    A move between projects is in the logs of both, without values of other settings: readers of one may have no access
+    to the other. `log.record_moves` records a move to another owner.
+    """
+    is_move = monitor.project != draft.project or monitor.owner_id != draft.owner.pk
+    made = changes.compare(monitor.full_config, draft.config, with_values=not is_move)
+    if monitor.enabled != draft.enabled:
+        made += changes.changed("enabled", monitor.enabled, draft.enabled)
+    logs = [draft.project]
+    if is_move and monitor.owner_id == draft.owner.pk:
+        made += changes.moved(monitor.project, draft.project)
+        logs = [project for project in (monitor.project, draft.project) if project is not None]
+    entries = [changes.draft(caller, monitor, made, project=project) for project in logs] if made else []
+    for entry in entries[:-1]:
+        entry.monitor_id = None  # the monitor's page shows the last one
+    return entries
+
+
+def create_monitors(caller: Caller | None, drafts: Sequence[Draft], *, now: datetime) -> list[Monitor]:
     """Create monitors and return them in the given order. Raises MonitorLimit without creating any.
 
     The first checks are due at once and claimed by the scheduler's next tick. No caller waits for them, so they must
     not fill the queue of checks whose callers wait.
     """
     owners = _lock_owners_with_quota(drafts)
-    return store_new([_under(owners[draft.owner.pk], draft) for draft in drafts], is_claimed=False, now=now)
+    return store_new(caller, [_under(owners[draft.owner.pk], draft) for draft in drafts], is_claimed=False, now=now)
 
 
-def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
+def update_monitors(caller: Caller, drafts: Mapping[int, Draft], *, now: datetime) -> None:
     """Change the monitors with these keys and skip deleted ones. Raises MonitorLimit if an owner exceeds the quota.
 
     The previous values are read under the lock, as in `update_monitor`, so concurrent changes are included.
@@ -251,26 +282,33 @@ def update_monitors(drafts: Mapping[int, Draft], *, now: datetime) -> None:
     for key, draft in drafts.items():
         check_type(monitors[key].type, draft.config.type)
         changed.append((monitors[key], _under(owners.get(draft.owner.pk, monitors[key].owner), draft)))
-    store_changed(changed, now=now)
+    store_changed(caller, changed, now=now)
 
 
 def delete_monitor(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> None:
     """Delete a monitor at once. Its results become inaccessible; checks.results.retention removes them soon after."""
     with transaction.atomic():
-        delete_locked([_lock(caller, public_id, if_match=if_match).pk])
+        delete_locked(caller, [_lock(caller, public_id, if_match=if_match)])
 
 
 def delete_all_of(user: User) -> None:
     """Delete all monitors of an account. Their states are locked in the order in which results are recorded."""
     owned = Monitor.objects.filter(owner=user)
     locking.lock_monitors(owned.values_list("pk", flat=True), owned.none())
-    delete_locked(list(owned.values_list("pk", flat=True)))
+    _delete(list(owned.values_list("pk", flat=True)))
 
 
-def delete_locked(ids: Collection[int]) -> None:
-    """Delete monitors whose states are locked. Lock what workers lock of them first, in the order of workers."""
-    changes = StatusChange.objects.filter(monitor__in=ids, processed_at=None)
-    list(changes.select_for_update().order_by("pk").values_list("pk"))
+def delete_locked(caller: Caller | None, monitors: Collection[Monitor]) -> None:
+    """Delete monitors whose states are locked. Their entries in the audit log stay."""
+    gone = [changes.compare(monitor.full_config, None) for monitor in monitors]
+    changes.record(caller, monitors, gone, action=Action.MONITOR_DELETED)
+    _delete([monitor.pk for monitor in monitors])
+
+
+def _delete(ids: Collection[int]) -> None:
+    """Delete monitors by key. Lock what workers lock of them first, in the order of workers."""
+    unprocessed = StatusChange.objects.filter(monitor__in=ids, processed_at=None)
+    list(unprocessed.select_for_update().order_by("pk").values_list("pk"))
     for lock in before_monitors_deleted:
         lock(ids)
     Monitor.objects.filter(pk__in=ids).delete()
@@ -281,10 +319,12 @@ def _lock(caller: Caller, public_id: str, *, if_match: IfMatch) -> Monitor:
 
     Raises NotFound, or ChangedMeanwhile.
     """
-    key = get_monitor(caller, public_id).pk
-    monitor = locking.lock_monitors([key], list_monitors(caller)).get(key)
-    if monitor is None:
+    visible = access.accessible(caller, Monitor.objects.select_related("registration", "project", "owner__plan"))
+    # One query finds and locks the state: reading the monitor before the lock would be of no use.
+    found = locking.lock_monitors(visible.filter(public_id=public_id).values("pk"), visible)
+    if not found:
         raise NotFound
+    (monitor,) = found.values()
     require_match(monitor, if_match)
     return monitor
 

@@ -134,7 +134,7 @@ class MonitorViewSet(ServiceViewSet):
         """Read a monitor."""
         return self.get_object(monitor_id)
 
-    @operation(body=MonitorPatchSerializer, errors=(MonitorLimit,))
+    @operation(body=MonitorPatchSerializer, errors=(MonitorLimit,), locks=True)
     def partial_update(self, monitor_id: str, data: dict[str, Any]) -> Monitor:
         """Change a monitor.
 
@@ -153,6 +153,5 @@ class MonitorViewSet(ServiceViewSet):
     @operation("mute", body=MuteSerializer)
     def mute(self, monitor_id: str, data: dict[str, Any]) -> Monitor:
         """Suppress down-detection and alerts of a monitor for a while."""
-        visible = selectors.list_monitors(self.caller)
-        operations.mute_for([self.found.pk], **data, now=self.now, among=visible)
+        operations.mute_for([self.found.pk], **data, now=self.now, caller=self.caller)
         return self.get_object(monitor_id)

@@ -47,6 +47,7 @@ def record_of_member(user: User, action: Action, member: Membership, **details: 
 class Move:
     """A move of a monitor to another owner. `target_id` is empty if the id is a secret."""
 
+    monitor_id: int
     target_id: str
     target_name: str
     left: Project | None
@@ -60,8 +61,9 @@ def record_moves(caller: Caller, moves: Iterable[Move]) -> None:
     entries = []
     for move in moves:
         sides = (
-            (Action.MONITOR_RELEASED, move.left, move.giver, "to", move.arrived),
-            (Action.MONITOR_RECEIVED, move.arrived, move.receiver, "from", move.left),
+            # Not of the monitor's page, which the new owner reads.
+            (Action.MONITOR_RELEASED, None, move.left, move.giver, "to", move.arrived),
+            (Action.MONITOR_RECEIVED, move.monitor_id, move.arrived, move.receiver, "from", move.left),
         )
         entries += [
             audit.services.draft(
@@ -70,11 +72,12 @@ def record_moves(caller: Caller, moves: Iterable[Move]) -> None:
                 by_token=caller.project is not None,
                 subject=owner,
                 project=project,
+                monitor_id=monitor_id,
                 target_id=move.target_id,
                 target_name=move.target_name,
                 details={} if other is None else {word: other.public_id},
             )
-            for action, project, owner, word, other in sides
+            for action, monitor_id, project, owner, word, other in sides
         ]
     audit.services.record_all(entries)
 

@@ -186,7 +186,7 @@ def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     caller = Caller(user)
     kinds = [kind for kind, count in MIX.items() for _ in range(count)]
     configs = [complete(_quiet_monitor(kind, number, ports), user.plan) for number, kind in enumerate(kinds, 1)]
-    made = store_new([Draft(user, None, config) for config in configs], is_claimed=False, now=utc_now())
+    made = store_new(None, [Draft(user, None, config) for config in configs], is_claimed=False, now=utc_now())
     watched = [
         Watched(index + 1, kinds[index], monitor.pk, monitor.public_id, monitor.interval_sec, _switches(index, kinds))
         for index, monitor in enumerate(made)
@@ -289,7 +289,7 @@ def add_monitors(accounts: Sequence[Hostile], given: Sequence[dict[str, Any]]) -
         assert account.user is not None
         user = account.user
         drafts += [Draft(user, None, complete({"name": f"Shop {n}", **one}, user.plan)) for n, one in enumerate(given)]
-    made = store_new(drafts, is_claimed=False, now=utc_now())
+    made = store_new(None, drafts, is_claimed=False, now=utc_now())
     for number, account in enumerate(accounts):
         own = made[number * len(given) : (number + 1) * len(given)]
         account.own.setdefault("monitors", []).extend(monitor.public_id for monitor in own)

@@ -13,6 +13,7 @@ from django.http import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.decorators import action
+from rest_framework.exceptions import APIException
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -54,6 +55,9 @@ class Operation:
     pages: Pages | None = None
     is_idempotent: bool = False
     is_public: bool = False
+    locks: bool = False
+    """Its service finds and locks the object before anything else. Only a bad body needs a query of its own: 404 comes
+    before its errors."""
     throttles: Collection[type[BaseThrottle]] = ()
     max_bytes: int | None = None
 
@@ -171,12 +175,17 @@ class ServiceViewSet(ViewSet):
 
     def run(self, spec: Operation, call: Callable[..., Any], ids: dict[str, str]) -> HttpResponseBase:
         """Answer the request by calling `call`, the method of the operation `spec`."""
-        if ids and (spec.body or spec.params):
+        if ids and (spec.body or spec.params) and not spec.locks:
             find = self.get_object if self.lookup_url_kwarg in ids else self.get_parent
             self.found = find(**ids)
         arguments: dict[str, Any] = dict(ids)
         if spec.body is not None:
-            self.data = arguments["data"] = validated(spec.body, self.request.data)
+            try:
+                self.data = arguments["data"] = validated(spec.body, self.request.data)
+            except (ApiError, APIException):
+                if spec.locks:
+                    self.get_object(**ids)  # 404 comes first
+                raise
         arguments |= {param.name: param.read(self.request) for param in spec.params}
         serialize = partial(self.serialize, serializer=spec.answer)
         if spec.pages is not None:

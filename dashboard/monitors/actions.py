@@ -90,7 +90,7 @@ def deletion(tags: Mapping[str, str]) -> Action:
         return None if _tag(monitor) == tags.get(monitor.public_id) else "changed meanwhile"
 
     return Action(
-        partial(_run_in_bulk, lambda ids, among, **_: operations.delete(ids, among=among, unless=unless)), "Deleted"
+        partial(_run_in_bulk, lambda ids, caller, **_: operations.delete(ids, caller=caller, unless=unless)), "Deleted"
     )
 
 
@@ -120,9 +120,8 @@ def _run_in_bulk(
     **options: int,
 ) -> BulkResult[Monitor]:
     """Apply an operation of `monitors.operations` to those monitors that the caller may change."""
-    among = accessible(caller, Monitor.objects.select_related("project"))
-    ids = list(among.filter(public_id__in=public_ids).values_list("pk", flat=True))
-    result = operation(ids, now=now, among=among, **options)
+    ids = list(accessible(caller, Monitor.objects.filter(public_id__in=public_ids)).values_list("pk", flat=True))
+    result = operation(ids, now=now, caller=caller, **options)
     left = Counter({f"{reason}.": count for reason, count in result.left.items()})
     left[_GONE] = len(public_ids) - len(result.done) - left.total()
     return BulkResult(result.done, +left)

@@ -17,7 +17,7 @@ from core.errors import ChangedMeanwhile
 from dashboard.monitors import actions
 from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
 from dashboard.monitors.rows import read_page, rows_of
-from dashboard.pages import PageRequest, action, read_only, render_page
+from dashboard.pages import PageRequest, action, count_request, read_only, render_page
 from monitors import types
 from monitors.selectors import list_monitors
 from monitors.stale import load_schedules
@@ -86,7 +86,8 @@ def live(request: PageRequest) -> HttpResponse:
 def act(request: PageRequest) -> HttpResponse:
     """Apply an action to the selected monitors, or with `all` to all that match, and redirect back.
 
-    Deletion asks first. It asks again if settings of one of the monitors were changed since.
+    Deletion asks first. It asks again if settings of one of the monitors were changed since. An action on several
+    monitors counts as a manifest does: it writes rows for all of them.
     """
     name, caller, now = request.POST.get("action", ""), request.caller, request.now
     back = request.POST.get("next", "")
@@ -111,6 +112,8 @@ def act(request: PageRequest) -> HttpResponse:
     elif deletes and (answer := _ask(request, chosen, tags, back=back)) is not None:
         return answer
     else:
+        if len(chosen) > 1:
+            count_request(request, "manifest")
         outcome = actions.apply(caller, chosen_action, chosen, now=now)
         if outcome.done:
             messages.success(request, outcome.message)

@@ -40,6 +40,7 @@ class ContentSettings(Settings, frozen=True, kw_only=True):
             "one per line.",
             section="rules",
             max_length=MAX_RULES,
+            public=True,
         ),
     ] = ()
     request_body: Annotated[

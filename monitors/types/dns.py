@@ -32,6 +32,7 @@ class DnsSettings(ContentSettings, frozen=True, kw_only=True):
             section="target",
             max_length=MAX_RECORDS,
             item_max_length=MAX_RECORD,
+            public=True,
         ),
     ] = None
 

@@ -22,6 +22,7 @@ Expression = Annotated[
         max_length=cron.MAX_EXPRESSION,
         placeholder="none",
         probed=False,
+        public=True,
     ),
 ]
 TimeZone = Annotated[
@@ -34,6 +35,7 @@ TimeZone = Annotated[
         section="when",
         max_length=64,
         probed=False,
+        public=True,
     ),
 ]
 

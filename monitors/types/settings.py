@@ -23,7 +23,7 @@ class Setting:
 
     `description` is for readers of the API, `label` and `help` are for the form. A `clamped` value is moved into its
     range, others are rejected. `item_max_length` limits each text of a list. A change of a `probed` setting makes the
-    results of running checks outdated.
+    results of running checks outdated. The audit log has the values of texts only if they are `public`.
     """
 
     description: str = ""
@@ -43,12 +43,18 @@ class Setting:
     suggestions: tuple[str, ...] = ()
     placeholder: str = ""
     probed: bool = True
+    public: bool = False
 
     name: str = ""
     type: Any = str
     item: Any = None
     default: Any = None
     nullable: bool = False
+
+    @property
+    def is_logged(self) -> bool:
+        """Return whether the audit log has its values. Texts and lists may have secrets unless declared otherwise."""
+        return self.public or bool(self.choices) or self.type in (bool, int)
 
     def clamp(self, value: int) -> int:
         if self.minimum is not None:
@@ -92,7 +98,12 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[
         str,
         Setting(
-            position=2, section="target", max_length=MAX_NAME, probed=False, help="Empty: the host of the address."
+            position=2,
+            section="target",
+            max_length=MAX_NAME,
+            probed=False,
+            public=True,
+            help="Empty: the host of the address.",
         ),
     ] = "Untitled"
     url: Annotated[
@@ -106,6 +117,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
             section="target",
             max_length=MAX_URL,
             blank=True,
+            public=True,
         ),
     ] = ""
     interval_sec: Annotated[

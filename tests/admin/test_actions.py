@@ -56,6 +56,9 @@ def test_pausing_and_resuming(staff: Client) -> None:
     told = act(staff, Monitor, "pause", *running, paused)
     assert told == "2 monitors were paused. Not changed: 1 is already paused."
     assert set(Monitor.objects.values_list("enabled", "config_version")) == {(False, 2)}
+    recorded = Entry.objects.filter(action="monitor.paused").values_list("actor_type", "subject_id", "details")
+    pause = {"changes": [{"field": "enabled", "before": True, "after": False}]}
+    assert list(recorded) == [("staff", owner.pk, pause)] * 3
     assert not MonitorState.objects.exclude(next_due_at=None).exists()
     assert StatusChange.objects.filter(kind="paused").count() == 3
     assert noted(Monitor) == [(str(row.pk), CHANGE, "Paused.") for row in (paused, *running)]

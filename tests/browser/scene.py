@@ -32,7 +32,7 @@ from incidents import consuming
 from incidents.models import Incident
 from incidents.services import acknowledge, comment
 from incidents.windows import create_window
-from monitors import configuration, types
+from monitors import changes, configuration, types
 from monitors.heartbeats import signals
 from monitors.heartbeats.signals import sweep
 from monitors.models import DnsChange, Monitor, MonitorState, StatusChange, UptimeProgress
@@ -145,6 +145,7 @@ def build(*, calm: bool = False) -> Scene:
     shop = projects["Web shop"]
     _people(anna, shop, now=now)
     _entries(owner, shop, now=now)
+    _changes(anna, monitors["Checkout"])
     return Scene(
         owner,
         {
@@ -168,6 +169,20 @@ def build(*, calm: bool = False) -> Scene:
             **_status_pages(anna, monitors, incident, now=now),
         },
     )
+
+
+def _changes(caller: Caller, monitor: Monitor) -> None:
+    """Entries alone, as an edit would check the monitor again."""
+    path = "orders" * 20
+    edits = (
+        [*changes.changed("interval_sec", 60, INTERVAL_SEC), {"field": "request_headers"}],
+        changes.changed("url", f"https://shop.larkandpine.example/{path}", monitor.url),
+        changes.changed("enabled", before=True, after=False),
+        changes.changed("enabled", before=False, after=True),
+        changes.changed("muted_until", None, utc_now()),
+    )
+    for edit in edits:
+        changes.record(caller, [monitor], [edit])
 
 
 def _dns_changes(monitor: Monitor, *, now: datetime) -> None:

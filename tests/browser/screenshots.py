@@ -97,6 +97,12 @@ def _open_check(tab: Tab) -> None:
     tab.locator("#checks summary").first.click()
 
 
+def _open_changes(tab: Tab) -> None:
+    tab.locator("summary", has_text="Changes").click()
+    tab.locator("#changes ol").wait_for()
+    tab.locator("#changes").scroll_into_view_if_needed()
+
+
 def _open_signal(tab: Tab) -> None:
     tab.locator("#signals summary", has_text="exit status 1").first.click()
 
@@ -161,6 +167,8 @@ PAGES = (
     Page("monitor-new-wrong", "/monitors/new?type=api", act=_send_nothing),
     Page("monitor-import", "/monitors/import"),
     Page("monitor-import-preview", "/monitors/import", act=_upload),
+    Page("monitor-changes", "/monitors/{monitor}/changes"),
+    Page("monitor-changes-card", "/monitors/{monitor}", act=_open_changes),
     Page("monitor-badges", "/monitors/{monitor}/badges"),
     Page("monitor-edit", "/monitors/{monitor}/edit"),
     Page("projects", "/projects"),

@@ -276,7 +276,7 @@ def test_expiring_certificates_are_warned_of_by_default(
     shown = web.get("/monitors/new").content.decode()
     assert re.search(r'<input [^>]*name="check_ssl"[^>]* checked', shown)
     assert "Warn before the certificate expires" in shown
-    assert '<details class="card advanced" id="advanced">' in shown, "the defaults of the form are nothing unusual"
+    assert '<details class="card foldable" id="advanced">' in shown, "the defaults of the form are nothing unusual"
     given = {name: value for name, value in (typed(request_body_encoding="text") | given).items() if value}
     answer = web.post("/monitors/new", given)
     assert errors_in(answer.content.decode()) == []

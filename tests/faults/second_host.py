@@ -51,7 +51,7 @@ def verify_checks() -> None:
     owner = User.objects.select_related("plan").get(email="you@example.com")
     config = complete({"type": "port", "name": "second host", "url": TARGET}, owner.plan)
     with transaction.atomic():
-        (monitor,) = create_monitors([Draft(owner, None, config)], now=utc_now())
+        (monitor,) = create_monitors(None, [Draft(owner, None, config)], now=utc_now())
     deadline = time.monotonic() + WAIT_SEC
     while not (verdicts := list(CheckResult.objects.filter(monitor_id=monitor.pk).values_list("verdict", flat=True))):
         if time.monotonic() > deadline:

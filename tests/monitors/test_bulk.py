@@ -75,7 +75,7 @@ def test_a_change_is_the_same_as_one_by_one(kind: str, given: dict[str, Any]) ->
     )
     update_monitor(Caller(user), one.public_id, given, now=LATER)
     one.refresh_from_db()
-    services.update_monitors({many.pk: Draft(user, None, one.full_config, one.enabled)}, now=LATER)
+    services.update_monitors(Caller(user), {many.pk: Draft(user, None, one.full_config, one.enabled)}, now=LATER)
     many.refresh_from_db()
     assert columns(many) == columns(one)
     assert many.full_config == one.full_config
@@ -92,14 +92,16 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
     project = ProjectFactory(owner=user)
     heartbeat = build({"interval_sec": 60, "type": "heartbeat"})
     made = services.create_monitors(
-        [Draft(user, project, CONFIG), Draft(user, None, heartbeat), Draft(user, None, CONFIG, enabled=False)], now=NOON
+        Caller(user),
+        [Draft(user, project, CONFIG), Draft(user, None, heartbeat), Draft(user, None, CONFIG, enabled=False)],
+        now=NOON,
     )
     stored = [Monitor.objects.get(pk=monitor.pk) for monitor in made]
     assert [monitor.full_config for monitor in stored] == [CONFIG, heartbeat, CONFIG]
     assert [(monitor.project, monitor.enabled) for monitor in stored] == [(project, True), (None, True), (None, False)]
     assert [monitor.state.next_due_at for monitor in stored] == [NOON, None, None]
     assert {monitor.registration for monitor in stored} == {None, DomainRegistration.objects.get()}
-    services.update_monitors({one.pk: Draft(user, None, one.full_config) for one in stored}, now=LATER)
+    services.update_monitors(Caller(user), {one.pk: Draft(user, None, one.full_config) for one in stored}, now=LATER)
     assert [Monitor.objects.get(pk=monitor.pk).full_config for monitor in made] == [CONFIG, heartbeat, CONFIG]
     assert not Monitor.objects.exclude(project=None).exists()
 
@@ -107,10 +109,10 @@ def test_what_is_made_is_stored_to_the_letter() -> None:
 def test_one_too_many_makes_none() -> None:
     user = user_with_room(for_monitors=2)
     with pytest.raises(MonitorLimit) as refused:
-        services.create_monitors([Draft(user, None, CONFIG)] * 3, now=NOON)
+        services.create_monitors(Caller(user), [Draft(user, None, CONFIG)] * 3, now=NOON)
     assert refused.value.limit == 2
     assert not Monitor.objects.exists()
-    assert len(services.create_monitors([Draft(user, None, CONFIG)] * 2, now=NOON)) == 2
+    assert len(services.create_monitors(Caller(user), [Draft(user, None, CONFIG)] * 2, now=NOON)) == 2
 
 
 def test_moving_to_another_owner_takes_room_there() -> None:
@@ -119,8 +121,8 @@ def test_moving_to_another_owner_takes_room_there() -> None:
     monitors = [MonitorFactory(owner=user) for _ in range(2)]
     drafts = {one.pk: Draft(other, project, one.full_config) for one in monitors}
     with pytest.raises(MonitorLimit):
-        services.update_monitors(drafts, now=NOON)
-    services.update_monitors(dict(list(drafts.items())[:1]), now=NOON)
+        services.update_monitors(Caller(user), drafts, now=NOON)
+    services.update_monitors(Caller(user), dict(list(drafts.items())[:1]), now=NOON)
     assert Monitor.objects.get(owner=other).project == project
 
 
@@ -128,15 +130,17 @@ def test_the_plan_under_the_lock_has_the_last_word() -> None:
     user = UserFactory()
     monitor = MonitorFactory(owner=user)
     quick = merge(CONFIG, {"interval_sec": 1})
-    services.update_monitors({monitor.pk: Draft(user, None, quick)}, now=NOON)
-    services.create_monitors([Draft(user, None, quick)], now=NOON)
+    services.update_monitors(Caller(user), {monitor.pk: Draft(user, None, quick)}, now=NOON)
+    services.create_monitors(Caller(user), [Draft(user, None, quick)], now=NOON)
     assert set(Monitor.objects.values_list("interval_sec", flat=True)) == {60}
 
 
 def test_what_is_gone_is_left_out() -> None:
     user = UserFactory()
     monitor = MonitorFactory(owner=user)
-    services.update_monitors({key: Draft(user, None, CONFIG) for key in (monitor.pk, monitor.pk + 1)}, now=NOON)
+    services.update_monitors(
+        Caller(user), {key: Draft(user, None, CONFIG) for key in (monitor.pk, monitor.pk + 1)}, now=NOON
+    )
     operations.delete([monitor.pk, monitor.pk + 1])
     assert not Monitor.objects.exists()
 

@@ -11,7 +11,7 @@ from core.bulk import BulkResult
 from core.clock import utc_now
 from monitors import operations
 from monitors.models import Monitor, MonitorState, StatusChange
-from projects.access import Caller, accessible
+from projects.access import Caller
 from tests.factories import MonitorFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
@@ -37,8 +37,7 @@ def test_others_are_not_touched_even_if_named(name: str) -> None:
         ]
 
     before = all_of(theirs)
-    mine = accessible(Caller(user), Monitor.objects.all())
-    outcome = OPERATIONS[name]([ours.pk, theirs.pk], among=mine)
+    outcome = OPERATIONS[name]([ours.pk, theirs.pk], caller=Caller(user))
     assert [monitor.public_id for monitor in outcome.done] == [ours.public_id]
     assert outcome.left == {}
     assert all_of(theirs) == before

@@ -18,7 +18,7 @@ from monitors import operations
 from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
 from monitors.scheduling import claim_due, note_faults, postpone
-from monitors.selectors import list_monitors, shown_status, status_of, uptimes
+from monitors.selectors import shown_status, status_of, uptimes
 from monitors.services import update_monitor
 from monitors.stale import LOST, NOT_STARTED, count_stale, stale, stale_reason, stale_since
 from monitors.uptime.daily import daily_uptimes, write_days
@@ -137,11 +137,11 @@ def test_an_edit_does_not_make_it_up_again_and_a_pause_ends_it() -> None:
     caller, at = Caller(monitor.owner), NOON + HOUR
     update_monitor(caller, monitor.public_id, {"url": "http://127.0.0.1:9/other"}, now=at)
     assert stale_since(load(monitor), now=at) == NOON + MINUTE
-    operations.pause([monitor.pk], now=at, among=list_monitors(caller))
+    operations.pause([monitor.pk], now=at, caller=caller)
     assert stale_since(load(monitor), now=at + HOUR) is None
     kinds = list(StatusChange.objects.filter(monitor=monitor).order_by("pk").values_list("kind", "at"))
     assert kinds[1:] == [("stale", NOON + MINUTE), ("checked", at), ("paused", at)]
-    operations.resume([monitor.pk], now=at + HOUR, among=list_monitors(caller))
+    operations.resume([monitor.pk], now=at + HOUR, caller=caller)
     assert stale_since(load(monitor), now=at + HOUR + MINUTE) is None
 
 
