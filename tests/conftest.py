@@ -1,4 +1,4 @@
-"""One private PostgreSQL and Valkey for the whole test session; nobody outside this machine is reached.
+"""One private PostgreSQL and Valkey for the whole test session; other hosts are never contacted.
 
 DJANGO_SETTINGS_MODULE is set here and not in pyproject.toml: pytest-django would load the settings, which read
 DATABASE_URL, before this file can start the servers.
@@ -41,8 +41,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 _session = ExitStack()
 
-# Data that nobody keeps need not survive a power cut. Autovacuum would note that tables are empty between two tests,
-# and the plans for what the second one stores would take many times as long.
+# The data need not survive a power failure. Autovacuum would record between two tests that tables are empty, and the
+# resulting plans would slow the second test down many times.
 POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 VALKEY_DATABASES = 64
 
@@ -88,8 +88,8 @@ hypothesis.settings.register_profile("default", deadline=None, suppress_health_c
 hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("default"), derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-# While this file is imported, not in a hook: the conftest files of the folders below, which pytest reads right
-# after this one and before any hook of theirs runs, import models.
+# At import time, not in a hook: conftest files of subfolders import models, and pytest loads them right after this
+# file, before their hooks run.
 _configure()
 
 
@@ -110,7 +110,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    # The servers go before this process, which is no news.
+    # The servers stop before this process; its warning about the lost broker would be noise.
     logging.getLogger("core.metrics").disabled = True
     _session.close()
 

@@ -161,7 +161,7 @@ class MonitorFactory(ModelFactory[Monitor]):
 
 
 class ChannelFactory(ModelFactory[AlertChannel]):
-    """By default a webhook, which needs nobody's consent. Other arguments are fields of the API."""
+    """By default a webhook, which needs no consent. Other arguments are fields of the API."""
 
     class Meta:
         model = AlertChannel

@@ -74,7 +74,7 @@ def minutes(count: float) -> timedelta:
 
 @contextmanager
 def restored_partitions() -> Iterator[None]:
-    """Partitions that are made or dropped meanwhile are put back to what the migrations made. Not in a transaction."""
+    """Restore the partitions that the migrations created when the block ends. Not inside a transaction."""
     before = {series: parts(series) for series in SERIES}
     try:
         yield

@@ -23,7 +23,7 @@ class App:
             self.recovery_codes = RecoveryCodes.activate(user).generate_codes()
 
     def code(self, *, steps: int = 0) -> str:
-        """What it shows now, or so many periods of 30 seconds later."""
+        """Return the current code, or the one `steps` periods of 30 seconds later."""
         counter = int(time.time()) // app_settings.TOTP_PERIOD + steps
         return str(format_hotp_value(hotp_value(self.secret, counter)))
 

@@ -1,4 +1,4 @@
-"""What the files for containers promise, as far as it can be told without an engine."""
+"""The files for containers, as far as they can be tested without a container engine."""
 
 from __future__ import annotations
 

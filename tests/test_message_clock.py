@@ -1,4 +1,4 @@
-"""Messages expire by the broker's clock, whatever those of the machines say. Beat goes on after its clock was set."""
+"""Messages expire by the broker's clock, not by those of the machines. Beat continues after its clock was set."""
 
 from __future__ import annotations
 

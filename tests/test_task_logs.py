@@ -76,7 +76,7 @@ def test_lines_of_a_task_name_it_and_the_request_that_asked(stream: StringIO) ->
     assert first.items() >= named.items()
     assert (second["task_id"], second.get("request_id")) == (alone.id, None)
     failures = partial(lines, stream, "celery.app.trace")
-    until(lambda: any("exception" in line for line in failures()), 30, "its failure is told of")
+    until(lambda: any("exception" in line for line in failures()), 30, "its failure is logged")
     (failure,) = [line for line in failures() if "exception" in line]
     assert failure.items() >= named.items()
     assert failure["exception"].endswith("ValueError: it broke")

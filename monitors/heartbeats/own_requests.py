@@ -93,5 +93,5 @@ def _reason(failure: BaseException) -> str:
     """Return a short reason, without addresses."""
     errors = [error for error in _chain(failure) if isinstance(error, OSError) and error.strerror]
     if isinstance(failure, requests.Timeout):
-        return f"there was no answer within {ANSWER_SEC:.0f} s"
+        return f"no answer within {ANSWER_SEC:.0f} s"
     return f"{errors[-1].strerror}" if errors else type(failure).__name__

@@ -1,4 +1,4 @@
-"""The page that gives somebody all that is kept of him."""
+"""The page that exports the data of an account."""
 
 from __future__ import annotations
 

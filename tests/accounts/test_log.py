@@ -47,7 +47,7 @@ def test_signing_up_in_and_failing_to(browser: Browser) -> None:
     browser.choose_password("ada@example.com")
     assert browser.person() == "ada@example.com"
     Browser().sign_in("ada@example.com", "wrong")
-    Browser().sign_in("nobody@example.com", "wrong")
+    Browser().sign_in("unknown@example.com", "wrong")
     signed_in(User.objects.get(email="ada@example.com"))
     user = User.objects.get(email="ada@example.com")
     found = [(e.action, e.actor_type, e.actor_id, e.subject_id) for e in Entry.objects.order_by("pk")]

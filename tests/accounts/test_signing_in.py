@@ -49,13 +49,13 @@ def test_signing_in_and_out(browser: Browser, user: User) -> None:
     page = browser.sign_in(user.email.upper(), next="/account/sessions/")
     assert (page.path, browser.person()) == ("/account/sessions/", user.email)
     assert browser.open(reverse("account_logout")).heading == "Sign out"
-    assert browser.person() == user.email, "a link signs nobody out"
+    assert browser.person() == user.email, "a GET request does not sign out"
     browser.send(reverse("account_logout"))
     assert browser.person() is None
 
 
 def test_wrong_credentials_keep_the_address(browser: Browser, user: User) -> None:
-    for email in (user.email, "nobody@example.com"):
+    for email in (user.email, "unknown@example.com"):
         page = browser.sign_in(email, "wrong")
         assert "are not correct" in page.text
         assert f'value="{email}"' in page.text
@@ -132,10 +132,10 @@ def test_a_forgotten_password(browser: Browser, user: User) -> None:
     assert "no longer valid" in Browser().open(link).heading
 
 
-def test_an_unknown_address_is_told_by_mail_alone(browser: Browser) -> None:
-    page = browser.send(reverse("account_reset_password"), email="nobody@example.com")
+def test_an_unknown_address_is_reported_by_email_only(browser: Browser) -> None:
+    page = browser.send(reverse("account_reset_password"), email="unknown@example.com")
     assert page.heading == "Check your e-mail"
-    assert "has no account" in mails_to("nobody@example.com")[0]
+    assert "has no account" in mails_to("unknown@example.com")[0]
 
 
 def test_a_link_of_a_mail_leads_to_the_deployment_whatever_host_was_named(

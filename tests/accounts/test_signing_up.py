@@ -1,4 +1,4 @@
-"""Signing up: by whom, with what mail, and what becomes of it."""
+"""Signing up: open or closed registration, the e-mails, and confirming the address."""
 
 from __future__ import annotations
 

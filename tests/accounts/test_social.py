@@ -72,7 +72,7 @@ def test_somebody_new(browser: Browser, door: FakeDoor) -> None:
     assert (page.path, browser.person(), is_verified(user)) == ("/account/sessions/", ADA, True)
     assert (user.has_usable_password(), user.plan.name) == (False, "free")
     again = Browser()
-    door.email = "ada@new.example"  # changed there meanwhile: it is the same person
+    door.email = "ada@new.example"  # the provider's address changed; `uid` still identifies the account
     go(again, door)
     assert again.person() == ADA
     assert User.objects.filter(email="ada@new.example").count() == 0
@@ -268,7 +268,7 @@ def test_linking_and_unlinking(door: FakeDoor) -> None:
     assert "is no longer linked to this account" in page.text
     assert browser.send(remove).status == 404
     go(Browser(), door)
-    assert User.objects.filter(email=ADA).exists(), "it is nobody's now, so it is somebody new"
+    assert User.objects.filter(email=ADA).exists(), "the identity was disconnected, so it creates a new account"
 
 
 def test_what_opens_another_account_is_not_linked(github: FakeGitHub) -> None:

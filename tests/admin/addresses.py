@@ -1,4 +1,4 @@
-"""Where the pages of the admin are, of whatever models there are: for tests, and for benchmarks/admin.py."""
+"""URLs of the admin's pages for all registered models; tests and benchmarks/admin.py use them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from tokens import services as token_services
 from tokens.models import Session
 from tokens.services import create_token
 
-SECRET = "a secret that nobody sees"
+SECRET = "a secret that is never shown"
 BODY = "what is sent to the customer"
 
 

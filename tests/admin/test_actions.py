@@ -1,4 +1,4 @@
-"""What staff does to chosen rows: done by the services, told, noted, done once, and by whoever may."""
+"""Admin actions on selected rows: they call services, notify, are logged, run once, and check permissions."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Message:
 
 @dataclass
 class Drive:
-    """Checks are recorded, ticks are made, and each message that is due is taken by its receiver at once."""
+    """Record checks and run ticks; each due message is delivered at once."""
 
     sent: list[Message] = field(default_factory=list)
     payload: list[Payload] = field(default_factory=list)
@@ -144,7 +144,7 @@ def _columns(row: Model, *without: str) -> dict[str, Any]:
 
 
 def events(messages: Iterable[Message]) -> list[str]:
-    """What they told, message by message, in a line each: `down` or `down+down`."""
+    """Return the events of each message, joined: `down` or `down+down`."""
     return ["+".join(message.events) for message in messages]
 
 

@@ -360,7 +360,7 @@ HARMLESS_OF_APPRISE = {
     "exception",
     "locale",
     "url",
-    "utils.http",  # of it, what test_no_plugin_uses_more_of_os names
+    "utils.http",  # only the parts that test_no_plugin_uses_more_of_os names
     "utils.parse",
     "utils.sanitize",
     "utils.templates",
@@ -442,7 +442,7 @@ def test_no_scheme_is_listed_twice() -> None:
 
 
 def test_the_registry_of_all_plugins_is_never_loaded() -> None:
-    """It would import every module, and whatever libraries those find."""
+    """It would import every plugin module and every optional library that is installed."""
     script = """
 import sys, django
 django.setup()

@@ -24,7 +24,7 @@ from tests.alerts.receiver import Receiver
 from tests.factories import UserFactory
 
 ROOT = Path(__file__).parents[2]
-# As tests.alerts.dying_worker has them, which is no module to import: it loads the settings for a process of its own.
+# A copy of the steps in tests.alerts.dying_worker. Importing it would load the settings of a separate process.
 STEPS = (
     *("locked", "consuming", "consumed", "pending", "put", "announced"),
     *("claimed", "loaded", "sent", "finishing", "finished"),

@@ -1,4 +1,4 @@
-"""What messages say, and that nobody's name, detail or page makes one say something else."""
+"""The text of messages, and that names, details and bodies from outside cannot forge parts of it."""
 
 from __future__ import annotations
 
@@ -373,7 +373,7 @@ def test_other_protocols_have_facts_and_no_link() -> None:
     lines = made.text.replace("\u200b", "").splitlines()
     assert "From:          192.0.2.53:53" in lines
     assert "Response code: NOERROR" in lines
-    assert f"Address:       {url}" in lines, "its query is no secret"
+    assert f"Address:       {url}" in lines, "the query of a DNS address is not secret"
     assert url not in made.text, "no program makes it a link"
     assert url not in made.html
     assert "Received:" in lines

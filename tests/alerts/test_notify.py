@@ -1,4 +1,4 @@
-"""Who is told what, when, and when not."""
+"""Who is notified of what, when, and when not."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_recovery_in_a_window_is_sent_before_the_next_outage(
     drive.check(monitor, DOWN, at(3926))
     drive.ticks(at(3926), at(4030), every=1)
     assert events(drive.sent) == ["down", "recovered", "still_down"]
-    assert len({message.at for message in drive.sent[1:]}) == 1, "nobody reads for a while that it is up"
+    assert len({message.at for message in drive.sent[1:]}) == 1, "recovered and still_down are sent together"
 
 
 def test_a_slow_tick_sees_the_window_that_another_process_has_moved(
@@ -117,7 +117,7 @@ def test_down_and_recovered(owner: User, channel: AlertChannel, drive: Drive) ->
 
 
 def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
-    """It is short, but it was an outage; and an outage that nobody hears of is a lost alert."""
+    """A short outage is still an outage; without a notification its alert would be lost."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     consuming.consume(at(60), slow=lambda _: None)
@@ -255,9 +255,9 @@ def test_an_account_that_is_switched_off_hears_nothing(owner: User, channel: Ale
 
 # Silences -----------------------------------------------------------------------------------------------------
 
-# An outage from 100 to 700 (or one that goes on) against a silence: where it begins and ends, and what is told, by the
-# minute at which it is. Silences are from 0 to 50 (before), 150 to 400 (inside), 50 to 400 (over its beginning),
-# 400 to 900 (over its end), 50 to 900 (over all of it).
+# An outage from 100 to 700 (or one that continues) against a silence: the kind and position of the silence, whether the
+# outage ends, and the notifications, each with its minute. Silences last from 0 to 50 (before), 150 to 400 (inside),
+# 50 to 400 (over the start), 400 to 900 (over the end), 50 to 900 (over the whole outage).
 SILENCES = {"before": (0, 50), "inside": (150, 400), "beginning": (50, 400), "end": (400, 900), "all": (50, 900)}
 TRUTH: dict[tuple[str, str, bool], list[tuple[str, int]]] = {
     # (mute, window, both or neither; silence; whether it recovers at 700)
@@ -282,7 +282,7 @@ TRUTH: dict[tuple[str, str, bool], list[tuple[str, int]]] = {
     ("mute", "end", False): [("down", 100)],
     ("mute", "all", True): [],
     ("mute", "all", False): [("down", 900)],
-    # Both at once: failures do not count, and what was told before is told again at the window's end.
+    # Both at once: failures do not count, and an outage notified before is notified again when the window ends.
     ("both", "before", True): [("down", 100), ("recovered", 700)],
     ("both", "before", False): [("down", 100)],
     ("both", "inside", True): [("down", 100), ("still_down", 400), ("recovered", 700)],
@@ -302,7 +302,7 @@ STEP = 50
 
 @pytest.mark.django_db
 def test_silences(drive: Drive) -> None:
-    """All at once, each of an owner of its own, who is told nothing of the others."""
+    """All cases run together, each with its own owner and channel, so that alerts can be attributed to cases."""
     channels, monitors, mutes = {}, {}, defaultdict(list)
     for case in TRUTH:
         way, silence, _ = case
@@ -447,7 +447,7 @@ def test_one_owners_storm_is_not_anothers(owner: User, channel: AlertChannel, dr
 @pytest.mark.django_db
 @pytest.mark.parametrize("interval", [60, 300, 600])
 def test_flapping_at_every_check_for_an_hour(drive: Drive, interval: int) -> None:
-    """Two of them, of which one stays up in the end, and the other down; and then they do what the other did."""
+    """Two monitors flap; one ends up and the other down. Later each switches to the opposite state."""
     monitors, channels = {}, {}
     for ends in (UP, DOWN):
         owner = UserFactory()

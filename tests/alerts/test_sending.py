@@ -1,4 +1,4 @@
-"""Messages on their way: in order, more than once rather than never, and no channel at the cost of another."""
+"""Delivery of messages: in order, at least once, and without one channel delaying another."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tell(channel: AlertChannel, source: str, moment: datetime) -> None:
 
 
 def waiting(channel: AlertChannel, count: int = 1) -> list[Delivery]:
-    """So many messages of their own, each for something else."""
+    """Create `count` pending deliveries, each with a separate message."""
     first = channel.deliveries.count()
     for number in range(count):
         # Far enough apart not to be gathered.
@@ -176,7 +176,7 @@ def test_failures_are_counted_until_it_works_again(owner: User) -> None:
 
 
 def outage(drive: Drive, owner: User) -> Incident:
-    """One that is over, and told of by two messages that wait."""
+    """Return a resolved incident with two pending messages."""
     monitor = drive.monitor(owner)
     for second, verdict in ((60, DOWN), (120, UP)):
         drive.check(monitor, verdict, at(second))

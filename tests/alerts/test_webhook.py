@@ -114,7 +114,7 @@ BROKEN = "The connection to the receiver broke before it answered."
     ("script", "detail"),
     [
         pytest.param([Hang()], SLOW, id="hangs"),
-        pytest.param([b"HTTP/1.1 200 OK\r\n", Hang()], SLOW, id="hangs amid the head"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n", Hang()], SLOW, id="hangs within the head"),
         pytest.param([b"HTTP/1.1 200 OK\r\n", Repeat(b"X", 0.05)], SLOW, id="a byte now and then, head"),
         pytest.param([LONG, Repeat(b"x", 0.05)], SLOW, id="a byte now and then, body"),
         pytest.param([], BROKEN, id="closes"),

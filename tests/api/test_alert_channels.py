@@ -1,4 +1,4 @@
-"""Alert channels over the API: what each kind takes, what is told of, who may, how many."""
+"""Alert channels over the API: fields of each kind, subscriptions, permissions and limits."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (WEBHOOK | {"address": "a@example.com"}, "address: is not a field"),
     (WEBHOOK | {"apprise_url": "slack://x"}, "apprise_url: is not a field"),
     ({"kind": "apprise", "apprise_url": "slack://x", "url": "https://x.example"}, "url: is not a field"),
-    ({"kind": "email", "address": "nobody"}, "address: "),
+    ({"kind": "email", "address": "no-domain"}, "address: "),
     ({"kind": "email", "address": "a@example.com\r\nBcc: b@example.com"}, "address: "),
     ({"kind": "email", "address": "a@example.com, b@example.com"}, "address: "),
     ({"kind": "webhook", "url": "ftp://example.com/"}, "url: must begin with"),
@@ -274,7 +274,7 @@ def test_only_ones_own_monitors_and_projects(api: Api, user: User) -> None:
     remove_member(
         Caller(stranger), theirs.public_id, Membership.objects.get(project=theirs, user=user).public_id, now=NOON
     )
-    assert api.get(path_of(chosen)).json["monitor_ids"] == [], "one's own channel shows no monitor of others"
+    assert api.get(path_of(chosen)).json["monitor_ids"] == [], "a personal channel shows no monitors of other accounts"
     assert {c["project_id"] for c in api.get(PATH).json} == {None}
 
 
@@ -287,7 +287,7 @@ def test_a_projects_channel(user: User) -> None:
     made = token.post(PATH, WEBHOOK | {"monitors": "chosen", "monitor_ids": [inside.public_id]})
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
     assert AlertChannel.objects.get(public_id=made.json["id"]).owner == user
-    assert [c["id"] for c in token.get(PATH).json] == [made.json["id"]], "and nobody's own"
+    assert [c["id"] for c in token.get(PATH).json] == [made.json["id"]], "and no personal channels"
     assert api.patch(path_of(made.json), {"name": "By a member"}).json["name"] == "By a member"
     for caller, more in (
         (token, {"project_id": None}),

@@ -119,7 +119,7 @@ def test_an_id_of_a_check_that_is_gone(api: Api, monitor: Monitor) -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_what_a_real_check_saw(api: Api, user: User) -> None:
-    """From the wire to the API: bytes that no database takes are gone, the monitor's secret is not told."""
+    """From socket to API: bytes that PostgreSQL cannot store are removed, and the monitor's secret is redacted."""
     page = b"\x00broken\xff \xed\xa0\x80 key=top-secret-value <b>\x1b[31m"
     with TargetServer() as targets:
         site = targets.serve([answer(500, page, "Set-Cookie: a=b", "Server: nginx\xff")])

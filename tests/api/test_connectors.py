@@ -1,4 +1,4 @@
-"""Section 4's connectors and decisions 37 to 39 and 46: each rule and error, under both pairs of words."""
+"""Connectors of the REST contract (section 4): each rule and error, under both pairs of names."""
 
 from __future__ import annotations
 
@@ -514,7 +514,7 @@ def test_of_a_team(settings: Settings, api: Api) -> None:
 def test_no_table_holds_a_token_in_clear_text(
     linked: Place, api: Api, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A dump of everything, while a second way is under way; and the log."""
+    """Neither a dump of all tables, taken during a second connection attempt, nor the log contains them."""
     page = come_back(linked.fake.consent(linked.begin(api)))
     begun = linked.begin(api)
     api.get(f"{linked.path}/projects")

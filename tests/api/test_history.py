@@ -1,4 +1,4 @@
-"""GET /v1/monitors/<id>/checks and /uptime (decisions 17, 35, 40 and 42)."""
+"""GET /v1/monitors/<id>/checks and /uptime."""
 
 from __future__ import annotations
 

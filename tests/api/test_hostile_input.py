@@ -1,6 +1,6 @@
 """Bad input of every kind: an error in the right shape, nothing stored, and never a 500.
 
-The wrong values are made from docs/openapi.json: every field of every body, whatever is added to it later.
+The wrong values are generated from docs/openapi.json, so that fields added later are covered.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WRONG: dict[str, list[Json]] = {
     "object": ["x", 5, True, ["x"], []],
 }
 SOON = to_ms(utc_now() + timedelta(days=1))
-# Bodies to which wrong fields are added: with the fields that go before any other are in order.
+# Valid bodies to which a wrong field is added. They contain the fields that are validated first.
 SOUND: dict[str, dict[str, Json]] = {
     "/v1/monitors": {"type": "heartbeat"},
     "/v1/monitors/test": {"url": "http://127.0.0.1:9/"},
@@ -50,7 +50,7 @@ SOUND: dict[str, dict[str, Json]] = {
     "/v1/incidents": {"title": "t", "text": "t"},
     "/v1/maintenance-windows": {"name": "t", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all"},
 }
-# What decision 15 and the specification have clamped, floored or capped instead of refused.
+# Fields that the specification clamps, floors or caps instead of rejecting them.
 BENT = {"interval_sec", "timeout_ms", "minutes"}
 
 
@@ -187,7 +187,7 @@ def test_wrong_types_in_every_field(
     address, base = placed(path, names), sound(path, names)
     before = everything()
     for whole in [*WRONG["object"], None, [], [base]]:
-        # Without a project_id that could be read at all the answer is the 400 of decision 6.
+        # If no project_id can be parsed, the answer is 400.
         assert_error(api.send(method, address, json.dumps(whole)), 400, 401, 404, 422, what=whole)
     for name, field in schema["properties"].items():
         for value in wrong_values(field):
@@ -308,7 +308,7 @@ def test_header_values_that_would_end_the_line(api: Api, names: dict[str, str], 
     ],
 )
 def test_headers_of_the_connection_itself(api: Api, names: dict[str, str], name: str) -> None:
-    """Content-Length, Transfer-Encoding, Connection and other hop-by-hop names → 422 (decision 13)."""
+    """Content-Length, Transfer-Encoding, Connection and other hop-by-hop names → 422."""
     answered = api.patch(f"/v1/monitors/{names['monitor_id']}", {"request_headers": [{"name": name, "value": "1"}]})
     assert_error(answered, 422, what=name)
 

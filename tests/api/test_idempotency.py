@@ -1,4 +1,4 @@
-"""Idempotency-Key: created once, answered the same, whatever is repeated, raced or broken off."""
+"""Idempotency-Key: repeated, concurrent and interrupted requests create one object and get the same answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/incidents: decision 45 field by field, who sees what, and what people do about it."""
+"""/v1/incidents: each field, permissions, and actions on incidents."""
 
 from __future__ import annotations
 

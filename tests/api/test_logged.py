@@ -125,7 +125,7 @@ def test_a_page_that_broke_tells_its_number() -> None:
 
 SECRETS = {
     "password": PASSWORD,
-    "wrong password": "a wrong password of somebody",
+    "wrong password": "a wrong password from a user",
     "header": "header-value-8d2f",
     "body": "request-body-77aa",
     "webhook": "webhook-secret-51cc",

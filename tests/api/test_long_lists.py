@@ -1,4 +1,4 @@
-"""Long lists: a few rows are in memory at a time, whoever has how many of them, and of whatever size."""
+"""Long lists: only a few rows are in memory at a time, regardless of their number, size and owner."""
 
 from __future__ import annotations
 

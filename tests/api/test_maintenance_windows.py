@@ -65,7 +65,7 @@ def test_a_rule_without_until_and_count_does_not_end(api: Api) -> None:
 
 
 def test_a_recurring_one_as_time_passes(user: User) -> None:
-    """Shown as it is now, also where nobody has moved it on."""
+    """The current occurrence is shown even before the scheduler has advanced the window."""
     with time_machine.travel(NOON, tick=False):
         made = Api.signed_in(user).post(
             PATH, body(rrule="FREQ=WEEKLY;COUNT=2", time_zone="Europe/Berlin", starts_at=NOW)

@@ -137,7 +137,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/account"):                             (200, 200, 200, 200, 403, 403),
     ("GET",    "/v1/account/export"):                      (200, 200, 200, 200, 403, 403),
     ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 403, 403),
-    ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 403, 403),  # he shares a project
+    ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 403, 403),  # the owner shares a project
 }
 # fmt: on
 
@@ -274,7 +274,7 @@ def test_who_may(world: World, monkeypatch: pytest.MonkeyPatch, method: str, tem
 
 
 def nobody_answers(*_: object, **__: object) -> None:
-    """There is no worker, and the test does not wait for one."""
+    """Return at once: no worker runs, and the test does not wait for one."""
 
 
 class undone:  # noqa: N801  (reads as a statement)

@@ -154,7 +154,7 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
         if column.model is Monitor and not interventions:
             interventions += 1
             settings.ENCRYPTION_KEYS = (old,)
-            Monitor.objects.filter(pk=changed.pk).update(header_values=["written meanwhile"])
+            Monitor.objects.filter(pk=changed.pk).update(header_values=["written during the rotation"])
             settings.ENCRYPTION_KEYS = (new, old)
             Monitor.objects.filter(pk=deleted.pk).delete()
             Monitor.objects.filter(pk=emptied.pk).update(header_values=None, config={})
@@ -163,7 +163,7 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
     monkeypatch.setattr(rotation, "_write", write)
     assert "header_values: 2 re-encrypted, 0 already current, 0 cannot" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
-    assert (value_of(changed), value_of(still)) == ("written meanwhile", "d")
+    assert (value_of(changed), value_of(still)) == ("written during the rotation", "d")
 
 
 def test_rows_that_no_key_opens_are_named_and_the_others_done(settings: Settings, user: User) -> None:

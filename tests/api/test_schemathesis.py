@@ -1,6 +1,6 @@
 """schemathesis drives a running server by openapi.json: no answer is a 500, each is what the document says.
 
-No worker runs and nobody waits for one, so no address that is made up is ever probed.
+No worker runs and no request waits for one, so generated addresses are never probed.
 """
 
 from __future__ import annotations

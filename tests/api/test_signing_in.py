@@ -64,7 +64,7 @@ def test_codes_of_neighbouring_periods_once_each_and_in_their_order(user: User) 
     with time_machine.travel(NOON, tick=False):
         early, late, now = app.code(steps=-2), app.code(steps=2), app.code()
         assert [sign_in(user, code=code).status for code in (early, late, now)] == [401, 401, 201]
-        assert sign_in(user, code=app.code(steps=-1)).status == 401  # somebody looked over the shoulder
+        assert sign_in(user, code=app.code(steps=-1)).status == 401  # a code that was seen by a bystander
         assert sign_in(user, code=app.code(steps=1)).status == 201
 
 

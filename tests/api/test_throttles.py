@@ -52,7 +52,7 @@ def sign_in(email: str, *, address: str = "192.0.2.1", password: str = "wrong") 
 
 
 def test_every_scope_has_a_rate_and_the_other_way_round() -> None:
-    """Those that are counted without a class are words of the code; what nobody counts has no place in the table."""
+    """Scopes without a throttle class are constants of the code; a scope that is never counted has no rate."""
     from config import settings as written
 
     scopes = {
@@ -79,7 +79,7 @@ def test_a_window_lets_so_many_pass_and_says_how_long_it_lasts(settings: Setting
 
 
 def test_the_page_to_which_a_provider_leads_back(settings: Settings, transactional_db: None) -> None:
-    """By address; it spends no state and asks nobody."""
+    """Throttled by client address; a refused request consumes no state and does not call the provider."""
     limit(settings, throttles.CALLBACK, 1, 100)
     with place(settings, "vercel") as there:
         back = there.fake.consent(there.begin(Api.signed_in(UserFactory())))
@@ -157,7 +157,7 @@ def test_pings_are_told_to_the_broker_a_share_at_a_time(settings: Settings) -> N
         for _ in range(25):
             process.hit("pings:a", seconds=60, share=10)
     assert told == [10] * 4
-    assert one.hit("pings:a", seconds=60, share=10)[0] == 20 + 6, "what the other told since is not known yet"
+    assert one.hit("pings:a", seconds=60, share=10)[0] == 20 + 6, "later counts of the other process are not known yet"
     assert other.hit("pings:a", seconds=60, share=10)[0] == 40 + 6
     assert one.hit("pings:b", seconds=60, share=10)[0] == 1
 

@@ -88,7 +88,7 @@ def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage) -> Non
         lags: list[float] = []
         ready: set[int] = set()
         until(has_failed_often, 2 * PATIENCE_SEC, "the dead webhook is tried again and again")
-        # The neighbour's heartbeats of other tests may be missed meanwhile.
+        # Deadlines of the neighbour's heartbeats from other tests may be missed during this test.
         about_own = [
             (one["state"], one["attempts"], item["news"])
             for one in deliveries(stage.neighbour, mine)

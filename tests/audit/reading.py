@@ -17,5 +17,5 @@ def last(action: Action | None = None) -> Entry:
 
 
 def forget_all() -> None:
-    """What came about while the test was set up."""
+    """Delete the entries that the setup of a test recorded."""
     Entry.objects.all().delete()

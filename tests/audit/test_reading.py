@@ -1,4 +1,4 @@
-"""The log over the API: who reads what of it."""
+"""The audit log over the API: which entries each caller can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded of what is done by the API, and that an entry and what it tells of stand or fall together."""
+"""Actions over the API are recorded, each entry in the same transaction as the action."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A test of a page:
 
     def test_a_monitor_is_made(browse: Browse, app: Application) -> None:
-        page = browse(app.person())          # signed in; `page` (the fixture) is somebody who is not
+        page = browse(app.person())          # signed in; the fixture `page` is signed out
         page.goto("/monitors/new")
         page.get_by_label("Address").fill("https://example.com/")
         page.get_by_role("button", name="Create").click()
@@ -19,7 +19,7 @@ A test of a page:
   Content-Security-Policy refused, and a request to another host. `browse.allow("status of 404")` where one is expected.
   Several people are several calls; `browse(somebody, viewport={"width": 390, "height": 844})` has a telephone.
 - `axe(page)` (axe.py) on every page, in each state that it has. `Keyboard(page)` (keyboard.py) has Tab and keys.
-- Wait with `expect(...)`, which looks until it is so; never for a time.
+- Wait with `expect(...)`, which polls until the condition is met; never for a fixed time.
 
 Without Chromium they are skipped, and fail where CI is set, as `.ci/run` does, which installs it. The tests of a file
 share a browser (tests/scheduling.py): many in one file are cheaper than a file for each.

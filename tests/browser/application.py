@@ -76,8 +76,8 @@ class Application:
     def database(self) -> Iterator[None]:
         """Models and services work on this application's rows, here in the test's process.
 
-        For what no page and no endpoint does, like letting time pass. A task that is sent from here reaches nobody: for
-        first checks and test runs, ask the API or the page.
+        For what no page and no endpoint does, like letting time pass. Tasks sent from here are not run: use the API or
+        the page for first checks and test runs.
         """
         settings = deepcopy(connections.settings["default"])
         settings["NAME"] = self.servers.database_url.rpartition("/")[2].partition("?")[0]

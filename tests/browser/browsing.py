@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # it imports models
     from tests.browser.application import Person
 
 PATIENCE_MS = 20_000
-"""For whatever a page waits for, on a machine that is busy with other tests."""
+"""Timeout of every wait, on a machine that is busy with other tests."""
 
 _UNHURRIED = """
 const sheet = new CSSStyleSheet();
@@ -35,7 +35,7 @@ class Browse:
         self.pages: list[Page] = []
 
     def __call__(self, person: Person | None = None, **options: Any) -> Page:
-        """A blank page, of somebody who is signed in, or nobody; `options` are of a browser context."""
+        """Return a blank page, signed in as `person` if passed. `options` are passed to the browser context."""
         options = {"reduced_motion": "reduce", "timezone_id": "Europe/Berlin", "locale": "en-GB"} | options
         context = self._browser.new_context(base_url=self._address, **options)
         context.set_default_timeout(PATIENCE_MS)

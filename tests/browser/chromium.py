@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 MISSING = "browser tests need Chromium: apt install chromium-headless-shell fonts-dejavu-core, or name one in CHROMIUM"
 ARGUMENTS = (
     "--no-sandbox",  # which root cannot have, as in CI
-    # Not even a look-up leaves the machine, whatever a page or Chromium itself asks for.
+    # Neither pages nor Chromium itself can reach other hosts, not even for name lookups.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     # No process that draws in place of a graphics card.
     "--disable-gpu",

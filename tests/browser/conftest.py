@@ -65,7 +65,7 @@ def browse(request: pytest.FixtureRequest, app: Application, browser: Browser) -
 
 @pytest.fixture
 def page(browse: Browse) -> Page:
-    """Of nobody who is signed in."""
+    """A page without a signed-in account."""
     return browse()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Locator, Page
 
 TABS = 300
-"""More than any page of ours has stops; only of one that holds the focus so many are tried."""
+"""More tab stops than any page has; the limit is reached only by a page that traps the focus."""
 
 _IS_FOCUSED = "element => element === document.activeElement"
 _STOP = """() => {

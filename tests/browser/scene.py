@@ -306,7 +306,7 @@ def _check(monitor: Monitor, outcome: CheckOutcome) -> None:
 
 
 def _incidents(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> Incident:
-    """Of the past days' outages, as if each had been told of; the one that is acknowledged and spoken about."""
+    """Create incidents for recent outages, marked as notified. Return the acknowledged one, which has a comment."""
     recent = StatusChange.objects.filter(monitor__owner=anna.user, at__gt=now - OUTAGES)
     untold: list[StatusChange] = []
 
@@ -324,7 +324,7 @@ def _incidents(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> 
     comment(
         anna,
         open_one.public_id,
-        text="The provider has a rollout under way; orders are kept and charged afterwards.",
+        text="The provider is rolling out a fix; orders are kept and charged afterwards.",
         now=now - timedelta(minutes=5),
     )
     return open_one
@@ -364,7 +364,7 @@ def _heartbeat(anna: Caller, project: Project, *, now: datetime) -> Monitor:
 
 
 def _job(anna: Caller, project: Project, *, now: datetime, calm: bool) -> Monitor:
-    """With 500 runs, of which some failed or did not end, and bodies that no page is made for."""
+    """Create a job with 500 runs, including failed and unfinished ones, and bodies that pages do not expect."""
     settings = {"schedule": "*/15 * * * *", "timezone": "Europe/Berlin", "grace_sec": 480, "max_duration_sec": 540}
     begin = now - timedelta(minutes=15 * 500)
     monitor = create_monitor(

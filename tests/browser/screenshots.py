@@ -367,7 +367,7 @@ def _take_pictures(camera: Camera) -> None:
         path = README_FOLDER / f"{page.name}.png"
         tab.screenshot(path=path)
         tab.context.close()
-        with Image.open(path) as picture:  # a third of the bytes, and nobody sees the difference
+        with Image.open(path) as picture:  # a third of the size, without a visible difference
             small = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         small.save(path, optimize=True)
         print(f"{path.name}: {path.stat().st_size // 1024} KiB")  # noqa: T201

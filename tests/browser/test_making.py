@@ -65,9 +65,9 @@ def test_what_is_typed_during_a_test_run_stays(app: Application, browse: Browse,
     page.get_by_label("Address").fill(site.url("/hang"))
     page.get_by_label("Timeout").fill("2s")
     page.get_by_role("button", name="Test run").click()
-    page.get_by_label("Name", exact=True).first.fill("Typed meanwhile")
+    page.get_by_label("Name", exact=True).first.fill("Typed during the run")
     expect(page.locator("#test-run")).to_contain_text("Down")
-    expect(page.get_by_label("Name", exact=True).first).to_have_value("Typed meanwhile")
+    expect(page.get_by_label("Name", exact=True).first).to_have_value("Typed during the run")
 
 
 def test_a_test_run_shows_what_is_wrong_with_the_form(app: Application, browse: Browse) -> None:

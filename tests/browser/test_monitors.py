@@ -1,4 +1,4 @@
-"""The list of monitors and the page of one: what changes while somebody looks, and what that leaves alone."""
+"""The list of monitors and the page of a monitor: what live updates change, and what they leave alone."""
 
 from __future__ import annotations
 

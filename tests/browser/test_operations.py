@@ -172,7 +172,7 @@ def test_connectors(browse: Browse, app: Application) -> None:
 
 
 def _plan(page: Page, name: str, *, hours: int) -> None:
-    """From so many hours ahead, in Berlin, for two."""
+    """Fill in a window that starts in `hours` hours and lasts two, after switching the time zone."""
     page.get_by_label("Name").fill(name)
     page.get_by_label("Time zone").select_option("UTC")
     start = utc_now() + timedelta(hours=hours)

@@ -31,7 +31,7 @@ def shown(app: Application) -> scene.Scene:
 
 @pytest.fixture(scope="module")
 def tabs(app: Application, browser: Browser, shown: scene.Scene) -> Iterator[Browse]:
-    """Two tabs for all pages, of the owner and of nobody: a new one for each page would take twice the time."""
+    """Two tabs for all pages, one signed in and one signed out: a new tab for each page would take twice the time."""
     tabs = Browse(app.address, browser)
     tabs(Person(app, shown.owner))
     tabs()

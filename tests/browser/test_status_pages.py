@@ -1,4 +1,4 @@
-"""A status page in a browser: made, read by everybody, subscribed to, and told on."""
+"""A status page in a browser: creating it, reading it signed out, subscribing, and notifications to subscribers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every case of the catalogue three ways: by the engine, by the API's test endpoint, and as a scheduled check.
 
-Each way has all cases under way at once, and each must come to the same verdicts.
+Each way runs all cases concurrently, and all ways must report the same verdicts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def worker(stage: Stage, transactional_db: None, settings: Settings, patient: No
 
 
 def _forget_probers() -> None:
-    """What this process made with other settings, for whatever worker it serves."""
+    """Discard the probers that this process created with other settings."""
     drain(grace_sec=0)
     probe_engine.cache_clear()
 
@@ -104,11 +104,11 @@ def _faults(case: Case, found: Found | None, with_reason: bool) -> Iterator[str]
     if (found.detail is None) is not (found.status == "up"):
         yield f"{found.status} with the detail {found.detail!r}"
     if detail and (not detail.endswith(".") or len(detail) > LONGEST_DETAIL or not detail.isprintable()):
-        yield f"{detail!r} is no sentence to show"
+        yield f"{detail!r} is not a printable sentence"
 
 
 def _timed(case: Case, outcome: CheckOutcome) -> bool:
-    """Whether the timings are those of decision 20: in order, not split over redirects, whole for a pass."""
+    """Return whether the timings are in order, not split after redirects, and complete for a pass."""
     split = [outcome.connect_ms, outcome.ttfb_ms]
     if case.settings.get("follow_redirects"):
         return split == [None, None] and (outcome.latency_ms is not None or not outcome.passed)
@@ -125,7 +125,7 @@ def spec_for(case: Case, stage: Stage) -> CheckSpec:
 
 
 class Metronome:
-    """Measures how late this machine, with whatever else runs on it, wakes a thread that is due."""
+    """Measure how late this machine, under its current load, wakes a thread that sleeps until a deadline."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -162,7 +162,7 @@ def test_by_the_engine(stage: Stage) -> None:
 
 
 def _by_the_engine(stage: Stage, cases: Sequence[Case]) -> tuple[dict[str, list[str]], timedelta]:
-    """What came out otherwise than the catalogue says, by case, and how late the machine was meanwhile."""
+    """Return the deviations from the catalogue by case, and the longest delay of a thread during the run."""
     engine = ProbeEngine(LOOPBACK, stage.ca_file, resolver=Resolver([stage.names.address]))
     began: dict[str, datetime] = {}
     outcomes: dict[str, CheckOutcome] = {}
@@ -267,6 +267,6 @@ def test_the_catalogue_is_sound() -> None:
 
 
 def test_the_document_holds_the_catalogue() -> None:
-    """`python -m tests.targets.document` writes it anew."""
+    """`python -m tests.targets.document` updates it."""
     text = DOCUMENT.read_text()
     assert text == with_catalogue(text)

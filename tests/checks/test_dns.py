@@ -518,7 +518,7 @@ def records_of(kind: str, data: Iterable[bytes], owner: bytes = b"\xc0\x0c") -> 
 
 
 def chained(kind: str, prefix: bytes) -> Iterable[bytes]:
-    """Names of 127 labels, of which all but one are those of the first."""
+    """Yield names of 127 labels; each differs from the first name in one label."""
     yield prefix + b"\1a" * 118 + b"\0"
     pointer = (0xC000 | 12 + len(question(NAME, kind)) + 12 + len(prefix)).to_bytes(2, "big")
     for number in count():

@@ -104,7 +104,7 @@ def test_the_body_is_decoded_and_cut(engine: ProbeEngine, targets: TargetServer)
 def test_the_monitors_own_header_values_are_not_shown(
     value: str, sent_back: str, engine: ProbeEngine, targets: TargetServer
 ) -> None:
-    """A page that shows the request it got would tell a member of the project what he may not read."""
+    """A page that echoes its request would reveal secrets to a member of the project who cannot read them."""
     page = f'{{"sent": "{sent_back}"}}'.encode()
     site = targets.serve(
         {

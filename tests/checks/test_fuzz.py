@@ -36,7 +36,7 @@ GOOD = Shot([answer(200, b"the end")], HttpSpec("", method="GET", timeout_ms=5_0
 
 
 class Range:
-    """Where shots are fired: a plain and a TLS target that send what the batch under way says."""
+    """A plain and a TLS target that answer with the scripts of the current batch."""
 
     def __init__(self, targets: TargetServer, certificates: Certificates, prober: Prober) -> None:
         self._prober = prober
@@ -99,7 +99,7 @@ def _addressed(script: Script, site: Site) -> Script:
 
 
 def find_faults(spec: HttpSpec, outcome: CheckOutcome) -> list[str]:
-    """What about an outcome cannot be, whatever the target sent."""
+    """Return the rules that an outcome breaks; they apply to any answer of a target."""
     rules = {
         "passed with a status that fails": outcome.passed and not expects(spec, outcome.http_status or 0),
         "an impossible status": outcome.http_status is not None and not 1 <= outcome.http_status <= 999,
@@ -127,7 +127,7 @@ def test_any_answer_ends_in_one_verdict(range_: Range) -> None:
         max_examples=-(-RESPONSES // batch),
         deadline=None,
         database=None,
-        phases=[Phase.generate],  # a failure is one shot of its batch, and is shown as it is
+        phases=[Phase.generate],  # a failure is a single shot of its batch; shrinking would not help
         suppress_health_check=list(HealthCheck),
     )
     @given(st.lists(shots(), min_size=batch, max_size=batch))

@@ -88,7 +88,7 @@ def test_what_is_too_much_comes_back_unless_it_is_a_trigger(url: str, monkeypatc
         until(lambda: len(found.service._heavy) == 1, PATIENCE_SEC, "it waits")
         found.service.submit(("crowd", 0), found.spec(url))
         found.service.submit(("crowd", 1), replace(found.spec(url), only_2xx=True))
-        until(lambda: len(found.ended) == 2, PATIENCE_SEC, "there is no room for the others")
+        until(lambda: len(found.ended) == 2, PATIENCE_SEC, "the others are rejected")
         monkeypatch.undo()
         until(lambda: len(found.ended) == 3, PATIENCE_SEC, "the first one is judged")
     refused = [found.ended["crowd", number] for number in range(2)]

@@ -1,4 +1,4 @@
-"""Name servers of ours that drop every packet: no check is a failure of its target for it."""
+"""If our name servers drop every packet, no check counts as a failure of its target."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ def rows_by_part() -> dict[str, int]:
 
 
 def amid_the_lock(held: threading.Event, change: Callable[[], object]) -> object:
-    """What `change` returned, made by a session for whose lock somebody else was already waiting."""
+    """Return the result of `change`, called while holding a lock for which another session waits."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(hashtextextended('partitions', 0))")
             held.set()
-            until(somebody_waits, 30, "somebody waits for the lock")
+            until(another_session_waits, 30, "another session waits for the lock")
             returned = change()
             cursor.execute("SELECT pg_advisory_unlock_all()")
         return returned
@@ -57,7 +57,7 @@ def amid_the_lock(held: threading.Event, change: Callable[[], object]) -> object
         connection.close()
 
 
-def somebody_waits() -> bool:
+def another_session_waits() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_stat_activity"

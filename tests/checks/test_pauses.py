@@ -264,7 +264,7 @@ def _chunked(data: bytes) -> bytes:
 
 
 def _tiny_blocks() -> bytes:
-    """A gzip stream of deflate blocks that hold nothing but a table each, which takes the most time to build."""
+    """Return a gzip stream of deflate blocks without data; each has a code table that is slow to build."""
     bits: list[int] = []
     lengths = {18: 1, 1: 1}
     order = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1]

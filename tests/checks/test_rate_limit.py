@@ -155,7 +155,7 @@ def test_without_a_broker_checks_come_back_at_different_times() -> None:
 
 
 def test_a_second_that_has_passed_is_not_used(targets: TargetServer) -> None:
-    """The loop was busy, and meanwhile another process may have claimed the next second."""
+    """While the loop was busy, another process may have claimed the next second."""
     service, claims = targets.serve_datagrams(ECHO), Claims()
     engine = ProbeEngine(LOOPBACK, rate_limiter=RateLimiter(claims))
     passed: list[str] = []

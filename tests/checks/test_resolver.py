@@ -159,7 +159,7 @@ def test_a_name_whose_answers_are_garbage_harms_no_other(targets: TargetServer) 
 
 
 def test_a_silent_server_is_told_apart() -> None:
-    """Nobody listens there, so c-ares hears at once that nobody does."""
+    """No server listens on the port, so c-ares fails at once with a refused connection."""
     answer = Asker(Resolver(["127.0.0.1:9"])).answer("www.test")
     assert answer.failure == own_fault("no name server could be reached", by_network=True)
     outcome = ProbeEngine(LOOPBACK, resolver=Resolver(["127.0.0.1:9"])).check(HttpSpec("http://www.test/"))

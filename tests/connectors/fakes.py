@@ -4,10 +4,10 @@
         vercel.configure(settings)                 # pytest-django's: addresses and keys
         callback = vercel.consent(authorize_url)   # what the browser is sent back to
         vercel.projects = [project(1, domain="shop.example"), project(2, address=None)]
-        vercel.mode = "500"                        # see Mode; "" is well
-        vercel.revoke()                            # no token that it gave is taken any more
+        vercel.mode = "500"                        # see Mode; "" works normally
+        vercel.revoke()                            # rejects all tokens issued so far
 
-`issued` holds every code and token that was given, to grep for; `calls` the path of every request of ours.
+`issued`: every code and token issued, to search for in output; `calls`: the path of every request received.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def invalid(error: str, description: str, *, status: int = 400) -> Refused:
 
 
 class Fake:
-    """`redirect_uri` is the one that is registered with the app. `account` is whom the tokens belong to.
+    """`redirect_uri`: the one registered with the app. `account`: the owner of the tokens.
 
-    `odd` are items of its lists as they are, before those of `projects`. `endless`: after its last page comes another.
+    `odd`: raw items that its lists return before those of `projects`. `endless`: the last page links to another.
     """
 
     NAME: ClassVar[str]
@@ -223,7 +223,7 @@ class Fake:
 
 
 class FakeVercel(Fake):
-    """An integration: it leads back to its registered address, whatever the request says.
+    """An integration: it always redirects to its registered address and ignores the one in the request.
 
     `team` is (id, name) of the team it gets installed on, None for a personal account. The API serves the
     scope of the installation only: `teamId` must be that of the team, and absent without one. `forbidden` are paths
@@ -311,11 +311,11 @@ def _under(address: str, domain: str) -> list[str]:
 
 
 class FakeNetlify(Fake):
-    """An OAuth application: the address to lead back to must be the registered one, the request for the code too.
+    """An OAuth application: `redirect_uri` must be the registered one, in the request for a token too.
 
-    `lifetime_sec`: tokens run out and come with one for refreshing. `expire()` has them run out. One for refreshing is
-    good once; who brings it again has stolen it, so that ends the grant. `renews_after`: so many requests have to be
-    refused before one for refreshing is answered.
+    `lifetime_sec`: access tokens expire and come with a refresh token. `expire()` lets them expire now. A refresh token
+    works once; using it again revokes the grant. `renews_after`: how many requests must be refused before a refresh is
+    answered.
     """
 
     NAME = "netlify"

@@ -182,7 +182,7 @@ def test_disconnecting_while_renewing(netlify: FakeNetlify, user: User, monkeypa
 
 
 def test_a_key_rotation_while_renewing(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It writes the old tokens anew; what the provider has given since is stored all the same."""
+    """The rotation writes the old tokens again; the renewed ones are stored nevertheless."""
 
     def reencrypt() -> None:
         connector = Connector.objects.get()
@@ -197,7 +197,7 @@ def test_a_key_rotation_while_renewing(netlify: FakeNetlify, user: User, monkeyp
 def test_tokens_that_were_replaced_while_they_were_refused(
     settings: Settings, api: Api, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The person links anew while a request with the old grant is on its way: it goes on with the new one."""
+    """The user links again while a request with the old grant is pending: it continues with the new grant."""
     with place(settings, "vercel") as there:
         there.link(api)
         there.fake.revoke()

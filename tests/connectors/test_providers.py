@@ -67,7 +67,7 @@ def test_ten_thousand_and_no_more(fake: Fake) -> None:
 
 
 def test_a_last_page_of_what_was_seen_before(fake: Fake) -> None:
-    """Pages shift while they are read, where a project is updated meanwhile."""
+    """Pages shift if a project is updated while they are read."""
     fake.projects = [*projects(100), *projects(5)]
     assert len(listed(fake, link(fake))) == 100
 

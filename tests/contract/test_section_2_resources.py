@@ -183,7 +183,7 @@ def test_cert_expires_at(live: Api, targets: TargetServer, certificates: Certifi
     """TLS certificate expiry; null until probed; read-only"""
     target = targets.serve([answer()], tls=certificates.self_signed())
     monitor = created(live, url=target.url("/"), check_ssl=True)
-    assert monitor["cert_expires_at"] > to_ms(utc_now()), "read also where it fails (decision 27)"
+    assert monitor["cert_expires_at"] > to_ms(utc_now()), "also read if the check fails"
     patched = live.patch(f"/v1/monitors/{monitor['id']}", {"cert_expires_at": 5, "domain_expires_at": 5})
     assert patched.status == 200
     assert patched.json["cert_expires_at"] == monitor["cert_expires_at"]
@@ -372,7 +372,7 @@ DEFAULTS: dict[str, Any] = {
     "name": "Untitled",
     "type": "http",
     "method": "HEAD",
-    "interval_sec": 60,  # decision 9: the plan's minimum
+    "interval_sec": 60,  # the plan's minimum
     "grace_sec": 60,
     "slow_ms": 1500,
     "timeout_ms": 10000,
@@ -460,7 +460,7 @@ def test_the_api_style_check_never_uses_head(api: Api, user: User, kind: str, ru
     api.patch(path, {"method": "HEAD"})
     assert shown(api, stored.public_id)["method"] == "GET"
     answered = api.patch(path, {"content_rules": []})
-    assert answered.status == 422, "it needs a rule (decision 10)"
+    assert answered.status == 422, "it needs a rule"
 
 
 @pytest.mark.parametrize(
@@ -505,7 +505,7 @@ def test_expect_status(live: Api, targets: TargetServer) -> None:
         assert try_draft(live, target.url(f"/{code}"))["status"] == "down"
         assert try_draft(live, target.url(f"/{code}"), expect_status=code)["status"] == "up"
     monitor = created(live, url=target.url("/200"), expect_status=0)
-    assert monitor["expect_status"] is None, "0 is stored as null (decision 11)"
+    assert monitor["expect_status"] is None, "0 is stored as null"
 
 
 def test_follow_redirects(live: Api, targets: TargetServer) -> None:

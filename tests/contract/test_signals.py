@@ -1,4 +1,4 @@
-"""Decisions 60 to 62 and the limits on runs: each row of a table is a story of signals, told through the API."""
+"""Start, end and failure signals of heartbeats and the limits on runs. Each story is a sequence of API calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STORIES: dict[str, Story] = {
         steps=[(0, "/start"), (40, ""), (100, "look")], changes=[(40, "up", None)], durations=[None, 40]
     ),
     "an end without a start": Story(steps=[(0, ""), (10, "")], changes=[(0, "up", None)], durations=[None, None]),
-    "a start alone is no status": Story(steps=[(0, "/start"), (60, "look")], durations=[None]),
+    "a start alone sets no status": Story(steps=[(0, "/start"), (60, "look")], durations=[None]),
     "a first run that does not end": Story(
         steps=[(0, "/start"), (61, "look")],
         changes=[(60, "down", MISSED)],

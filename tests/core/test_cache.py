@@ -1,4 +1,4 @@
-"""The cache: what is kept in the broker, and what becomes of a page when the broker is away."""
+"""The cache: what the broker stores, and how pages work while the broker is unreachable."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SESSION = "ses_abcdefghijklmnop2345"
         ("/v1/monitors/mon_abcdefghijklmnopqrstuvwxyz", "/v1/monitors/mon_abcdef*"),
         ("/v1/monitors/mon_abcdefghijklmnop", "/v1/monitors/mon_abcdef*"),  # of a path that was cut
         ("/what?is?it=1", "/what?is?[masked]"),
-        # and what is said as it is
+        # not masked
         ("https://example.com/shop is down", "https://example.com/shop is down"),
         ("the token of a session is too old?", "the token of a session is too old?"),
         ("/v1/tokens/tok_abcdefghijklmnopqrstuvwxyz", "/v1/tokens/tok_abcdefghijklmnopqrstuvwxyz"),
@@ -89,7 +89,7 @@ def _patterns(resolver: URLResolver, before: str = "") -> list[str]:
 
 
 def test_addresses_that_are_secrets() -> None:
-    """A new one is told of here: its pattern needs a place in `core.masking`."""
+    """Fails for a new secret URL: add its pattern to `core.masking`."""
     secret = "Abc-123_xyz"
     made = {
         "/invitations/<id:token>": f"/invitations/{secret}",

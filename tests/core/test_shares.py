@@ -68,11 +68,11 @@ def test_who_used_little_goes_before_those_who_used_much() -> None:
         burn(at, f"attacker {number}", rounds=9)
     with ExitStack() as stack:
         queue = Queue(at, stack)
-        queue.ask("somebody")
+        queue.ask("first")
         asked = [queue.ask(f"attacker {number}") for number in range(10)] + [queue.ask("reader")]
         queue.end.set()
         assert all(one.result(PATIENCE_SEC) for one in asked)
-    assert queue.order[:2] == ["somebody", "reader"]
+    assert queue.order[:2] == ["first", "reader"]
 
 
 def test_one_user_has_few_requests_and_is_refused_beyond_them() -> None:
@@ -93,7 +93,7 @@ def test_a_full_queue_refuses_those_who_used_most() -> None:
     burn(at, "attacker", rounds=5)
     with ExitStack() as stack:
         queue = Queue(at, stack)
-        queue.ask("somebody")
+        queue.ask("first")
         heavy = queue.ask("attacker")
         asked = [queue.ask(f"reader {number}") for number in range(4)]
         assert heavy.result(PATIENCE_SEC) is False
@@ -108,7 +108,7 @@ def test_many_requests_of_few_users_are_not_before_one_of_another() -> None:
     at = make(most_waiting=6)
     with ExitStack() as stack:
         queue = Queue(at, stack)
-        queue.ask("somebody")
+        queue.ask("first")
         asked = [queue.ask(f"attacker {number % 3}") for number in range(6)]
         reader = queue.ask("reader")
         queue.end.set()

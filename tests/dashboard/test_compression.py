@@ -1,4 +1,4 @@
-"""Pages and static files come in gzip to whoever takes it; the API does not."""
+"""Pages and static files are compressed if the client accepts gzip; API responses are not."""
 
 from __future__ import annotations
 

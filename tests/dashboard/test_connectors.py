@@ -204,7 +204,7 @@ def test_what_is_not_linked_or_not_there_is_404(web: Client, fake: FakeVercel) -
     assert web.post(PAGE, {"projects": ['["a", "b"]']}).status_code == 404
     assert web.post(f"{PAGE}/disconnect").status_code == 404
     for path in ("", "/link", "/disconnect"):
-        assert web.post(f"/connectors/nobody{path}").status_code == 404
+        assert web.post(f"/connectors/unknown{path}").status_code == 404
     assert Connector.objects.count() == 1
 
 

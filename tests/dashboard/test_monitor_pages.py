@@ -127,7 +127,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
     assert (config.interval_sec, config.timeout_ms, config.slow_ms) == (5_400, 60_000, 800)
     assert (config["follow_redirects"], config.check_ssl, config.check_domain) == (True, True, True)
     assert (config.fail_threshold, config.recover_threshold) == (5, 2)
-    assert config["request_body"] == '{\n  "a": 1\n}', "line ends as they were typed, not as browsers send them"
+    assert config["request_body"] == '{\n  "a": 1\n}', "line endings as entered, not CRLF as browsers submit them"
     assert [(rule.type.value, rule.path, rule.value, rule.equals) for rule in config["content_rules"]] == [
         ("json_field", "data.0.ok", None, ""),
         ("json_field", "version", None, None),
@@ -543,7 +543,7 @@ def _text(page: str) -> str:
 def test_a_test_run_shows_what_came_of_it_and_saves_nothing(client: Client, site: Site) -> None:
     client.force_login(UserFactory())
     passed = tried(client, "/monitors/new", typed(url=site.url("/ok")))
-    assert "<form" not in passed.content.decode(), "the result alone, so that what is typed meanwhile stays"
+    assert "<form" not in passed.content.decode(), "the result only, so that further input in the form is kept"
     assert re.search(
         r"Up HTTP 200 Connected after \d+ ms First byte after \d+ ms Done after \d+ ms", _text(passed.content.decode())
     )

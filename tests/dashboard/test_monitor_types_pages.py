@@ -135,7 +135,7 @@ def test_a_monitor_of_each_type_is_made_from_the_defaults_of_the_form(web: Clien
     ids=lambda given: given["type"],
 )
 def test_an_unchanged_form_sends_nothing(user: User, given: dict[str, Any]) -> None:
-    """Values that nobody changed would overwrite what somebody else has changed meanwhile."""
+    """Submitting unchanged values would overwrite a concurrent change by another member."""
     stored = Monitor.objects.get(pk=MonitorFactory(owner=user, **given).pk)
 
     def form(data: QueryDict | None = None) -> MonitorForm:

@@ -267,7 +267,7 @@ def test_a_row_shows_why_its_monitor_is_down(web: Client, user: User) -> None:
 
 @pytest.mark.parametrize("covered", [False, True])
 def test_the_bars_of_a_young_monitor_agree_with_its_percentages(web: Client, user: User, covered: bool) -> None:
-    """An outage that is confirmed in the next hour, or lies in maintenance, counts alike in both."""
+    """An outage that is confirmed in the next hour, or during maintenance, counts the same in both."""
     hour = utc_now().replace(hour=12, minute=0, second=0, microsecond=0)
     first, now = hour - timedelta(hours=1, minutes=30), hour + timedelta(minutes=28)
     monitor = MonitorFactory(owner=user, url="https://young.example/", fail_threshold=3, created_at=first)
@@ -648,7 +648,7 @@ def test_the_result_of_check_now_is_removed_when_the_state_changes(web: Client, 
     record([check_record(monitor, claim=2, verdict=Verdict.UP, at=now)], now=now)
     done = page(web, poll)
     assert "<strong>Up</strong>" in done
-    assert web.get(polled(done)).status_code == 204, "it stays as long as it is true"
+    assert web.get(polled(done)).status_code == 204, "it stays while it is current"
     check(monitor, *[Verdict.DOWN] * 3, at=now)
     assert re.search(r'<div id="checked" [^>]*hx-swap-oob="innerHTML">\s*</div>', page(web, polled(done)))
 

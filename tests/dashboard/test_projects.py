@@ -162,7 +162,7 @@ def test_an_invitation_is_sent() -> None:
     "given",
     [
         {"email": "", "role": "member"},
-        {"email": "nobody", "role": "member"},
+        {"email": "no-domain", "role": "member"},
         {"email": f"{HOSTILE}@example.com", "role": "member"},
         {"email": "a@example.com", "role": "owner"},
         {"email": "a@example.com", "role": ""},

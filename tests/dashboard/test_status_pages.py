@@ -162,14 +162,14 @@ def test_notes_are_written_updated_and_deleted(web: Client, user: User) -> None:
     text = text_of(web.get(path))
     assert ESCAPED in text
     assert HOSTILE not in text
-    told = page.notes.get()
-    update = f"{path}/notes/{told.public_id}/updates"
-    refused = web.post(update, {f"{told.public_id}-status": "resolved", f"{told.public_id}-text": ""})
+    stored = page.notes.get()
+    update = f"{path}/notes/{stored.public_id}/updates"
+    refused = web.post(update, {f"{stored.public_id}-status": "resolved", f"{stored.public_id}-text": ""})
     assert refused.status_code == 422
-    web.post(update, {f"{told.public_id}-status": "resolved", f"{told.public_id}-text": "Done."})
-    told.refresh_from_db()
-    assert told.resolved_at is not None
-    web.post(f"{path}/notes/{told.public_id}/delete")
+    web.post(update, {f"{stored.public_id}-status": "resolved", f"{stored.public_id}-text": "Done."})
+    stored.refresh_from_db()
+    assert stored.resolved_at is not None
+    web.post(f"{path}/notes/{stored.public_id}/delete")
     assert not page.notes.exists()
 
 

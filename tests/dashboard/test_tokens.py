@@ -95,7 +95,7 @@ def test_how_long_a_token_lives(web: Client, user: User, lifetime: str, custom: 
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "error"),
     [
         ({"name": ""}, "This field is required."),
         ({"name": "n" * 201}, "at most 200 characters"),
@@ -109,12 +109,12 @@ def test_how_long_a_token_lives(web: Client, user: User, lifetime: str, custom: 
         ({"lifetime": "custom", "custom": "a while"}, "Enter a duration such as"),
     ],
 )
-def test_bad_input_is_told_and_kept(web: Client, user: User, given: dict[str, str], told: str) -> None:
+def test_bad_input_is_reported_and_kept(web: Client, user: User, given: dict[str, str], error: str) -> None:
     answer = web.post(NEW, typed(ProjectFactory(owner=user), name=HOSTILE) | given)
     page = answer.content.decode()
     assert answer.status_code == 200
     assert page.count('class="errorlist"') == 1
-    assert told in text_of(answer)
+    assert error in text_of(answer)
     assert HOSTILE not in page
     if "name" not in given:
         assert f'value="{HOSTILE}"' in unescape(page)

@@ -141,7 +141,7 @@ class Audit:
 
     def _changes(self) -> dict[int, list[Change]]:
         found: dict[int, list[Change]] = defaultdict(list)
-        # The others are periods in which no check ended, which leave the status as it was.
+        # Other kinds are periods without results, which do not change the status.
         rows = (
             StatusChange.objects.filter(kind=StatusChange.Kind.STATUS)
             .order_by("pk")

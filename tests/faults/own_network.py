@@ -2,7 +2,7 @@
 
     python -m tests.faults.own_network [monitors] [seconds] [link|silent]
 
-Needs root and iproute2. `link` takes the cable out, with `silent` packets vanish on their way. The last line printed is
+Needs root and iproute2. `link` takes the link down; `silent` drops all packets. The last line printed is
 one JSON object. `false_downs`: results and changes that say down while only the uplink was cut. `alerts`: what was sent
 then. `seconds_until_reported` by /readyz, `seconds_until_checked`: all monitors, from when the uplink was back;
 `seconds_until_down`: the first monitor, from when the target was down. Exits 1 if something false was recorded.

@@ -43,7 +43,8 @@ Fault = Callable[[Stage], AbstractContextManager[None]]
 class Play:
     """A fault, how /readyz and System health word it, and the alert that fires, with the value of one of its labels.
 
-    `stops`: no monitor is checked meanwhile, so coverage must fall. Else an outage during the fault must be noticed.
+    `stops`: no monitor is checked during the fault, so coverage must drop. Otherwise an outage during the fault must
+    be detected.
     """
 
     fault: Fault

@@ -2,8 +2,8 @@
 
 Each host runs a web process, two workers, an interactive one, a dispatcher and a beat, as `nobody`, from a virtualenv
 of the lock for production. Each kind is in a network namespace that reaches only what docs/operate/deployment.md lists.
-PostgreSQL (TLS and a password) and Redis (a password) run on other machines. Whole hosts also lose power, besides
-single processes and servers; peers then see no closed connections.
+PostgreSQL (TLS and a password) and Redis (a password) run on other machines. Not only single
+processes and servers fail, but whole hosts lose power; their peers then see no closed connections.
 
 It needs root, and Debian's `postgresql`, `redis-server` and `iproute2`. `tests.faults.command` has its options
 and output.

@@ -2,7 +2,7 @@
 
 Times are seconds since the start of the run. Faults come in bursts. Each burst is followed by a calm that is long
 enough to check every monitor again: longer than an interval, a lease and the start of the processes together. A target
-keeps its state until one whole calm has passed, so the state must be recorded whatever was killed.
+keeps its state until one whole calm has passed, so the state must be recorded regardless of what was killed.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Stage:
         return [member for member in self.tree.members.values() if member.kind == kind]
 
     def restart(self, kind: str, *, ahead: int) -> None:
-        """Restart the processes of this kind with a clock that is ahead by so many seconds."""
+        """Restart the processes of this kind with a clock that is `ahead` seconds fast."""
         for member in self.members(kind):
             self.tree.kill(member.name)
             wrong = {"PYTHONPATH": str(WRONG_CLOCK), "AHEAD": str(ahead)}
@@ -119,7 +119,7 @@ class Stage:
         self.resize_disk(str((disk.f_blocks - disk.f_bfree) * disk.f_frsize))
 
     def set_read_only(self, value: str) -> None:
-        """Make all sessions read-only, those that are open too, as on a server that is not the primary any more."""
+        """Make all sessions read-only, including open ones, as after a failover to another primary."""
         psql(self.folder, f"ALTER SYSTEM SET default_transaction_read_only = {value}", "SELECT pg_reload_conf()")
 
     def replace_inbox(self) -> None:
@@ -266,7 +266,7 @@ def seconds_until(
 
 
 def set_clock(folder: Path, ahead: int) -> None:
-    """Let PostgreSQL's clock be ahead by so many seconds."""
+    """Set PostgreSQL's clock `ahead` seconds fast."""
     new = folder / "clock.new"
     new.write_text(f"{ahead:+}")
     new.chmod(0o644)

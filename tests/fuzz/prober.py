@@ -45,7 +45,7 @@ class LoopbackOnly(EgressGuard):
 
 
 class KnownNames(Resolver):
-    """Knows `NAMES`, asks nobody."""
+    """Answers `NAMES` without querying name servers."""
 
     def recall(self, host: str) -> Answer | None:
         addresses = NAMES.get(host.lower().removesuffix("."), "")

@@ -143,7 +143,7 @@ def test_a_slow_database_is_no_outage(web: str, postgres: Relay) -> None:
 
 
 def test_one_failed_connection_is_no_outage() -> None:
-    """If another one got an answer meanwhile, or there are too many: callers wait for a connection of the pool."""
+    """Callers wait for a connection of the pool if another one has got an answer since, or if there are too many."""
 
     def is_away(error: psycopg.OperationalError, *, silent_for: float) -> bool:
         availability = Availability()

@@ -26,7 +26,7 @@ PATIENCE_SEC = 30
 
 
 class Echo:
-    """A WSGI application that answers with what it was asked, once `go` is set. `pauses`: others may run meanwhile."""
+    """A WSGI application that echoes the request body once `go` is set. `pauses`: it gives up its turn to wait."""
 
     def __init__(self) -> None:
         self.pauses = False

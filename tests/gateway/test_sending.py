@@ -1,4 +1,4 @@
-"""Answers to clients that read slowly or not at all: what the process keeps of them, and for how long."""
+"""Answers to clients that read slowly or not at all: how much the process buffers, and for how long."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_stream_waits_for_its_client() -> None:
         until(lambda: producer.produced > 1, PATIENCE_SEC, "it begins")
         stuck = producer.produced
         until(lambda: is_small_answered(port), PATIENCE_SEC, "others are answered")
-        assert stuck <= producer.produced <= 4 * sending.WINDOW_BYTES // 65_536, "parts are made as they are read"
+        assert stuck <= producer.produced <= 4 * sending.WINDOW_BYTES // 65_536, "parts are produced on demand"
         status, body = answer_on(client)
         assert (status, producer.produced) == (200, SIZE // 65_536)
         assert body.count(b"x") == SIZE

@@ -1,4 +1,4 @@
-"""Turns of requests: how many run at the same time, who is next, and what happens to those that pause."""
+"""Turns of requests: how many run at the same time, which is next, and how pausing works."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def test_without_a_worker_monitors_without_a_scheme_are_skipped(
         (("uptime-kuma", "/nowhere.json", "--account", "OWN"), "/nowhere.json: cannot be read"),
         (("gatus", KUMA[1], "--account", "OWN"), "no endpoints"),
         (("healthchecks", KUMA[1], "--account", "OWN"), "no checks"),
-        ((*KUMA, "--account", "nobody@example.com"), "account nobody@example.com not found"),
+        ((*KUMA, "--account", "unknown@example.com"), "account unknown@example.com not found"),
         ((*KUMA, "--account", "OWN", "--project", "prj_none"), "no project prj_none"),
         ((*KUMA, "--account", "OWN", "--project", "STRANGER"), "no project"),
         (KUMA, "--account"),

@@ -462,7 +462,7 @@ def test_gatus() -> None:
 
 @pytest.mark.parametrize("url", ["https://x.example/", "tls://x.example:993", "starttls://x.example:25"])
 def test_gatus_without_verification_keeps_the_warnings(url: str) -> None:
-    """`check_ssl` reports the errors of a certificate that is verified: decision 85 refuses both."""
+    """`check_ssl` needs verification, so the importer drops it; the expiry warnings remain."""
     endpoint = {"name": "x", "url": url, "client": {"insecure": True}, "conditions": ["[CERTIFICATE_EXPIRATION] > 48h"]}
     (mapped,) = gatus.read(json.dumps({"endpoints": [endpoint]})).monitors
     assert (given_of(mapped)["tls_verify"], given_of(mapped)["check_ssl"]) == (False, False)

@@ -1,4 +1,4 @@
-"""Status changes become incidents, once each, whoever takes them in and whenever that breaks off."""
+"""Each status change is applied to incidents exactly once, also with concurrent consumers and after a crash."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def drive() -> Drive:
 
 
 def consume(moment: Any = None) -> list[StatusChange]:
-    """Take everything in; the changes that were told as slow."""
+    """Consume all status changes. Return those that were reported as slow."""
     slow: list[StatusChange] = []
     consuming.consume(moment or at(1000), slow=slow.extend)
     return slow

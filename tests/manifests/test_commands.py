@@ -99,8 +99,8 @@ def test_what_is_refused(email: str, tmp_path: Path) -> None:
     assert run("apply", "-", "--account", email, stdin="a: [")[0] == 2
     assert run("apply", str(tmp_path / "none.yaml"), "--account", email)[0] == 2
     assert run("apply", str(tmp_path), "--account", email)[0] == 2
-    assert run("apply", "-", "--account", "nobody@example.com", stdin=GOOD)[0] == 2
-    assert run("export", "--account", "nobody@example.com")[0] == 2
+    assert run("apply", "-", "--account", "unknown@example.com", stdin=GOOD)[0] == 2
+    assert run("export", "--account", "unknown@example.com")[0] == 2
     theirs = ProjectFactory().public_id
     assert run("export", "--account", email, "--project", theirs)[0] == 2
     assert run("export", "--account", email, "--output", str(tmp_path))[0] == 2

@@ -95,7 +95,7 @@ def test_with_nothing_at_all() -> None:
 
 
 def test_every_known_series_exists_before_its_first_event() -> None:
-    """Otherwise the first dead delivery is no increase for Prometheus."""
+    """Prometheus sees no increase in a series that starts at 1, so the first dead delivery would be lost."""
     found = scrape()
     for counter in shown.COUNTERS:
         for values in counter.known:

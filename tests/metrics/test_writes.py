@@ -127,7 +127,7 @@ def test_pings_get_503_and_readyz_says_so(away: Callable[[], Iterator[None]], re
 
 
 def test_no_heartbeat_is_missed_because_the_disk_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Updates of rows in pages with space, like that of a tick and of a missed deadline, succeed meanwhile."""
+    """Updates in pages with free space, like those of a tick and of a missed deadline, succeed on a full disk."""
     monkeypatch.setattr(tasks, "TEST_WRITES_EVERY_SEC", 0)
     monitor: Monitor = MonitorFactory(heartbeat=True)
     path = f"/v1/heartbeats/{monitor.public_id}/ping"

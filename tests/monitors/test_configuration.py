@@ -254,7 +254,7 @@ def test_header_values_stay_with_their_server(url: str, keeps: bool) -> None:
         ("Authorization", "s3cret" if keeps else "", not keeps),
         ("X-Key", "k3y" if keeps else "", not keeps),
     ]
-    assert after["request_body"] == "stays", "it is no secret: the API shows it"
+    assert after["request_body"] == "stays", "not secret: the API shows it"
     back = changed(after, {"url": STORED["url"], "name": "Back"})
     assert [h.value for h in back["request_headers"]] == [h.value for h in after["request_headers"]]
 

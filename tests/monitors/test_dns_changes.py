@@ -47,7 +47,7 @@ def found(
     verdict: Verdict = Verdict.UP,
     reason_code: ReasonCode | None = None,
 ) -> CheckRecord:
-    """A check of that claim, a pass unless something else is given. Without records there was no answer."""
+    """Return a record of a check, by default a pass. Without `records` the check got no answer."""
     detail = None if reason_code is None else "It failed."
     answer = tuple(sorted(records)) or None
     outcome = CheckOutcome(verdict, claimed[1], latency_ms=5, answer=answer, reason_code=reason_code, detail=detail)

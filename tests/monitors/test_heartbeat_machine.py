@@ -87,7 +87,7 @@ EVENTS = st.lists(EVENT, min_size=15, max_size=40)
 
 @dataclass
 class Reference:
-    """What decisions 31, 32, 33, 47 and 61 say of one heartbeat."""
+    """A reference model of one heartbeat: deadlines, pauses, mutes and runs."""
 
     interval_sec: int
     grace_sec: int
@@ -217,7 +217,7 @@ def test_a_heartbeat_against_the_reference(
 ) -> None:
     MonitorState.objects.update(next_due_at=None)  # those of the examples before are out of the way
     given_fields: dict[str, Any] = {"interval_sec": interval, "grace_sec": grace, "recover_threshold": recover}
-    # A fail_threshold does not apply: whatever it is, one missed deadline is enough.
+    # fail_threshold does not apply to heartbeats: one missed deadline is enough.
     monitor = MonitorFactory(owner=owner, heartbeat=True, fail_threshold=5, **given_fields)
     caller, name = Caller(owner), monitor.public_id
     reference, now = Reference(interval, grace, recover), NOON

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db
 
 INTERVAL, GRACE, HOUR = 60, 60, 3_600
 DEADLINE = INTERVAL + GRACE
-OK, FAILED = Answer(5), Answer(4_000, "there was no answer within 4 s")
+OK, FAILED = Answer(5), Answer(4_000, "no answer within 4 s")
 UNKNOWN = Answer(1, "Temporary failure in name resolution", is_unknown=True)
 RUNNING = ProcessReports(alive=1, last_at=NOON.timestamp())
 
@@ -86,7 +86,7 @@ def spans() -> list[tuple[float, float | None]]:
 @pytest.mark.parametrize("accounts", [5, 50])
 @pytest.mark.parametrize("has_canary", [True, False])
 def test_accounts_that_fall_silent_together_delay_no_alert(accounts: int, has_canary: bool) -> None:
-    """The nightly job of a victim is reported at its deadline, whatever the heartbeats of others do."""
+    """The nightly job of a victim is reported at its deadline, regardless of the heartbeats of other accounts."""
     hostile = [heartbeat(owner) for owner in UserFactory.create_batch(accounts) for _ in range(4)]
     victim = heartbeat(interval_sec=100, grace_sec=25)
     for second in range(0, 131, 5):
@@ -227,7 +227,7 @@ def test_a_canary_that_never_succeeded_is_no_evidence(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("answer", [UNKNOWN, None], ids=["cannot be sent", "rests"])
 def test_a_canary_that_is_not_sent_is_no_evidence(answer: Answer | None) -> None:
-    """Tenants who keep the workers busy hold no alert back."""
+    """Tenants who keep the workers busy cannot delay alerts."""
     monitor = heartbeat()
     ask(10)
     for second in range(20, DEADLINE + 60, 10):
@@ -244,7 +244,7 @@ def test_a_gap_ends_with_its_evidence() -> None:
     beat(129)
     assert spans() == [(0, None)]
     beat(131)
-    assert spans() == [(0, 10)], "nothing was sent any more"
+    assert spans() == [(0, 10)], "no canary ping was sent afterwards"
     ask(140, FAILED)
     assert spans()[1:] == [(0, None)]
     ask(150)
@@ -397,13 +397,13 @@ def test_what_operators_read() -> None:
 
     assert problems(0) == []
     ask(0, FAILED, FAILED)
-    assert problems(1_000) == [], "an unknown way is no problem"
+    assert problems(1_000) == [], "an unknown result is not a problem"
     ask(1_000, OK, UNKNOWN)
     assert problems(1_001) == []
     ask(1_010, FAILED, OK)
     ask(1_020, FAILED, Answer(1_500))
     assert problems(1_021) == [
-        "a ping at BASE_URL has failed for 11 s: there was no answer within 4 s",
+        "a ping at BASE_URL has failed for 11 s: no answer within 4 s",
         "a page at BASE_URL took 1500 ms",
     ]
     assert problems(1_100) == ["no request to BASE_URL was made for 80 s"]

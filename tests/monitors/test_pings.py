@@ -425,7 +425,7 @@ def test_a_ping_that_waited_for_another_is_the_later_one(owner: User) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
 def test_the_short_cut_answers_what_the_endpoint_would(owner: User, method: str) -> None:
-    """And with the headers that every answer of ours has."""
+    """And with the headers that every response has."""
     monitor = heartbeat(owner, last_ping_at=NOON)
     path = f"/v1/heartbeats/{monitor.public_id}/ping"
     view = resolve(path).func

@@ -208,7 +208,7 @@ def end_whoever_waits(*, by: str = "pg_terminate_backend") -> bool:
 
 
 def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCaptureFixture) -> None:
-    """A number that no column holds. No target can bring it about; a fault of ours might."""
+    """The latency overflows its column. No target can cause this, but a fault in our code could."""
     good, odd = assign("http://127.0.0.1:9/good", "http://127.0.0.1:9/odd")
     records = [
         CheckRecord(
@@ -236,7 +236,7 @@ def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
 def test_hanging_targets_of_one_account_leave_places_to_another(
     prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that had to go come back when places may be free again, and are no failures."""
+    """Preempted checks are retried later and do not count as failures."""
     monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 8)
     hanging, good = targets.serve([Hang()]), targets.serve([answer()])
     prober.submit(assign(*[hanging.url(f"/{number}") for number in range(20)], timeout_ms=60_000))
@@ -323,7 +323,7 @@ def test_a_dead_name_server_leaves_the_monitor_unchecked_with_the_reason(is_sile
 
 @pytest.fixture
 def uplink(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Prober, socket.socket]]:
-    """A prober to which targets on loopback are public, and the server that tells whether its own network is up."""
+    """A prober that treats loopback targets as public, and the server that shows whether its own network is up."""
     monkeypatch.setattr(own_network, "_APART_SEC", 0.01)
     monkeypatch.setattr(own_network, "NO_SEC", 0.1)
     monkeypatch.setattr(prober_module, "_NETWORK_RETRY_SEC", 2.0)

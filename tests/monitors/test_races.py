@@ -1,4 +1,4 @@
-"""Two things at once to one monitor, in threads of their own: whichever comes first, what they leave fits together.
+"""Two concurrent actions on one monitor, each in its own thread: the final state is consistent in either order.
 
 Concurrent recording and PATCH against a result are in test_recording.py, double deletion in tests/api/test_monitors.py.
 """

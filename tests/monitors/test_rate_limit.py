@@ -116,9 +116,9 @@ def test_what_is_claimed_expires(url: str) -> None:
 
 
 class Crowd:
-    """Monitors of one address that come back when they are told to, in a time of their own: a second takes 20 ms.
+    """Monitors of one address that retry at the assigned time. A simulated second takes 20 ms.
 
-    `sent` are the owners of the datagrams, in their order.
+    `sent`: the owner of each datagram, in order.
     """
 
     SECOND = 0.02

@@ -1,4 +1,4 @@
-"""Registrations: one lookup a domain whoever watches it, politely, and never forgetting what was known."""
+"""Registrations: one lookup per domain for all its monitors, rate limits, and keeping the last known expiry."""
 
 from __future__ import annotations
 

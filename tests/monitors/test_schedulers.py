@@ -1,4 +1,4 @@
-"""A slot fires at most once, whatever crashes (decision 26)."""
+"""A slot fires at most once, regardless of what crashes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def every_minute(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def scheduler(**given: Any) -> Monitor:
     monitor = MonitorFactory(up=True, type="scheduler", **given)
-    MonitorState.objects.filter(pk=monitor.pk).update(claim=FIRST_CLAIM)  # with a schedule there is no first check
+    MonitorState.objects.filter(pk=monitor.pk).update(claim=FIRST_CLAIM)  # monitors with a schedule have no first check
     return monitor
 
 

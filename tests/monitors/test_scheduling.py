@@ -51,7 +51,7 @@ def test_after_a_lost_claim_the_next_slot_is_still_in_phase() -> None:
 
 @pytest.mark.django_db
 def test_accounts_take_turns() -> None:
-    """The one with many overdue monitors does not go before the others with all of them."""
+    """An account with many overdue monitors does not delay the monitors of others."""
     many, few = UserFactory(), UserFactory()
     theirs = [MonitorFactory(owner=many, created_at=NOON + timedelta(seconds=n), up=True).pk for n in range(6)]
     ours = [MonitorFactory(owner=few, created_at=NOON + minutes(1 + n), up=True).pk for n in range(2)]

@@ -118,7 +118,7 @@ TEXT = st.text(st.characters(), max_size=300)
     st.none() | st.uuids(),
 )
 def test_whatever_comes_is_stored(requests: list[tuple[str, str, bytes]], rid: UUID | None) -> None:
-    """Bodies, user agents and rids that nobody expects, by the short way and in one transaction."""
+    """Arbitrary bodies, user agents and rids, both through the batch and in one transaction."""
     monitor = job()
     given_signals = []
     for second, (word, agent, body) in enumerate(requests):

@@ -28,7 +28,7 @@ def run(outcomes: str, policy: Policy, start: Status | None = None) -> tuple[str
     [
         pytest.param("u", 3, 1, "u", ["->u@0"], id="first up"),
         pytest.param("s", 3, 1, "s", ["->s@0"], id="first slow"),
-        pytest.param("d", 3, 1, "d", ["->d@0"], id="a first failure is down whatever the threshold"),
+        pytest.param("d", 3, 1, "d", ["->d@0"], id="a first failure is down regardless of the threshold"),
         pytest.param("uddd", 3, 1, "uuud", ["->u@0", "u>d@3"], id="down at the threshold"),
         pytest.param("uddudd", 3, 1, "uuuuuu", ["->u@0"], id="a pass breaks the run"),
         pytest.param("uddsddd", 3, 1, "uuusssd", ["->u@0", "u>s@3", "s>d@6"], id="a slow pass breaks it too"),
@@ -40,7 +40,7 @@ def run(outcomes: str, policy: Policy, start: Status | None = None) -> tuple[str
         pytest.param("dsu", 3, 2, "ddu", ["->d@0", "d>u@2"], id="recovers to up as the last one was"),
         pytest.param("usu", 3, 1, "usu", ["->u@0", "u>s@1", "s>u@2"], id="up and slow by each check"),
         pytest.param("uddduddd", 3, 1, "uuuduuud", ["->u@0", "u>d@3", "d>u@4", "u>d@7"], id="twice"),
-        pytest.param("ddddd", 3, 1, "ddddd", ["->d@0"], id="staying down is no change"),
+        pytest.param("ddddd", 3, 1, "ddddd", ["->d@0"], id="staying down is not a change"),
     ],
 )
 def test_run_of_outcomes(outcomes: str, fail: int, recover: int, statuses: str, changes: list[str]) -> None:

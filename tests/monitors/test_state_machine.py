@@ -41,7 +41,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Mute:
-    """For so many minutes from now; 0 clears."""
+    """Mute for this number of minutes; 0 clears the mute."""
 
     minutes: int
 
@@ -54,7 +54,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class PauseAndResume:
-    """Paused, and resumed so many minutes later."""
+    """Pause, and resume after this number of minutes."""
 
     minutes: int
 
@@ -115,7 +115,7 @@ class Reference:
     def _moves(self, verdict: Verdict) -> bool:
         if self.status is DOWN:
             return verdict is not DOWN and len(self._run("pass", across=())) >= self.recover_threshold
-        # A muted failure is no pass either: it neither lengthens a run of failures nor ends it.
+        # A muted failure is not a pass either: it neither extends a run of failures nor ends it.
         return verdict is not DOWN or len(self._run("fail", across=("muted",))) >= self.fail_threshold
 
     def _run(self, kind: str, *, across: Sequence[str]) -> list[datetime]:
@@ -134,7 +134,7 @@ class Reference:
 def check_invariants(
     before: Status, after: Status, change: Change | None, *, verdict: Verdict, at: datetime, policy: Policy
 ) -> None:
-    """What holds of every single step, whatever the reference says."""
+    """Check the invariants of a single step, independently of the reference."""
     again = before.fresh and not after.fresh and before.status is after.status is Verdict.DOWN
     differs = before.status is not after.status
     assert (change is not None) == (differs or again), "a change if it differs, or is down after a pause as before"

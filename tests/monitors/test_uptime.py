@@ -67,7 +67,7 @@ def stored(
         pytest.param([(50, UP, DOWN)], DOWN, [(40, 80), (60, 90), (20, 30)], 75.0, id="gaps that overlap"),
         pytest.param([(20, UP, DOWN), (10, DOWN, UP)], UP, [], 100.0, id="a clock that ran backwards"),
         pytest.param([(50, UP, DOWN), (130, DOWN, UP)], UP, [(120, 125)], 50.0, id="changes after the window"),
-        pytest.param([(120, UP, DOWN)], DOWN, [], 100.0, id="the next change tells how it stood"),
+        pytest.param([(120, UP, DOWN)], DOWN, [], 100.0, id="the next change shows the status before it"),
         pytest.param([(1, UP, DOWN), (4, DOWN, UP)], UP, [(4, 100)], 25.0, id="four minutes observed"),
     ],
 )

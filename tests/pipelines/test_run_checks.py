@@ -32,7 +32,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def fill(user: User, project: Project, targets: TargetServer) -> dict[str, Monitor]:
-    """One monitor of each standing, by what it will be told to be."""
+    """Create one monitor for each reported outcome, by its name."""
     site = targets.serve({"/up": [answer()], "/slow": [Pause(0.06), answer()], "/down": [answer(503, b"Sorry")]})
     given: dict[str, dict[str, Any]] = {
         "up": {"url": site.url("/up")},

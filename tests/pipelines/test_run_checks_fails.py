@@ -50,7 +50,7 @@ def test_no_worker_is_3_and_the_check_is_left_to_the_scheduler(
     ("arguments", "words"),
     [
         ((), "--project, --account or --monitor"),
-        (("--account", "nobody@example.com"), "account nobody@example.com not found"),
+        (("--account", "unknown@example.com"), "account unknown@example.com not found"),
         (("--project", "prj_none"), "project prj_none not found"),
         (("--account", "OWNER", "--project", "STRANGER"), "not found"),
         (("--monitor", "mon_none"), "monitor mon_none not found"),
@@ -118,7 +118,7 @@ def test_what_is_away_is_4(
 
 
 def unreachable_app() -> Any:
-    """Celery as it is, at a port where nobody listens."""
+    """Return a real Celery app whose broker address refuses connections."""
     from celery import Celery
 
     app = Celery(broker="redis://127.0.0.1:1/0", set_as_current=False)

@@ -37,7 +37,7 @@ def test_a_sample_is_what_its_server_takes(schema: str, sample: str) -> None:
 
 
 def commands() -> set[str]:
-    """What the two run of ours."""
+    """Return the pulsekeeper commands in the two samples."""
     github: Any = YAML(typ="safe").load(SAMPLES / "github-actions.yml")
     gitlab: Any = YAML(typ="safe").load(SAMPLES / "gitlab-ci.yml")
     runs = [step["run"] for step in github["jobs"]["check"]["steps"] if "run" in step]

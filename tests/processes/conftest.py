@@ -34,7 +34,7 @@ def start(clean_environment: dict[str, str], data_dir: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def program(clean_environment: dict[str, str], migrated_cluster: Path) -> Program:
-    """Run Python with these arguments, for so many seconds at most, and with a migrated PostgreSQL to copy."""
+    """Run Python with these arguments, for at most `longest` seconds, with a migrated PostgreSQL to copy."""
 
     def run(*arguments: str, longest: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

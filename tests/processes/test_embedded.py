@@ -242,7 +242,7 @@ def test_root_needs_no_open_folders(tmp_path: Path, hold: Hold) -> None:
 @pytest.mark.skipif(not AS_ROOT, reason="needs another user to try")
 def test_another_user_cannot_connect(data_dir: Path, hold: Hold) -> None:
     holder = hold(data_dir)
-    os.seteuid(65534)  # nobody
+    os.seteuid(65534)  # an unprivileged user
     try:
         with pytest.raises(psycopg.OperationalError, match="Permission denied"):
             psycopg.connect(holder.servers.database_url)

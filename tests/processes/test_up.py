@@ -111,7 +111,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[s
     """A first start that was refused, a second one with another address, and SIGTERM."""
     data_dir = tmp_path_factory.mktemp("up") / "data"
     folder = {"DATA_DIR": str(data_dir), "PORT": str(free_port())}
-    refused = refusal(clean_environment, **folder, ADMIN_EMAIL="nobody")
+    refused = refusal(clean_environment, **folder, ADMIN_EMAIL="no-domain")
     refused += refusal(clean_environment, **folder, ADMIN_PLAN="gold")
     command = [sys.executable, "manage.py", "up"]
     up = Up(command, data_dir, clean_environment, ADMIN_EMAIL=EMAIL, LOG_FORMAT="json")
@@ -158,12 +158,12 @@ def test_sigterm_while_the_servers_start_leaves_no_process(start: Start) -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_make_and_all_below_it(start: Start, lived_in: LivedIn, number: signal.Signals) -> None:
     # -o: use this virtualenv.
-    given = {"ADMIN_PASSWORD": "a long password of mine", "ADMIN_PLAN": "pro"}
+    given = {"ADMIN_PASSWORD": "a long test password", "ADMIN_PLAN": "pro"}
     up = start("make", "-o", ".venv/.local", "up", **given)
     up.wait_until_up()
     # Whoever starts it again finds what was there.
     assert "First account" not in up.output
-    assert "a long password of mine" not in up.output
+    assert "a long test password" not in up.output
     assert sign_in(up.port, lived_in.password) == "local", "an account that exists keeps its plan"
     if number == signal.SIGINT:
         os.killpg(up.process.pid, number)  # as a terminal does: to the whole foreground group

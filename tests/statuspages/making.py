@@ -50,7 +50,7 @@ def picture(kind: str = "PNG", *, size: tuple[int, int] = (8, 6), **options: Any
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A whole PNG of so many black pixels: little to send, and much to unpack."""
+    """Return a valid PNG of black pixels: small to send, and large when decoded."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

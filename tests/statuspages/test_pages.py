@@ -46,7 +46,7 @@ def private_monitor(owner: User, **given: Any) -> Monitor:
 
 
 def everything_of(page: StatusPage) -> str:
-    """All that anybody can read of it, in one text."""
+    """Return all public responses of a page, headers and bodies, in one text."""
     root = f"/status/{page.slug}"
     month = f"{utc_now():%Y-%m}"
     answers = [look(root + rest) for rest in ("", ".json", ".atom", "/theme.css", f"/history/{month}")]

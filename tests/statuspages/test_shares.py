@@ -80,7 +80,7 @@ def test_a_stale_copy_is_shown_if_there_is_no_turn(monkeypatch: pytest.MonkeyPat
     caching.clear_local_caches()
     monkeypatch.setattr(caching, "FRESH_SEC", 0)
     monkeypatch.setattr(caching._turns, "_patience_sec", 0.01)
-    with caching._turns.turn("somebody"):
+    with caching._turns.turn("another reader"):
         assert fetch("key", "text/plain", lambda: b"new").body == b"old"
         with pytest.raises(TooManyRequests):
             fetch("other", "text/plain", lambda: b"new")

@@ -1,4 +1,4 @@
-"""Being told by e-mail: nobody who did not agree, everybody who did, once, and until they say stop."""
+"""E-mail subscriptions: only confirmed addresses are notified, each once, until they unsubscribe."""
 
 from __future__ import annotations
 

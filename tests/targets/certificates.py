@@ -50,7 +50,7 @@ class Certificates:
         return _context(self._trusted.issue_cert(*NAMES, not_before=start, not_after=end))
 
     def name_only(self) -> ssl.SSLContext:
-        """For whoever asks for an address."""
+        """A certificate without IP addresses, for clients that connect to an address."""
         return _context(self._trusted.issue_cert("localhost", not_after=GOOD_UNTIL))
 
     def wildcard(self) -> ssl.SSLContext:

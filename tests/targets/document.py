@@ -40,7 +40,7 @@ def _section(group: Group) -> str:
 
 
 def with_catalogue(text: str) -> str:
-    """The document's text with the catalogue as it is now. Raises ValueError where a marker is missing."""
+    """Return the document's text with the current catalogue. Raise ValueError if a marker is missing."""
     before, rest = text[: text.index(START)], text[text.index(END) :]
     sections = "\n".join(map(_section, _GROUPS))
     return f"{before}{START}\n{sum(len(group.cases) for group in _GROUPS)} cases.\n\n{sections}{rest}"

@@ -23,8 +23,8 @@ class Fault(Enum):
     NXDOMAIN = "the name does not exist"
     SERVFAIL = "the server failed"
     REFUSED = "the server refused"
-    GARBAGE = "bytes that are no message, under the right number"
-    OTHER_ID = "an answer under another number"
+    GARBAGE = "bytes that are not a DNS message, under the right ID"
+    OTHER_ID = "an answer under another ID"
 
 
 _RCODES = {Fault.NXDOMAIN: dns.rcode.NXDOMAIN, Fault.SERVFAIL: dns.rcode.SERVFAIL, Fault.REFUSED: dns.rcode.REFUSED}
@@ -153,7 +153,7 @@ async def start_name_server(zone: Zone, host: str = "127.0.0.1") -> tuple[NameSe
 
 
 def bound_pair(host: str) -> tuple[socket.socket, socket.socket]:
-    """Return a TCP and a UDP socket on one port, which nobody else gets. Neither listens yet."""
+    """Return a TCP and a UDP socket bound to the same port, which reserves it. Neither listens yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     while True:
         stream, datagram = socket.socket(family), socket.socket(family, socket.SOCK_DGRAM)

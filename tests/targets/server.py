@@ -1,7 +1,7 @@
 """A server that plays scripts: what it sends, when it stalls, and how it hangs up are data.
 
-A script is a sequence of steps. Bytes are sent as they are; the rest are below. Without a last step that says
-otherwise the connection is closed in order.
+A script is a sequence of steps. Bytes are sent unchanged; the other steps are below. The connection is
+closed cleanly at the end unless the last step does otherwise.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Listen:
-    """Wait for the client's first bytes, whatever they are; for a script that is played unasked."""
+    """Wait for the client's first bytes and ignore them; for a script that starts before a request."""
 
 
 @dataclass(frozen=True)

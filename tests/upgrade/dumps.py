@@ -1,4 +1,4 @@
-"""Dumps of databases in which somebody has left behind all that one can.
+"""Database dumps that contain every kind of data a user can create.
 
     python -m tests.upgrade.dumps NAME
 

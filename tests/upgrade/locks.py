@@ -2,7 +2,7 @@
 
     python -m tests.upgrade.locks [--rows ROWS] [--dump FILE]
 
-Before that, each table that a pending migration touches is filled to so many rows (default: 10,000,000): copies of one
+Before that, each table that a pending migration touches is filled to ROWS rows (default: 10,000,000): copies of one
 of its rows, with other keys. Locks that writers wait for are sampled every SAMPLE_SEC while `migrate` runs. The last
 line is one JSON object: rows, the seconds of `migrate`, and by table the longest lock in seconds. Exits 1 if one was
 longer than LONGEST_SEC.
@@ -116,7 +116,7 @@ def _is_filled(cursor: Any, table: str) -> bool:
 
 
 def fill(database: psycopg.Connection, table: str, rows: int) -> None:
-    """Copy one row of the table until there are so many."""
+    """Copy one row of the table until it has `rows` rows."""
     columns = database.execute(COLUMNS, [table]).fetchall()
     name = sql.Identifier
     values = [

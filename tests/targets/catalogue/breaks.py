@@ -18,7 +18,7 @@ cut: tuple[tuple[str, str, Script, int], ...] = (
     ("no-chunk", "Announces chunks and sends none.", [CHUNKED], 200),
     ("last-chunk", "Closes before the last chunk.", [CHUNKED, chunk(b"the end")], 200),
     ("reset-chunk", "Resets the connection between chunks.", [CHUNKED, chunk(b"half"), Reset()], 200),
-    ("chunk-size", "Sends a chunk whose size is no number.", [CHUNKED, b"zz\r\nhalf\r\n0\r\n\r\n"], 200),
+    ("chunk-size", "Sends a chunk whose size is not a number.", [CHUNKED, b"zz\r\nhalf\r\n0\r\n\r\n"], 200),
     ("chunk-end", "Sends a chunk longer than announced.", [CHUNKED, b"4\r\ntoo long\r\n0\r\n\r\n"], 200),
     ("headers", "Closes in the middle of the headers.", [_HEAD, b"Server: x\r\n"], 200),
     ("header-line", "Closes in the middle of a header.", [_HEAD, b"Server: "], 200),

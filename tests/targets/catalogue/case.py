@@ -137,7 +137,7 @@ def _places(target: Target) -> Mapping[str, Place]:
         places = {key: value for key, value in target.items() if isinstance(value, Place)}
         if places:
             return places
-    return {"main": Place(target)}  # type: ignore[arg-type]  # what is no mapping of places is Routes
+    return {"main": Place(target)}  # type: ignore[arg-type]  # a mapping without places is Routes
 
 
 def contains(text: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ for location, name in ((None, "without-location"), ("http://[", "to-nonsense")):
 for code in (300, 304, 305):
     up(
         f"redirect-{code}-final",
-        f"Answers {code} with a Location, which is no redirect to follow.",
+        f"Answers {code} with a Location, which must not be followed.",
         [answer(code, b"", "Location: /nowhere")],
         http_status=code,
         follow_redirects=True,

@@ -144,7 +144,7 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
     ("reset-later", "Greets and resets the connection once it is closed.", [b"hello", Hang(), Reset()], RULE),
     ("goes-on", "Greets and does not stop sending.", [b"hello", Repeat(b"x" * 999)], RULE),
     ("after-nul", "Greets after bytes of zero.", [b"\0\0\0hello\0", Hang()], RULE),
-    ("after-binary", "Greets between bytes that are no text.", [b"\xff\xfe\x80hello\xc3", Hang()], RULE),
+    ("after-binary", "Greets between bytes that are not text.", [b"\xff\xfe\x80hello\xc3", Hang()], RULE),
     (
         "split-character",
         "Sends a text that is cut within a character.",
@@ -153,13 +153,13 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
     ),
     (
         "replaced-and-waits",
-        "Sends a byte that is no text, in two pieces, and waits.",
+        "Sends a byte that is not text, in two pieces, and waits.",
         [b"so a\xff", Pause(0.05), b"b", Hang()],
         {"content_rules": [contains("a\ufffdb")]},
     ),
     (
         "replaced",
-        "Sends a byte that is no text, and closes.",
+        "Sends a byte that is not text, and closes.",
         [b"a\xffb"],
         {"content_rules": [contains("a\ufffdb")]},
     ),

@@ -261,7 +261,7 @@ for name, about, reply, rules, words in _NO_WORD:
     _down(name, about, _replies(reply), "content_failure", words, content_rules=rules)
 _down(
     "split",
-    "Splits the word of the rule over two datagrams, of which the first counts.",
+    "Splits the word of the rule over two datagrams; only the first counts.",
     _replies(b"hel", b"lo"),
     "content_failure",
     'does not contain "hello"',
