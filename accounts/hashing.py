@@ -20,10 +20,10 @@ from core.shares import Shares
 from core.turns import paused
 
 AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
-"""The libraries release Python's lock meanwhile."""
+"""The libraries release the GIL while they hash."""
 
 NICE = 5
-"""The priority of their threads: those that answer pings and pages go before them."""
+"""The niceness of their threads: those that answer pings and pages take precedence."""
 
 shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=10.0)
 

@@ -28,7 +28,7 @@ class Receiver:
     """The client of one answer. Used only from the event loop."""
 
     def __init__(self, transport: RSGIHTTPStreamTransport, connection: socket.socket | None) -> None:
-        """`connection` is the client's socket, or None if the system cannot tell what it has received."""
+        """`connection`: the client's socket, or None if the system does not report what the client has received."""
         self._transport = transport
         self._connection = connection
         self._sent = 0

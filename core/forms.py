@@ -22,7 +22,7 @@ class Renderer(TemplatesSetting):
 
 
 MAX_FORM_BYTES, MAX_MULTIPART_BYTES = 16 * 1024, 8 * 1024
-"""The largest forms of somebody who is not signed in. Parsing a multipart body costs many times as much."""
+"""The largest forms without a session. Parsing a multipart body costs many times as much."""
 
 
 def require_small_form(request: HttpRequest) -> None:
@@ -45,7 +45,7 @@ class ServiceForm(forms.Form):
     def attempt(self, action: Callable[[], T]) -> T | None:
         """Return the result of `action`, or None if it refused, with its reason beside the field.
 
-        Call it with valid data only. NotFound is raised: it is no error of the form.
+        Call it with valid data only. NotFound is raised: it is not an error of the form.
         """
         try:
             return action()

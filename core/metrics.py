@@ -208,7 +208,7 @@ class _Sums:
 
     def report(self) -> None:
         """Report the sums. If the broker is unreachable, log it once and keep them."""
-        if self._thread is None or settings.REDIS_URL is None:  # nothing was counted yet, or there is no broker
+        if self._thread is None or settings.REDIS_URL is None:  # nothing counted yet, or no broker
             return
         with self._reporting:
             with self._lock:

@@ -1,5 +1,5 @@
-"""The turn of a request. The web process answers only a few at the same time (`config.shares`), and one that waits for
-something outside of the process lets others go on meanwhile.
+"""The turn of a request. The web process runs only a few requests at the same time (`config.shares`). A request that
+waits for something outside the process gives up its turn for that time.
 """
 
 from __future__ import annotations

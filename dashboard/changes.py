@@ -1,4 +1,4 @@
-"""The stream of changes that open pages follow: who may, and whose monitors and incidents changed. See docs/adr/0047.
+"""The stream of changes that open pages follow: permissions, and the owners of changed monitors. See docs/adr/0047.
 
 `config.changes` keeps the streams on the event loop, and calls this in threads.
 """

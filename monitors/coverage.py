@@ -1,7 +1,7 @@
 """Coverage: the share of monitors that have a result where their plan, interval or schedule, says that one is due.
 
-It is computed from what was stored, at the time of the database. What the scheduler believes (claims, `next_due_at`,
-faults) plays no part, so it falls whatever keeps checks and judgements away.
+It is computed from stored results, at the time of the database. The state of the scheduler (claims, `next_due_at`,
+faults) is not used, so coverage drops regardless of why results are missing.
 """
 
 from __future__ import annotations

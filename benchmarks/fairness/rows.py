@@ -49,7 +49,7 @@ class Attacker:
     counts: Counter[str] = field(default_factory=Counter)
 
     def share(self, total: int) -> range:
-        """Return this attacker's part of so many connections of all."""
+        """Return this attacker's part of `total` connections of all attackers."""
         return range(self.number, total, self.of)
 
     def target(self, kind: str, path: str = "/") -> str:

@@ -32,7 +32,7 @@ CALM_SEC, RESTART_SEC = 80.0, 180.0
 """`/readyz` is degraded for a minute after what was late."""
 FINE = ("ready", "degraded")
 SLOW = 4
-"""How many times a limit may be exceeded between rows, which on a busy machine is no reason to start again."""
+"""How many times a limit may be exceeded between rows; a busy machine alone does not justify a restart."""
 
 
 def say(text: str) -> None:
@@ -72,7 +72,7 @@ class Stage:
             raise SystemExit(f"not within {RESTART_SEC:g} s: {why}")
 
     def play(self, rows: Sequence[Row], level: int, *, seconds: float) -> Figures:
-        """Play rows together for so many seconds, each with its part of `level` attackers. Return the figures."""
+        """Play rows together for `seconds`, each with its part of `level` attackers. Return the figures."""
         self._restarts = 0
         with ExitStack() as stack:
             hostile = stack.enter_context(Process("benchmarks.fairness.targets", "hostile", nice=True))

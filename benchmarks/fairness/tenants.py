@@ -317,7 +317,7 @@ def add_page(account: Hostile) -> None:
 
 
 def add_history(accounts: Sequence[Hostile], rows: int) -> None:
-    """Spread so many results over the monitors of the accounts, within today."""
+    """Spread `rows` results over the monitors of the accounts, within today."""
     keys = [key for account in accounts for key in account.own["keys"]]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -330,7 +330,7 @@ def add_history(accounts: Sequence[Hostile], rows: int) -> None:
 
 
 def fall_silent(accounts: Sequence[Hostile], seconds: float) -> None:
-    """Let the deadlines of all heartbeats of these accounts pass in so many seconds."""
+    """Let the deadlines of all heartbeats of these accounts pass in `seconds`."""
     keys = [key for account in accounts for key in account.own["keys"]]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -359,7 +359,8 @@ _CLEAR = {
                       closing_announced_at = coalesce(closing_announced_at, now())
          WHERE monitor_id <> ALL(%(ids)s)
            AND (resolved_at IS NULL OR announced_at IS NULL OR closing_announced_at IS NULL)""",
-    # The messages of one row are no storm for the next one. Senders may add items meanwhile: a retry deletes these too.
+    # The messages of one row must not count as a storm in the next. Senders may add items at the same time; a retry
+    # deletes these too.
     "alerts_delivery": f"""
         WITH items AS (DELETE FROM alerts_deliveryitem WHERE {_THEIRS}),
              theirs AS (DELETE FROM {{}} WHERE {_THEIRS})

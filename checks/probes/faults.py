@@ -1,4 +1,4 @@
-"""Why there is no connection, in sentences that all protocols share: by errno, and by what OpenSSL reports. Pure."""
+"""Reasons of failed connections as sentences, for all protocols: by errno, and by OpenSSL's error. Pure."""
 
 from __future__ import annotations
 

@@ -247,9 +247,9 @@ class Loop(Generic[K]):
     ) -> None:
         """Call `then` in a second in which no other datagram of the deployment is sent to the address.
 
-        `repeats`: the check has sent one before. `pauses`: nothing is expected from the target meanwhile, so the check
-        goes on afterwards as if no time had passed. It is postponed if its turn is not soon. Otherwise `then` is not
-        called if the turn would come too late.
+        `repeats`: the check has sent one before. `pauses`: the check expects nothing from the target during the wait,
+        so the wait does not count towards its timeout, and the check is postponed if its turn is not soon. Without
+        `pauses`, `then` is not called if the turn would come too late.
         """
         owner, ticket = ("", None) if self._party_of is None else self._party_of(probe.key)  # type: ignore[arg-type]
         began = time.monotonic()
@@ -373,7 +373,7 @@ class Loop(Generic[K]):
         self._deliver(probe)
 
     def _judge_heavy(self) -> None:
-        """Judge one response that takes long, and then none for as long as it took: others go on meanwhile."""
+        """Judge one heavy response. Judge the next one after a pause of the same length, for other checks."""
         start = self._event_at = time.perf_counter()
         self._cpu_marked_at, self._cpu = start, time.thread_time()
         self._deliver(self._heavy.pop())

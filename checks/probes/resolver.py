@@ -184,7 +184,7 @@ class Resolver:
         return self.liveness.watch(lookup)
 
     def _ask_for_lonely(self) -> None:
-        """Query AAAA alone if there is no answer for A.
+        """Query AAAA alone if A gets no answer.
 
         c-ares gives up on a lost AAAA once it has A, but not the other way round: a name whose servers answer AAAA
         and drop A would wait for all tries.

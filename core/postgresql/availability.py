@@ -44,7 +44,7 @@ class Availability:
             logger.info("PostgreSQL answers again")
 
     def failed(self, error: psycopg.OperationalError, *, since: float) -> None:
-        """Note an attempt that began at `since`. Ignore it if another connection got an answer meanwhile."""
+        """Note an attempt that began at `since`. Ignore it if another connection has got an answer since."""
         if self.answered_at < since:
             was_away, self.is_away = self.is_away, is_outage(error) and error.sqlstate != _TOO_MANY_CONNECTIONS
             if self.is_away and not was_away:

@@ -1,8 +1,8 @@
-"""Whether a ping of our own to BASE_URL is stored, and a page answered, as those of jobs and visitors would be.
+"""The canary: test requests to BASE_URL, a ping that must be stored and a page that must be answered.
 
-`monitors.heartbeats.own_requests` sends them; this module has the row and what it means. They take the way of all
-requests: name, address, certificate, proxy, accept queue, event loop, threads, database. So whatever keeps pings of
-jobs away shows within seconds, and it is our own evidence: no account can make it up, or hide it. See docs/adr/0039.
+`monitors.heartbeats.own_requests` sends them; this module interprets and stores their results. They take the path of
+all requests: name, address, certificate, proxy, accept queue, event loop, threads, database. So a fault that keeps
+pings away shows within seconds, and accounts can neither forge nor hide the evidence. See docs/adr/0039.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CanaryStatus:
         return {"ping": self.ping, "page": self.page}
 
     def problems(self, now: datetime) -> list[str]:
-        """Return what keeps, or may keep, jobs and visitors away. An unknown way is no problem."""
+        """Return the problems that pings and visitors have, or may have. An unknown result is not a problem."""
         if all(kind.ok_at is None for kind in self.kinds.values()):
             return []
         if now - self.answered_at > RESTED:

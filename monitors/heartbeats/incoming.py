@@ -53,7 +53,7 @@ class Signal(NamedTuple):
 
 
 def target_of(method: str | None, path: str) -> Target | None:
-    """Return what the request signals, or None if it is no signal."""
+    """Return the target of a signal, or None for other requests."""
     found = _PATH.fullmatch(path) if method in _METHODS else None
     if found is None:
         return None

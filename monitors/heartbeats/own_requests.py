@@ -22,7 +22,7 @@ PAGE = "/account/login/"
 ANSWER_SEC = 4.0
 """Timeout of a request, from its connection to the end of its answer."""
 AGAIN_AFTER_SEC = 1.0
-"""A ping that failed is sent once more, so that one lost packet is no evidence."""
+"""A failed ping is sent once more, so that one lost packet does not count as evidence."""
 
 # BASE_URL is the operator's own address, and often a private one.
 _ANYWHERE = EgressGuard(allowed=(ip_network("0.0.0.0/0"), ip_network("::/0")))

@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 ANSWER_SEC = 2.0
 """Timeout of connecting to a server."""
 NO_SEC = 5.0
-"""For how long a no is good."""
+"""How long a negative answer is cached."""
 _APART_SEC = 1.0
-"""At least so long from a yes to the next question, however many checks fail."""
+"""Minimum time from a positive answer to the next test, regardless of how many checks fail."""
 
 DOWN = Level("pulsekeeper_own_network_down", "Processes that check and whose own network is down.")
 _SILENT = "own_network_silent,"

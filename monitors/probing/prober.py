@@ -150,7 +150,7 @@ class Prober:
             self._start(job, then, due_at=job.slot_at if then is None else None)
 
     def ask(self, check: CheckJob | CheckSpec, *, owner_id: int, then: Then) -> bool:
-        """Check a monitor, or an unsaved configuration, whose caller waits. Return False if there is no place for it.
+        """Check a monitor, or an unsaved configuration, whose caller waits. Return False if all places are taken.
 
         `then` is called as in `submit`. Never blocks, because alerts use the same threads.
         """
@@ -380,7 +380,7 @@ class Prober:
 
     def _answer(self, then: Then | None, outcome: CheckOutcome | None) -> None:
         if then is not None:
-            with suppress(RuntimeError):  # the worker has stopped: nobody passes the answer on
+            with suppress(RuntimeError):  # the worker has stopped and cannot send the answer
                 self._callers.submit(_call, then, outcome)
 
     def _store(self, records: Sequence[CheckRecord]) -> tuple[set[_Key], set[_Key]]:

@@ -375,7 +375,7 @@ def test_a_deletion_asks_and_asks_again_after_a_change(web: Client, user: User) 
     Monitor.objects.filter(pk=second.pk).update(name="Renamed")
     refused = confirm(web, asked)
     assert refused.status_code == 412
-    assert "The settings of 1 of them were changed meanwhile. Nothing was deleted." in refused.content.decode()
+    assert "The settings of 1 of them have changed. Nothing was deleted." in refused.content.decode()
     assert names_to_delete(refused) == ["Renamed"]
     assert Monitor.objects.count() == 3
     check(first, Verdict.UP, at=utc_now())  # a check changes no settings
@@ -395,7 +395,7 @@ def test_a_change_at_the_last_moment_keeps_its_monitor(user: User) -> None:
     tags = {one.public_id: one.tag for one in actions.to_delete(Caller(user), chosen)}
     Monitor.objects.filter(pk=monitors[0].pk).update(interval_sec=3600)
     outcome = actions.apply(Caller(user), actions.deletion(tags), chosen, now=utc_now())
-    assert (outcome.done, outcome.complaints) == (1, ["1 monitor unchanged: changed meanwhile."])
+    assert (outcome.done, outcome.complaints) == (1, ["1 monitor unchanged: its settings have changed."])
     assert Monitor.objects.get() == monitors[0]
 
 

@@ -129,7 +129,7 @@ class Decoder:
 def decoder_for(content_encoding: bytes) -> tuple[Decoder | None, str | None]:
     """Return the decoder of a Content-Encoding, and the first unknown coding in it.
 
-    With an unknown one there is no decoder and the bytes stay encoded, as in browsers: some servers declare charsets
+    With an unknown coding the decoder is None and the bytes stay encoded, as in browsers: some servers declare charsets
     here, and codings that were not requested.
     """
     named = [name.strip().lower() for name in content_encoding.split(b",")]

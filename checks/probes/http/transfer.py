@@ -23,8 +23,8 @@ from checks.verdict import Failure
 from core.version import product_version
 
 BODY_CAP = 1024 * 1024
-HEAD_CAP = 8 * 1024  # of the body, kept as evidence; of what is shown some may have to be masked first
-# What is sent beyond this without decoding to more than BODY_CAP is no compression.
+HEAD_CAP = 8 * 1024  # of the body, kept as evidence; more than is shown, because masking may shorten it
+# More encoded bytes than this for less than BODY_CAP decoded ones are not compression but an attack.
 _WIRE_CAP = BODY_CAP + 64 * 1024
 _MOST_LINES = 100  # of the headers, kept as evidence
 _LINE_CAP = 8 * 1024 + 1  # of each; one byte more than is read, so that a cut line is known as one

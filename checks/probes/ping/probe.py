@@ -42,7 +42,7 @@ _ICMP6_FAULTS = {
     (1, 3): _HOST,
     (3, 0): _TOO_FAR,
 }
-# By the error of a system call; others are faults of ours.
+# By errno of a system call; other errors are our own faults.
 _SEND_FAULTS = {
     errno.EHOSTUNREACH: _HOST,
     errno.EHOSTDOWN: _HOST,
