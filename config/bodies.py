@@ -47,7 +47,7 @@ class Bodies:
 
 
 class Body:
-    """The body of one request, and the memory that the request holds until its response is sent."""
+    """The body of one request, and the memory that the request occupies until its response is sent."""
 
     __slots__ = ("_all", "_client", "_memory", "_taken", "content")
 

@@ -339,7 +339,8 @@ def _key(header: str) -> str | None:
 
 
 def _call_on_signals(function: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-    """Call it on the loop when this process is asked to stop. Granian tells applications only after all requests ended.
+    """Call `function` on the loop when this process is asked to stop. Granian notifies applications only after all
+    requests have ended.
 
     Its handlers are kept: asyncio and uvloop have one in Python for each signal, and are woken up by C.
     """

@@ -1,4 +1,4 @@
-"""Messages are published, or the error says that the broker is away. Beat imports this too, so it imports little."""
+"""Publish messages, or report that the broker is unreachable. Beat imports this too, so it imports little."""
 
 from __future__ import annotations
 

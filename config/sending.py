@@ -1,6 +1,6 @@
 """Send large answers no faster than their clients receive them.
 
-Granian accepts all that it is given and keeps it in memory until the client reads it. So the gateway gives it a window,
+Granian accepts all data and keeps it in memory until the client reads it. So the gateway limits it to a window,
 and asks the kernel how much of that the client has acknowledged (`config.connections`).
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from granian._granian import RSGIHTTPStreamTransport
 
 PIECE_BYTES = 64 * 1024
-"""Answers up to this are given to granian whole."""
+"""Responses up to this size are passed to granian whole."""
 WINDOW_BYTES = 4 * PIECE_BYTES
 """Limit on what granian and the kernel keep of one answer."""
 PART_SEC = 30.0

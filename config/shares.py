@@ -55,7 +55,7 @@ def decrease(counts: Count[str], client: str) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Ticket:
-    """Of a request that waits for its turn. One that has run before is first and not refused: it holds a thread."""
+    """A request that waits for its turn. One that has run before comes first and is not refused: it has a thread."""
 
     client: str
     turn: Future[None]
@@ -66,7 +66,7 @@ class ThreadLane:
     """Run one kind of request in threads, `at_once` of them at the same time. More threads may be paused.
 
     Python runs one thread at a time, so more would only slow each other down. A client runs half of them at most. Next
-    is the client whose requests ran least since it had none, so one that asks now and then precedes one that always
+    is the client whose requests ran least since it had none, so an occasional client precedes one that always
     asks. Each fourth turn goes to the client that waited for longest, so that all are served. `counts` is what is late
     (`core.metrics.LATE`) if an answer takes long. Time in which other requests of the same client ran does not count,
     and a client that asks for more than run at once waits for its own.

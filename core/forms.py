@@ -26,7 +26,7 @@ MAX_FORM_BYTES, MAX_MULTIPART_BYTES = 16 * 1024, 8 * 1024
 
 
 def require_small_form(request: HttpRequest) -> None:
-    """Raise BodyTooLarge before Django parses a form that is larger than those of strangers."""
+    """Raise BodyTooLarge before Django parses a form above the limits for requests without a session."""
     limit = MAX_MULTIPART_BYTES if request.content_type == "multipart/form-data" else MAX_FORM_BYTES
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise BodyTooLarge(limit=limit)

@@ -98,12 +98,12 @@ def _broker(url: str) -> redis.Redis:
 def _add(name: str, count: int, seconds: int) -> Counted:
     """Add to the window of `scope:identity`. Return its count, and the seconds until it ends."""
     scope, _, identity = name.partition(":")
-    # A digest, because the broker must not contain e-mail addresses, or what was typed in their place.
+    # A digest, because the broker must not contain e-mail addresses, or other input in their place.
     digest = salted_hmac("pulsekeeper.throttles", identity, algorithm="sha256").hexdigest()[:32]
     key = f"throttle:{scope}:{digest}"
     with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
         pipe.incrby(key, count)
-        # NX: the window ends when its first request says. Asked every time, so that no count is left for ever.
+        # NX: the first request of a window sets its end. Sent every time, so that no count stays without an end.
         pipe.expire(key, seconds, nx=True)
         pipe.pttl(key)
         total, _, remaining_ms = pipe.execute()

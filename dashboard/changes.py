@@ -22,9 +22,9 @@ from core.clock import utc_now
 from projects.models import Membership
 
 HELD_SEC = 5.0
-"""How long a row is remembered. One with a lower id may be committed later, by a transaction that takes no longer."""
+"""How long a row is remembered. A row with a lower id may be committed later, by a transaction up to this long."""
 MOST_CHANGES = 2_000
-"""Rows that are read at once. With more, everybody looks for changes."""
+"""Rows that are read at once. With more, all pages are notified."""
 
 Place = tuple[str, int]
 """Where monitors are: `("owner", key)` or `("project", key)`."""
@@ -84,7 +84,7 @@ def _places(users: Iterable[int]) -> dict[int, frozenset[Place]]:
     return {user_id: frozenset({("owner", user_id), *projects[user_id]}) for user_id in users}
 
 
-# The tables whose new rows are changes. What pages show of anything else, they find when they look by themselves.
+# The tables whose new rows are changes. Pages find other changes by polling.
 _LAST = """
     SELECT (SELECT coalesce(max(id), 0) FROM monitors_statuschange),
            (SELECT coalesce(max(id), 0) FROM monitors_monitor),

@@ -214,7 +214,7 @@ def _tag(content: Any) -> str:
 
 
 def write_tags(values: Iterable[Value]) -> str:
-    """Return the tags of values, for a hidden field: they tell later which of the values changed."""
+    """Return the tags of values, for a hidden field that later shows which values changed."""
     return "\n".join(f"{value.tag} {value.key}" for value in values)
 
 

@@ -147,7 +147,7 @@ class ProcessManager:
             self._signal(name, signal.SIGKILL)
             code = child.wait()
             del self._children[name]
-        reader.join(GRACE_SECONDS)  # a descendant in a session of its own may still hold the output
+        reader.join(GRACE_SECONDS)  # a descendant in another session may still have the output open
         return code
 
     def _forward(self, output: IO[bytes], name: str, colour: str) -> None:

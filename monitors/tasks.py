@@ -243,7 +243,7 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
 def leave(**_: object) -> None:
     """Stop this worker: running checks get a short grace, all others are due again at once."""
     if left := drain(grace_sec=STOP_SEC):
-        logger.warning("%d checks were given back", left)
+        logger.warning("%d claims of checks were released", left)
 
 
 def _load(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:

@@ -124,7 +124,7 @@ def word() -> str:
 
 @row("connections", "addresses")
 async def connections(attacker: Attacker) -> None:
-    """Places for connections: they say nothing, or a head byte by byte."""
+    """Occupy places for connections, silently or with a head sent byte by byte."""
 
     async def hold(number: int) -> None:
         while True:

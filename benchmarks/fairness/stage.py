@@ -40,7 +40,7 @@ def say(text: str) -> None:
 
 
 class Stage:
-    """`patience` is how long /readyz may say `ready` after a limit was broken."""
+    """`patience`: how long /readyz may stay `ready` after a limit was exceeded."""
 
     def __init__(
         self, stack: ExitStack, folder: Path, *, proxy: str | None, accounts: int, addresses: int, patience: float
@@ -138,7 +138,7 @@ class Stage:
         return observed.figures() | {"web_peak_mib": round(peak, 1), "silent": len(silent)}
 
     def _said(self, start: float, broken: float) -> bool:
-        """Return whether /readyz said anything but `ready` before it had to, after a limit was broken."""
+        """Return whether /readyz left `ready` within its patience after a limit was exceeded."""
         return any(word != "ready" for at, word in self._watch.seen(start).ready if at <= broken + self._patience)
 
     def _switch(self, chosen: Sequence[Watched], start: float, seconds: float) -> list[audit.Switch]:

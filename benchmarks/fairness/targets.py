@@ -57,7 +57,7 @@ def response(status: int, body: bytes, *headers: str) -> bytes:
 
 
 class Quiet(asyncio.Protocol):
-    """An http target or, `at_once`, one that says its word when it is connected to."""
+    """An http target or, with `at_once`, one that sends its text when a client connects."""
 
     def __init__(self, timetable: Timetable, *, at_once: bool) -> None:
         self._timetable, self._at_once, self._seen = timetable, at_once, b""

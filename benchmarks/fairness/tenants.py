@@ -80,7 +80,7 @@ class Process:
         )
 
     def read(self, *, seconds: float = 30.0) -> Any:
-        """Return what the next line says, or None if none comes in time."""
+        """Return the next line, parsed, or None if none arrives in time."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         return json.loads(self._process.stdout.readline() or "null") if ready else None

@@ -1,4 +1,4 @@
-"""Find out whether our name servers answer at all, so that their silence is not taken for that of a zone.
+"""Find out whether our name servers answer at all, so that their silence is not mistaken for that of a zone.
 
 A lookup without an answer after the first attempt causes a control query to all our name servers. Results of lookups
 are not proof that a server is alive: c-ares may have one half of an answer in its cache.

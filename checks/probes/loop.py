@@ -107,10 +107,10 @@ class Probe(ABC, Generic[S]):
 
     @abstractmethod
     def expire(self) -> None:
-        """End because the deadline has passed. Say what was waited for."""
+        """End because the deadline has passed. The failure names the step that timed out."""
 
     def is_heavy(self) -> bool:
-        """Return whether it may take long to find what is wrong with the response. Then accounts take turns."""
+        """Return whether judging the response may take long. Accounts take turns at heavy responses."""
         return False
 
     def may_repeat(self) -> bool:

@@ -35,7 +35,7 @@ _TRIES = 6
 _LONELY_SECONDS = 2.0
 _JOIN_SECONDS = 5.0  # an older lookup is between late tries: a new one is faster
 _MOST_ALONE = 64  # lookups with a socket and a thread of their own
-_MOST_ADDRESSES = 32  # of a name: an answer over TCP may hold four thousand
+_MOST_ADDRESSES = 32  # of a name: an answer over TCP may have four thousand
 _NAME_CHARS = 120  # of a name in a sentence
 
 
@@ -83,7 +83,7 @@ _ERRORS = {
     "The name servers refused or failed to answer for {name}; check its zone.",
 )
 _BY_NETWORK = frozenset({errno.ARES_ETIMEOUT, errno.ARES_ESERVFAIL, errno.ARES_EREFUSED})
-"""A forwarding name server of our own network says these, too, while it reaches no other."""
+"""A forwarding name server in our own network also returns these while it cannot reach other servers."""
 SILENT = "no name server answers"
 _OTHER_ERROR = "The name {name} could not be resolved; check its DNS records."
 

@@ -213,7 +213,7 @@ class Pages:
 
 
 def _batches(weights: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
-    """Divide keys with their weights into batches that memory holds."""
+    """Divide keys with their weights into batches that fit into memory."""
     batch: list[int] = []
     room = HEAVY_BYTES
     for key, weight in weights:

@@ -37,7 +37,7 @@ class OkSerializer(serializers.Serializer[Any]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation of the API: what it takes, what it answers, and what openapi.json says about it."""
+    """An operation of the API: its input, its responses, and its description in openapi.json."""
 
     summary: str
     description: str
@@ -219,7 +219,7 @@ class ServiceViewSet(ViewSet):
 
 
 class ServiceRouter(SimpleRouter):
-    """URLs without trailing slashes. A prefix may hold the ids of parents: `projects/<id:project_id>/members`."""
+    """URLs without trailing slashes. A prefix may contain the ids of parents: `projects/<id:project_id>/members`."""
 
     def __init__(self) -> None:
         super().__init__(trailing_slash=False, use_regex_path=False)

@@ -17,7 +17,7 @@ _NO_WRITES = frozenset({"53100", "25006"})
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Return whether PostgreSQL cannot be reached, or takes no writes, so that the same request may succeed later."""
+    """Return whether PostgreSQL is unreachable or read-only, so that the same request may succeed later."""
     cause = error.__cause__ if isinstance(error, django.db.Error) else error
     if isinstance(cause, psycopg.Error) and cause.sqlstate in _NO_WRITES:
         return True

@@ -73,9 +73,9 @@ _MOVE = f"""
 
 
 class Evidence:
-    """What is known at `now` about pings of jobs: the open gap that holds deadlines back, and the canary's last ping.
+    """Whether pings of jobs can arrive at `now`: the open gap, which postpones deadlines, and the canary's last ping.
 
-    `is_awaited` says of a missed deadline whether a ping that the canary sends after it may still show a gap.
+    `is_awaited` returns whether a canary ping sent after a missed deadline may still show a gap.
     """
 
     def __init__(self, now: datetime) -> None:
@@ -206,7 +206,7 @@ def _hold(now: datetime) -> datetime:
 
 
 def held_until(past: Collection[tuple[datetime, datetime]], *, now: datetime) -> datetime:
-    """Return until when deadlines are held back. `past` are the times that they were held back before."""
+    """Return until when deadlines are held back. `past`: the earlier times in which they were held back."""
     used = sum((max(timedelta(), end - max(start, now - DAY)) for start, end in past), timedelta())
     return now + max(timedelta(), HELD_BACK_FOR - used)
 

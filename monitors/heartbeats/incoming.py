@@ -27,7 +27,7 @@ _RID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 class Target(NamedTuple):
-    """What the path of a signal says."""
+    """The parsed path of a signal."""
 
     monitor_id: str
     kind: Ping.Kind

@@ -53,7 +53,7 @@ def _session() -> GuardedSession:
 
 
 def _send(session: GuardedSession, method: str, url: str, *, body: bytes | None = None) -> Answer:
-    """Send a request that 200 should answer, with this body if one is given."""
+    """Send a request and expect status 200, and `body` if passed."""
     start = time.monotonic()
     error, is_unknown = None, False
     try:

@@ -58,9 +58,9 @@ def ended(runs: Runs, rid: UUID | None) -> tuple[Runs, datetime | None]:
 
 
 def without_overdue(runs: Runs, *, before: datetime) -> Runs:
-    """Give up the runs that were started earlier and must have ended: a later success settles them.
+    """Stop waiting for runs that started before `before` and must have ended: a later success settles them.
 
-    How long they took is still known: of those with a rid from the log, the one without is kept.
+    Their durations can still be computed: with a rid from the log, and the start without one is kept.
     """
     kept = {key: start for key, start in runs.items() if key == UNWATCHED or EPOCH + start * MICROSECOND >= before}
     if LAST_UNWATCHED not in kept:

@@ -1,9 +1,9 @@
 """A worker's single probe loop: any task submits checks, and results are recorded in groups as they arrive.
 
 All batches share the loop, so a hanging target occupies a slot but no thread, and delays neither its own batch nor
-the next. A full loop takes a slot from the account that holds the most, for one that holds less: so hanging targets of
-some accounts delay no check of another. What has to go gives its claim back. Tasks block while too many checks wait to
-be started or recorded, so the worker takes no more messages from the queue.
+the next. A full loop preempts a check of the account with the most slots for one of an account with fewer, so hanging
+targets of some accounts do not delay checks of others. A preempted check releases its claim. Tasks block while too many
+checks wait to be started or recorded, so the worker receives no more messages from the queue.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Prober:
     def submit(self, jobs: Iterable[CheckJob], *, then: Then | None = None) -> None:
         """Submit all checks. Block while too many wait.
 
-        `then`, if given, is called for each check in some thread: with the outcome once it is recorded, or with None if
+        `then`, if passed, is called for each check, in any thread: with its outcome once recorded, or with None if
         it is not recorded.
         """
         for job in jobs:
@@ -211,7 +211,7 @@ class Prober:
                 self._room.notify_all()
 
     def _admit(self, check: _Running) -> CheckOutcome | None:
-        """Give the check a slot, or return its outcome if its account holds the most, or a trigger waited for too long.
+        """Give the check a slot, or return its outcome if its account has the most slots or a trigger waited too long.
 
         Runs in the loop's thread.
         """
@@ -439,7 +439,7 @@ def _naming(job: CheckJob, outcome: CheckOutcome) -> dict[str, object]:
 
 
 def _is_late(outcome: CheckOutcome, due_at: datetime, spec: CheckSpec) -> bool:
-    """Return whether the check began too late. Only that of a connection is known to have taken just its latency."""
+    """Return whether the check began too late. The latency covers the whole check only if it has a connection."""
     late = outcome.checked_at - due_at
     if late <= _CHECK_TIME:
         return False
@@ -503,7 +503,7 @@ def prober() -> Prober:
 
 
 def drain(*, grace_sec: float) -> int:
-    """Stop this process's prober, if it has one. Return how many claims were given back."""
+    """Stop this process's prober, if it has one. Return how many claims were released."""
     global _prober
     with _making:
         leaving, _prober = _prober, None

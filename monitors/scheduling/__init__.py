@@ -276,8 +276,8 @@ def tick(
 def _get_over(start: datetime, end: datetime) -> None:
     """Adjust due times after Pulsekeeper was stopped.
 
-    Deadlines of heartbeats move by its length. Missed slots of schedulers are skipped, or made once, at
-    once, as `missed` says. Missed polls are made once, at once, like any overdue check.
+    Deadlines of heartbeats move by the length of the stop. Missed slots of schedulers are skipped, or run once now,
+    depending on `missed`. Missed polls run once now, like any overdue check.
     """
     due = MonitorState.objects.filter(next_due_at__gte=start, next_due_at__lte=end, claimed_at=None)
     skipped = due.filter(monitor__type__in=types.firing()).exclude(monitor__config__missed="once")

@@ -318,7 +318,7 @@ class Transfer:
 
 @lru_cache(maxsize=4096)
 def _parse_certificate_end(text: str) -> datetime | None:
-    """`Jan  5 09:34:43 2018 GMT` to a time; None for what no certificate should say."""
+    """Parse `Jan  5 09:34:43 2018 GMT`. Return None if the text is invalid."""
     try:
         return datetime.fromtimestamp(cert_time_to_seconds(text), UTC)
     except (ValueError, OverflowError, OSError):

@@ -69,7 +69,7 @@ class Pinger(Probe[Any]):
     unsettled: int
 
     def conclude(self) -> None:
-        """Take all replies. Called when none is unsettled."""
+        """Read all replies. Called when none is unsettled."""
         raise NotImplementedError
 
     def take_error(self, echo: Echo, kind: int, code: int, reporter: str | None) -> None:

@@ -46,7 +46,7 @@ class Dialogue:
         self.opening = next(self._steps)
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Take what was received; nothing is the end of the connection. Return what to send, None once TLS may begin.
+        """Process received bytes; empty means the end of the connection. Return what to send, None once TLS may begin.
 
         Raises StrangeServerError and NoTlsError.
         """
