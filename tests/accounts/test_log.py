@@ -1,4 +1,4 @@
-"""What the audit log has of the doors of the web."""
+"""Entries of the audit log about signing in, up and out on the web."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def github(settings: Settings) -> Iterator[FakeGitHub]:
 
 @pytest.fixture
 def _own_content_types() -> Iterator[None]:
-    """They go with the test, and Django would remember them."""
+    """Clear Django's cache of content types: their rows are removed with the test."""
     ContentType.objects.clear_cache()
     yield
     ContentType.objects.clear_cache()

@@ -1,4 +1,4 @@
-"""Signing in and staying so: passwords, the second factor, sessions, and what ends them."""
+"""Signing in and staying signed in: passwords, the second factor, sessions, and what ends them."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_the_admin_is_behind_the_same_door(browser: Browser) -> None:
 
 
 def test_the_admin_has_no_door_and_no_password_form_of_its_own() -> None:
-    """Django's would pass by the throttle, the second factor, the mail and the audit log."""
+    """Django's own sign-in would bypass the throttle, the second factor, the e-mail and the audit log."""
     staff = create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
     other = create_account(email="other@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
     App(other)

@@ -1,4 +1,4 @@
-"""Signing in with GitHub or Google: whose account it opens, and what keeps it shut."""
+"""Signing in with GitHub or Google: which account it signs in to, and when it is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def github(settings: Settings) -> Iterator[FakeGitHub]:
 
 
 def begin(browser: Browser, door: FakeDoor, **fields: str) -> str:
-    """The address that the button leads to, at the provider."""
+    """Return the provider's URL that the button leads to."""
     path = reverse("social_begin", kwargs={"provider": door.NAME})
     answer = browser.client.post(path, {**fields, "csrfmiddlewaretoken": browser.token()})
     assert answer.status_code == 302, answer.content
@@ -57,7 +57,7 @@ def come_back(browser: Browser, callback: str) -> Page:
 
 
 def go(browser: Browser, door: FakeDoor, **fields: str) -> Page:
-    """The whole way."""
+    """Sign in, from the button to the callback."""
     return come_back(browser, door.consent(begin(browser, door, **fields)))
 
 
@@ -164,7 +164,7 @@ def test_a_state_of_another_browser_or_none_or_a_second_time(browser: Browser, d
 
 
 def test_a_code_of_somebody_else_s_way_is_refused_by_the_provider(browser: Browser, door: FakeDoor) -> None:
-    """PKCE: a code is good with the verifier of the browser that began alone."""
+    """PKCE: a code is valid only with the verifier of the browser that started."""
     theirs = parse_qs(urlsplit(door.consent(begin(Browser(), door))).query)
     ours = parse_qs(urlsplit(door.consent(begin(browser, door))).query)
     mixed = urlencode({"code": theirs["code"][0], "state": ours["state"][0]})

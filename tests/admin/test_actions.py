@@ -36,9 +36,9 @@ from tokens.services import caller_for, create_token, sign_in
 
 
 def act(client: Client, model: type[Model], action: str, *rows: Model, **given: Any) -> str:
-    """Choose rows and do it; what the page says then, nothing where it asks for more."""
+    """Run an action on rows. Return the message of the page, or nothing if the page asks for confirmation."""
     listing = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-    client.cookies.pop("messages", None)  # what no page has shown yet
+    client.cookies.pop("messages", None)  # messages that no page has shown yet
     answer = client.post(listing, {"action": action, "_selected_action": [row.pk for row in rows]} | given)
     return " ".join(str(message) for message in get_messages(answer.wsgi_request))
 

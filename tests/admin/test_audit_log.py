@@ -1,4 +1,4 @@
-"""The log of what was done, for staff; and what staff itself does to accounts, in it."""
+"""The audit log for staff, and its entries about actions of staff on accounts."""
 
 from __future__ import annotations
 

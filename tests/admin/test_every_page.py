@@ -1,4 +1,4 @@
-"""Every page of the admin: whole, in few queries, and without secrets. A new model cannot be forgotten."""
+"""Every page of the admin loads, in few queries and without secrets. New models are covered automatically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_QUERIES = 20
 ROWS = 15  # a query for each would be too many by itself
 
 NOT_REGISTERED = {
-    # Parts of the monitor that they are of, and shown there; their keys are of several columns.
+    # Parts of a monitor, shown on its page; their keys have several columns.
     "checks.CheckResult",
     "checks.HourlyRollup",
     "monitors.DailyUptime",
@@ -33,22 +33,22 @@ NOT_REGISTERED = {
     "monitors.ScheduleSlots",
     # Shown by the health page.
     "monitors.Canary",
-    # Signals of jobs with their bodies, which are none of the staff's business.
+    # Signals of jobs with their bodies, which are private.
     "monitors.Ping",
-    # Parts of what is registered, shown there.
+    # Parts of registered models, shown on their pages.
     "alerts.DeliveryItem",
     "incidents.IncidentEvent",
     "statuspages.NoteUpdate",
     "statuspages.PageGroup",
     "statuspages.PageMonitor",
     "statuspages.PageLogo",
-    # How far we are ourselves: the health page says so.
+    # Our own progress: the health page shows it.
     "checks.DeletedMonitor",
     "checks.LateHour",
     "checks.RollupProgress",
     "monitors.SchedulerTick",
     "monitors.UptimeProgress",
-    # Nothing but a secret, and what is gone within a day.
+    # Only secrets, and rows that are deleted within a day.
     "social_django.Nonce",
     "connectors.OAuthState",
     "manifests.Upload",

@@ -1,4 +1,4 @@
-"""A mail server that keeps what it took."""
+"""A mail server that stores the mail it accepts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Inbox:
 
 
 def part(mail: EmailMessage, kind: str) -> str:
-    """The text of a mail that has one of that kind: `plain` or `html`."""
+    """Return the text of a mail in this format: `plain` or `html`."""
     found: Any = mail.get_body((kind,))
     text: str = found.get_content()
     return text

@@ -1,4 +1,4 @@
-"""Consent to get alerts by e-mail: whose it is, what ends it, and that no mail follows."""
+"""Consent to alerts by e-mail: who can give it, what ends it, and that no e-mail follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker is killed (-9) between every two steps on the way of an alert: it arrives, and a repetition has its key."""
+"""A worker is killed (-9) after each step of an alert: the alert arrives, and repetitions have the same key."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def dying_workers() -> Iterator[Callable[[str], int]]:
 
 
 def end_leases() -> None:
-    """Those who died took leases along; here they are over."""
+    """Expire the leases of killed workers."""
     Delivery.objects.update(leased_until=utc_now() - timedelta(seconds=1))
 
 

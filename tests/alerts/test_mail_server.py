@@ -166,7 +166,7 @@ def test_a_test_is_logged_and_never_sent_again(inbox: Inbox) -> None:
 
 
 def test_tests_do_not_delay_the_alert_that_follows() -> None:
-    """The storm rule gathers what comes after two messages in a minute; tests are not part of a storm."""
+    """The storm rule groups messages after two in a minute; test messages are not part of a storm."""
     with Receiver() as receiver:
         channel = ChannelFactory(kind="webhook", url=receiver.url)
         for _ in range(3):

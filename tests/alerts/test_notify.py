@@ -49,7 +49,7 @@ def drive() -> Drive:
 
 
 def window(owner: User, start: float, end: float, *monitors: Monitor, **columns: Any) -> MaintenanceWindow:
-    """One that is on from `start` to `end`; for all monitors of the owner where none is named."""
+    """Create a window from `start` to `end`, by default for all monitors of the owner."""
     made = MaintenanceWindow.objects.create(
         owner=owner,
         created_at=NOON,
@@ -68,7 +68,7 @@ def window(owner: User, start: float, end: float, *monitors: Monitor, **columns:
 def test_a_recovery_in_a_window_is_sent_before_the_next_outage(
     owner: User, channel: AlertChannel, drive: Drive
 ) -> None:
-    """Each is looked at every 15 seconds while the window suppresses it, and the recovery not at the same second."""
+    """Incidents are reviewed every 15 s while the window suppresses them, the recovery not in the same second."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     drive.tick(at(61))
@@ -127,7 +127,7 @@ def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChanne
 
 
 def test_what_was_over_before_anybody_looked_is_told_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
-    """The senders were away, say."""
+    """For example because the senders were stopped."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     drive.check(monitor, UP, at(120))
@@ -330,7 +330,7 @@ def test_silences(drive: Drive) -> None:
 
 
 def test_a_mute_within_a_window_and_a_window_within_a_mute(owner: User, channel: AlertChannel, drive: Drive) -> None:
-    """Silence lasts until the last of them is over."""
+    """Alerts are suppressed until the last of them ends."""
     monitor, muted = drive.monitor(owner, "one"), drive.monitor(owner, "two")
     window(owner, 50, 300)
     drive.checks([monitor, muted], DOWN, at(100))

@@ -125,7 +125,7 @@ def test_a_sender_that_dies_leaves_a_lease(owner: User) -> None:
     assert claim(at(0) + OUTBOX.lease - timedelta(seconds=1)) is None
     second = claimed(at(0) + OUTBOX.lease)
     assert (second.public_id, second.attempts) == (first.public_id, 2)
-    # The first was not dead, only slow: what it has to say counts no more.
+    # The first sender was slow, not dead: its result no longer counts.
     assert tried(first, at(100), delivered=True) is None
     assert tried(second, at(101), delivered=True) == "sent"
 

@@ -1,4 +1,4 @@
-"""Alerts about jobs that run more often than expected, and notes of it on incidents' timelines."""
+"""Alerts about jobs that run more often than expected, and their entries in timelines of incidents."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_at_most_one_alert_an_hour(owner: User, job: Monitor) -> None:
     make_channel(owner, topics=["too_often"])
     run(job, *range(0, 7_200, 600))
     sent = [(second, events) for second in range(0, 7_300, 60) for events in tick(drive, second)]
-    # Signals are there before their time here, so the first tick sees them all.
+    # All signals are stored in advance here, so the first tick sees them all.
     assert sent == [(0, ["too_often"]), (3_600, ["too_often"]), (7_200, ["too_often"])]
 
 

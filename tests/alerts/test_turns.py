@@ -1,4 +1,4 @@
-"""Accounts take turns: what one has waiting, hanging or failing delays no message of another."""
+"""Accounts take turns: pending, hanging or failing messages of one do not delay those of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signed webhooks, to real receivers: good ones, and all that a bad one may do."""
+"""Signed webhooks to real receivers, good and misbehaving ones."""
 
 from __future__ import annotations
 

@@ -332,7 +332,7 @@ def test_the_cap_holds_when_many_are_made_at_once(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.django_db(transaction=True)
 def test_channels_are_made_changed_and_deleted_while_what_they_name_goes() -> None:
-    """Monitors and projects that are deleted at the same moment: 422, 404 or done, and never a broken key."""
+    """Monitors and projects deleted concurrently: 422, 404 or success, but no foreign key violation."""
     user = UserFactory()
     caller = Caller(user)
     for _ in range(6):
@@ -376,7 +376,7 @@ def test_two_changes_at_once_undo_nothing_of_each_other() -> None:
 @pytest.mark.parametrize("broker", ["there", "away"])
 def test_nobody_tests(broker: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing, "PATIENCE_SEC", 0.2)
-    assert app.conf.broker_url  # Celery reads it once, and is not to find what follows
+    assert app.conf.broker_url  # Celery reads it once, before the test changes it
     if broker == "away":
         settings.REDIS_URL = "redis://127.0.0.1:1/0"
     user = UserFactory()

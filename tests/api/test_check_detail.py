@@ -36,7 +36,7 @@ def monitor(user: User) -> Monitor:
 
 
 def add(monitor: Monitor, found: CheckOutcome, *, claim: int = 2) -> str:
-    """Records the outcome; the path of the check."""
+    """Record the outcome. Return the path of the check."""
     record([CheckRecord(monitor.pk, claim, 1, found)], now=found.checked_at)
     public_id = CheckIds(monitor.public_id).encode(claim, found.checked_at)
     return f"/v1/monitors/{monitor.public_id}/checks/{public_id}"

@@ -1,4 +1,4 @@
-"""Somebody else's e-mail address agrees before it gets alerts, and gets one mail until then."""
+"""Another person's e-mail address must confirm before it gets alerts, and gets one e-mail until then."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ WORDS = [*PLAIN_WORDS.items(), *OWN_WORDS.items()]
 
 @pytest.fixture
 def user(transactional_db: None) -> User:
-    """Rows are committed: the network is never awaited inside a transaction, and so not in a test's."""
+    """Commit rows: the code never waits for the network inside a transaction, so not in a test's either."""
     return UserFactory()
 
 
@@ -90,7 +90,7 @@ def test_the_whole_way(there: Place, api: Api, user: User) -> None:
 
 
 def test_linking_again_replaces_the_grant(linked: Place, api: Api, user: User) -> None:
-    """It is not a second connector, and what was imported is still known."""
+    """The connector stays the same, and its imports are still known."""
     api.post(f"{linked.path}/import", {"external_refs": ["prj_1"]})
     before = Connector.objects.get()
     linked.fake.revoke()
@@ -116,7 +116,7 @@ def test_everybody_links_for_himself(linked: Place, api: Api) -> None:
     assert len(api.get("/v1/connectors").json) == 1
 
 
-# What is refused, and nothing is linked.
+# Refusals, after which nothing is linked.
 
 
 @pytest.mark.parametrize("call", ["oauth/start", "projects", "import", ""])
@@ -261,7 +261,7 @@ def test_the_page_leads_back_and_tells_nobody(there: Place, api: Api, settings: 
     assert page.headers["Cache-Control"] == "no-store"
 
 
-# Whose browser it is (docs/adr/0020).
+# The browser must belong to the user who started (docs/adr/0020).
 
 
 @pytest.fixture
@@ -367,7 +367,7 @@ def test_a_look_ahead_spends_no_state(there: Place, api: Api) -> None:
 
 
 def test_a_permission_that_is_missing_is_502_and_says_which(vercel: Place, api: Api) -> None:
-    """The grant is good: linking again would not help."""
+    """The grant is valid: linking again would not help."""
     vercel.link(api)
     assert isinstance(vercel.fake, FakeVercel)
     vercel.fake.forbidden = {"/v9/projects"}

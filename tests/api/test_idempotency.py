@@ -195,7 +195,7 @@ def test_different_bodies_at_once_under_one_key() -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_second_waits_for_the_first(commits: bool) -> None:
-    """Until the first has committed, or has failed: then the second is the first."""
+    """The second request waits until the first has committed or failed; after a failure it replaces the first."""
     api = Api.signed_in(UserFactory())
     holding, end = threading.Event(), threading.Event()
     real = crypto.encrypt

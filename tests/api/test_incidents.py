@@ -27,7 +27,7 @@ FIELDS = [
 
 
 def make_incident(monitor: Monitor, *, resolution: str | None = None, **fields: Any) -> Incident:
-    """As the outage of a monitor leaves it."""
+    """Create an incident, as an outage of a monitor does."""
     found = {
         "reason_code": "http_failure",
         "detail": "Answered 500.",

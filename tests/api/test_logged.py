@@ -1,4 +1,4 @@
-"""What requests leave in the logs: one line each, found by its id, and no secret."""
+"""Log lines of requests: one for each, found by its id, and without secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def logged(settings: Any) -> Iterator[Lines]:
-    """All that is written at LOG_LEVEL=DEBUG, and by libraries as in production."""
+    """Capture all output at LOG_LEVEL=DEBUG, with the libraries' levels of production."""
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Formatter(json=True))

@@ -1,4 +1,4 @@
-"""/v1/maintenance-windows: each field, and each way to be wrong."""
+"""/v1/maintenance-windows: each field, and each kind of invalid value."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_chosen_monitors(api: Api, user: User) -> None:
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
     refused = api.post(PATH, body(**here, monitor_ids=both))
     assert refused.error == (f"validation_error monitor_ids: monitor {own.public_id} not found in this project.")
-    # One that leaves the project is no longer covered, nor shown; what was read can be sent back.
+    # A monitor that leaves the project is no longer covered or shown; the fields that were read can be sent back.
     assert api.patch(f"/v1/monitors/{inside.public_id}", {"project_id": None}).status == 200
     shown = api.get(f"{PATH}/{made.json['id']}").json
     assert (shown["monitors"], shown["monitor_ids"]) == ("chosen", [])

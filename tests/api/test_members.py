@@ -251,7 +251,7 @@ def test_a_token_whose_maker_is_no_member_any_more_opens_nothing(user: User) -> 
     friend = UserFactory()
     project = ProjectFactory(owner=user, member=friend)
     token = Api.with_token(friend, project)
-    place(project, friend).delete()  # past the service that would have revoked it
+    place(project, friend).delete()  # bypasses the service that would have revoked it
     assert token.get("/v1/monitors").status == 401
 
 
@@ -343,7 +343,7 @@ def test_a_token_made_while_its_maker_is_removed() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_project_deleted_while_it_is_used() -> None:
-    """No deadlock, no crash: each of the others is done before, or finds no project."""
+    """No deadlock and no crash: each other action either completes before, or finds no project."""
 
     def race() -> None:
         owner, friend = UserFactory(), UserFactory()

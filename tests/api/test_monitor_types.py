@@ -1,4 +1,4 @@
-"""Targets and settings of port, udp, ping and dns monitors: what is accepted, and what is refused."""
+"""Targets and settings of port, udp, ping and dns monitors: accepted and rejected ones."""
 
 from __future__ import annotations
 

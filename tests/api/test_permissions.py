@@ -41,7 +41,7 @@ from tokens.services import create_token
 
 pytestmark = pytest.mark.django_db
 
-# Who has no valid credential: 401 everywhere but where the public is let in.
+# Callers without a valid credential get 401 except on public routes.
 NOBODY = ("no token", "garbage", "expired token", "expired session", "revoked token", "signed out")
 # The columns of the table. `token` is a token of the project that everything in it belongs to, `other` one of
 # another project of the same owner; `stranger` is signed in and has no role.
@@ -278,7 +278,7 @@ def nobody_answers(*_: object, **__: object) -> None:
 
 
 class undone:  # noqa: N801  (reads as a statement)
-    """What the block does to the database is taken back: each caller finds the same world."""
+    """Roll back the changes of the block: each caller finds the same rows."""
 
     def __enter__(self) -> None:
         self._block = transaction.atomic()

@@ -1,4 +1,4 @@
-"""`manage.py rotate_encryption_key`: everything under the new key, nothing lost, while others write."""
+"""`manage.py rotate_encryption_key` re-encrypts everything and loses nothing, also during concurrent writes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_rotating_while_monitors_are_changed(settings: Settings) -> None:
 def test_a_row_written_between_reading_and_writing_is_read_again(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a process that still writes under the old key, which is the worst there is."""
+    """A process that still encrypts with the old key is the worst case."""
     owner = UserFactory()
     changed, deleted, emptied, still = (make_with_header(owner, name) for name in "abcd")
     old, new = settings.ENCRYPTION_KEYS[0], make_key()

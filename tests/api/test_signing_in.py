@@ -139,7 +139,7 @@ def test_an_account_that_others_depend_on_stays(api: Api, user: User) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_member_comes_while_the_account_goes() -> None:
-    """Either the member is in and the account stays, or the project is gone with its owner."""
+    """Either the member is added and the account stays, or the project is deleted with its owner."""
     for _ in range(5):
         owner, newcomer = UserFactory(), UserFactory()
         project, api = ProjectFactory(owner=owner), Api.signed_in(owner)

@@ -1,4 +1,4 @@
-"""/v1/status-pages, and what hangs on them."""
+"""/v1/status-pages and their notes, logos and badges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Throttles: counted in the broker, by caller and by address, and open when the broker is away."""
+"""Throttles: counted in the broker by caller and by address; without the broker requests are allowed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_window_ends(settings: Settings) -> None:
     wait = throttles.seconds_to_wait("pings", "a")
     assert wait is not None
     assert 0 < wait <= 1
-    time.sleep(wait + 0.01)  # what Retry-After asks of a caller is what is tested
+    time.sleep(wait + 0.01)  # tests whether Retry-After is correct
     assert throttles.seconds_to_wait("pings", "a") is None
 
 
@@ -301,7 +301,7 @@ def test_without_the_broker_everything_passes_soon(
         ("10.0.0.1", "[::ffff:198.51.100.7]:567", "10.0.0.0/8", "198.51.100.7"),
         ("10.0.0.1", "[198.51.100.7]:567", "10.0.0.0/8", "198.51.100.7"),
         ("10.0.0.1", "[::1]:567", "10.0.0.0/8", "::/64"),
-        # The client is unknown. It does not count as the proxy, and clients that are unknown share their limits.
+        # The client is unknown: it does not count as the proxy, and unknown clients share their limits.
         ("10.0.0.1", "203.0.113.5, nonsense", "10.0.0.0/8", "None"),
         ("10.0.0.1", "198.51.100.7:", "10.0.0.0/8", "None"),
         ("10.0.0.1", "198.51.100.7:123456", "10.0.0.0/8", "None"),

@@ -1,4 +1,4 @@
-"""A tenant's target answers what is slow to read, while a monitor of another tenant is checked."""
+"""The target of one tenant sends responses that are slow to judge, while monitors of another tenant are checked."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ addEventListener("load", () => setTimeout(() => {
     document.adoptedStyleSheets = document.adoptedStyleSheets.filter(other => other !== sheet);
 }));
 """
-"""Nobody clicks before a page has loaded its scripts. Without them buttons work as well, but say it elsewhere."""
+"""Wait for scripts before each click. Without them buttons work as well, but show their result elsewhere."""
 
 
 class Browse:
-    """Opens pages, each as on a machine of its own."""
+    """Open pages, each in a separate browser context."""
 
     def __init__(self, address: str, browser: Browser) -> None:
         self._address, self._browser = address, browser
@@ -48,7 +48,7 @@ class Browse:
         return self.pages[-1]
 
     def allow(self, text: str) -> None:
-        """Faults with this in them are part of the test, like "status of 404", and one has to happen."""
+        """Expect at least one fault that contains this text, like "status of 404"."""
         self._allowed.append(text)
 
     def faults(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the browser tests stand on: it works on real pages, and it sees what is wrong."""
+"""The harness of the browser tests works on real pages, and detects faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making and changing monitors, projects and tokens, as people do it."""
+"""Creating and changing monitors, projects and tokens on their pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incidents, alert channels, maintenance windows and connectors, as people use them."""
+"""Incidents, alert channels, maintenance windows and connectors in a browser."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_service_is_set_up_by_what_it_shows(browse: Browse, app: Application) 
     expect(page.get_by_text("Must be 1 to 64 letters, digits, - and _, for example")).to_be_visible()
     axe(page)
     page.get_by_label("Topic").fill("shop-alerts")
-    # Nothing listens there: the test fails, and is in the log without loading the page again.
+    # The address refuses connections: the test fails, and appears in the log without reloading the page.
     page.get_by_label("Server").fill("https://localhost:9")
     page.get_by_label("Priority").select_option("high")
     page.get_by_role("button", name="Add channel").click()

@@ -9,8 +9,8 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Request, Route, 
 
 
 class Watch:
-    """`faults` are console errors, what the Content-Security-Policy refused among them, exceptions that no script
-    caught, and requests to another host, which are not let through."""
+    """`faults`: console errors, including violations of the Content-Security-Policy, uncaught exceptions, and requests
+    to other hosts, which are blocked."""
 
     def __init__(self, context: BrowserContext, *, address: str) -> None:
         self.faults: list[str] = []
