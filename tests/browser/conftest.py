@@ -26,7 +26,7 @@ _failed = pytest.StashKey[bool]()
 def app(
     tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker, migrated_database: str
 ) -> Iterator[Application]:
-    """One application for all browser tests of this process, which create their own accounts. Other tests do not start it."""
+    """One application for all browser tests of this process, which create their own accounts."""
     if find_chromium() is None:
         _refuse()
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")

@@ -56,7 +56,7 @@ def test_page(tabs: Browse, shown: scene.Scene, page: Page) -> None:
     axe(tab)
     assert tab.locator("h1").count() == 1
     tab.set_viewport_size({"width": 390, "height": 844})
-    # After the listeners of the new size have run. Chromium's own wait would evaluate text, which the policy of the page
+    # After the listeners of the new size have run. Chromium's own wait would evaluate text, which the page's policy
     # forbids from the second time on.
     fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     until(lambda: tab.evaluate(fits), 10, "a page as wide as a telephone")

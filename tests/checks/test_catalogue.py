@@ -42,16 +42,16 @@ from tests.targets.certificates import Certificates
 from tests.targets.document import DOCUMENT, with_catalogue
 from tests.targets.stage import Stage
 
-CALLERS = MAX_ACTIVE  # one more would be refused while stalling targets hold the others up
+CALLERS = MAX_ACTIVE  # one more would be refused while stalling targets occupy the others
 OVERRUN = timedelta(milliseconds=250)
-HELD_UP = timedelta(milliseconds=20)  # on a quiet machine it is less than 15
+HELD_UP = timedelta(milliseconds=20)  # less than 15 on a quiet machine
 ROUNDS = 4
 LONGEST_DETAIL = 300
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one way found; the API's test endpoint tells no reason code."""
+    """The result of one way; the API's test endpoint returns no reason code."""
 
     status: str
     http_status: int | None
@@ -86,7 +86,7 @@ def _forget_probers() -> None:
 
 
 def compare(cases: Sequence[Case], found: Mapping[str, Found], *, with_reason: bool = True) -> None:
-    """Fails with a line for each case that came out otherwise than the catalogue says."""
+    """Fail with a line for each case that deviates from the catalogue."""
     lines = [f"{case.id}: {fault}" for case in cases for fault in _faults(case, found.get(case.id), with_reason)]
     assert not lines, "\n".join(lines)
 
@@ -156,7 +156,7 @@ def test_by_the_engine(stage: Stage) -> None:
     for _ in range(ROUNDS - 1):
         if not faults or latest < HELD_UP or not faults.keys() <= hurried:
             break
-        # On a busy machine a target with a second to answer may miss it: these are asked again, by themselves.
+        # On a busy machine a target with a second to answer may miss it: these cases are repeated alone.
         faults, latest = _by_the_engine(stage, [case for case in CASES if case.id in faults])
     assert faults == {}
 
@@ -203,7 +203,7 @@ def test_as_scheduled_checks(stage: Stage, worker: None) -> None:
 
 
 def by_the_api(cases: Sequence[Case], inputs: Mapping[str, dict[str, Any]]) -> dict[str, Found]:
-    """Return what the API's test endpoint answers, by case. `inputs` are MonitorInputs."""
+    """Return the responses of the API's test endpoint, by case. `inputs` are MonitorInputs."""
     token = Api.signed_in(UserFactory()).token
 
     def ask(case: Case) -> Found:
@@ -225,7 +225,7 @@ def as_scheduled_checks(cases: Sequence[Case], inputs: Mapping[str, dict[str, An
     """Return what a worker records, by case."""
     user = UserFactory()
     monitors = {MonitorFactory(owner=user, **inputs[case.id]).pk: case for case in cases}
-    # As though the first checks had been made long ago.
+    # As if the first checks had been made long ago.
     MonitorState.objects.update(claimed_at=None, next_due_at=utc_now())
     dispatch_due()
 
@@ -233,7 +233,7 @@ def as_scheduled_checks(cases: Sequence[Case], inputs: Mapping[str, dict[str, An
         # On a busy machine the stage's name server, a thread of this process, may be silent for too long.
         prevented = MonitorState.objects.filter(fault__contains=SILENT)
         prevented.update(claimed_at=None, next_due_at=utc_now(), fault=None, fault_since=None)
-        # Also one that was postponed, because no second of its address was free.
+        # Includes checks that were postponed because no second of their address was free.
         if MonitorState.objects.filter(last_checked_at=None, claimed_at=None, next_due_at__lte=utc_now()).exists():
             dispatch_due()
         return CheckResult.objects.count() == len(cases)

@@ -1,4 +1,4 @@
-"""Content codings undone piece by piece: any way of cutting the body gives the same."""
+"""Content codings decoded piece by piece: the result does not depend on how the body is split."""
 
 from __future__ import annotations
 

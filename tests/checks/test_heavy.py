@@ -1,4 +1,4 @@
-"""Large responses with rules are judged in turns by account, so that they delay no check of others."""
+"""Accounts take turns when large responses with rules are judged, so that they do not delay checks of others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULE = (ContentRule(RuleType.TEXT_CONTAINS, "x"),)
 
 
 class Service:
-    """A loop in a thread. `ended` are the checks (owner, number) in the order of their outcomes."""
+    """A loop in a thread. `ended`: the checks (owner, number) in the order of their outcomes."""
 
     def __init__(self) -> None:
         self.ended: dict[tuple[str, int], CheckOutcome] = {}

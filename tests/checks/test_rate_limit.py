@@ -1,4 +1,4 @@
-"""At most one datagram per address and second: those that wait, and what happens to a second."""
+"""At most one datagram per address and second: waiting checks, and unused seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ECHO = Datagrams([[Reply()]])
 
 
 class Claims:
-    """Answers with the given waits, one for each claim; a further claim is granted."""
+    """Return these waits, one for each claim; further claims are granted."""
 
     def __init__(self, *waits: float | None) -> None:
         self._waits = list(waits)
@@ -42,7 +42,7 @@ class Anywhere(EgressGuard):
 
 
 class Check:
-    """A check that waits. `granted` gets the end of its second, `late` when to come back."""
+    """A waiting check. `granted` gets the end of its second, `late` the time to return."""
 
     def __init__(
         self, limiter: RateLimiter, address: str = "192.0.2.1", *, patience: float = 60, **given: bool

@@ -1,4 +1,4 @@
-"""Lookups of registrations, against a registry that answers well, badly, or not at all."""
+"""Lookups of registrations, against a registry that works, misbehaves, or does not answer."""
 
 from __future__ import annotations
 

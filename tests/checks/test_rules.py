@@ -142,7 +142,7 @@ JSON = st.recursive(
 
 @given(document=JSON)
 def test_json_field_agrees_with_a_plain_reading(document: object) -> None:
-    """For documents whose numbers Python writes as it reads them, `equals` is json.dumps of the value."""
+    """For documents whose numbers Python writes unchanged, `equals` is json.dumps of the value."""
     body = json.dumps({"a": [document]})
     expected = (
         document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -48,12 +48,12 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "content_rules": ((list,), False),
     "request_headers": ((list,), False),
     "request_body": ((str,), True),
-    # Decision 57.
+    # Settings of port, udp, ping and dns monitors.
     "request_body_encoding": ((str,), False),
     "packets": ((int,), False),
     "min_replies": ((int,), False),
     "records": ((list,), True),
-    # Decision 58.
+    # Schedules.
     "schedule": ((str,), True),
     "timezone": ((str,), False),
     "missed": ((str,), False),
@@ -74,12 +74,12 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "last_checked_at": (NUMBER, True),
     "stale_since": (NUMBER, True),
     "stale_reason": ((str,), True),
-    # Decision 61 and the limits on runs.
+    # Runs of jobs and their limits.
     "last_duration_ms": (NUMBER, True),
     "min_duration_sec": ((int,), True),
     "max_duration_sec": ((int,), True),
     "max_pings_per_hour": ((int,), True),
-    # Decision 85.
+    # Verification of certificates.
     "tls_verify": ((bool,), False),
     "ca_certificate": ((str,), True),
 }

@@ -88,7 +88,7 @@ def test_failed_checks_that_are_not_consecutive_do_not_add_up(live: Api, site: S
 
 
 def test_recover_threshold(live: Api, site: Site) -> None:
-    """Recovery from down (how recover_threshold applies) […]: not shown. (Decision 30.)"""
+    """Recovery from down (how recover_threshold applies) […]: not shown."""
     monitor = create(live, site, "/ok", recover_threshold=2, fail_threshold=1)
     site.stop()
     down = check_now(live, monitor["id"])

@@ -29,9 +29,9 @@ MISSED, FAILED = "heartbeat_missed", "heartbeat_failed"
 
 @dataclass(frozen=True)
 class Story:
-    """What happens at which second to a heartbeat of 300 s and 60 s of grace, and what is seen in the end.
+    """Signals and actions by second for a heartbeat with an interval of 300 s and 60 s of grace, and the results.
 
-    A step is the end of a ping's path, or `look`: the scheduler looks; `mute`, `pause` and `resume`; or the fields
+    A step is the end of a ping's path; `look`, which runs the scheduler; `mute`, `pause` or `resume`; or the fields
     of a PATCH. `changes`: second, status and reason of each transition.
     """
 
@@ -476,9 +476,9 @@ BODIES: dict[str, tuple[bytes, str | None]] = {
 
 @pytest.mark.parametrize("name", BODIES)
 def test_bodies(user: User, job: str, name: str) -> None:
-    """Of a POST body the first 10,000 bytes are kept, as UTF-8 with replacement."""
+    """The first 10,000 bytes of a POST body are stored, as UTF-8 with replacement characters."""
     sent, kept = BODIES[name]
-    for word in ("", "", "/start", "/fail", "/log", "?rid=" + str(A)):  # the second is one of the short way
+    for word in ("", "", "/start", "/fail", "/log", "?rid=" + str(A)):  # the second one takes the batch path
         assert Api().send("POST", job + word, body=sent, content_type="text/plain").json == {"ok": True}
     assert [row["body"] for row in logged(user, job)] == [kept] * 6
 

@@ -26,7 +26,7 @@ def cache(settings: Settings) -> Iterator[FailOpenRedisCache]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of a broker that takes connections and says nothing."""
+    """Yield the address of a broker that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
 

@@ -1,4 +1,4 @@
-"""Turns at a resource of this process: who used little goes first, and those who used most are refused."""
+"""Turns at a resource of this process: clients with little use come first, and those with most are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def burn(at: Shares, *users: str, rounds: int = 1) -> None:
 
 
 class Queue:
-    """Requests in threads, whose turns last until `end`."""
+    """Requests in threads whose turns last until `end`."""
 
     def __init__(self, at: Shares, stack: ExitStack) -> None:
         self.order: list[str] = []
@@ -104,7 +104,7 @@ def test_a_full_queue_refuses_those_who_used_most() -> None:
 
 
 def test_many_requests_of_few_users_are_not_before_one_of_another() -> None:
-    """Before anyone has used anything."""
+    """While no client has used the resource yet."""
     at = make(most_waiting=6)
     with ExitStack() as stack:
         queue = Queue(at, stack)

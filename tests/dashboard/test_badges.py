@@ -1,4 +1,4 @@
-"""The badges of a monitor: made on purpose, shown for copying, taken away for good."""
+"""The badges of a monitor: creating them, copying their code, and removing them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def add(web: Client, query: str, **fields: Any) -> Any:
 
 
 def only(user: User) -> AlertChannel:
-    """The one that was made beside the account's own address."""
+    """Return the created channel, not the one for the account's own address."""
     return AlertChannel.objects.exclude(hint=f"{user.email[:1]}…@example.com", name="E-mail").get()
 
 
@@ -231,7 +231,7 @@ def test_a_test_says_why_it_could_not_be_made(web: Client, user: User, settings:
     settings.THROTTLES = {**settings.THROTTLES, "test-channel": (1, 60)}
 
     def tried(channel: AlertChannel) -> str:
-        """What comes into the page, and is said without scripts too."""
+        """The result appears in the page, also without scripts."""
         address = f"/alert-channels/{channel.public_id}/test"
         part = web.post(address, headers={"HX-Request": "true"}).content.decode()
         assert "<html" not in part

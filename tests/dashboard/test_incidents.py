@@ -41,7 +41,7 @@ def outage(user: User, *, minutes: int = 0, resolved: bool = False, **columns: A
 
 
 def named(page: Any) -> list[str]:
-    """The names in the list, in its order."""
+    """Return the names in the list, in order."""
     return re.findall(r'<a class="strong" href="[^"]*">([^<]*)</a>', page.content.decode())
 
 

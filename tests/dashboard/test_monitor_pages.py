@@ -1,4 +1,4 @@
-"""The pages that make, change and try a monitor."""
+"""The pages that create, change and test a monitor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def key_in(page: str) -> str:
 
 
 def typed(**given: Any) -> dict[str, Any]:
-    """A form as it comes from the page with nothing but an address typed, and what is given."""
+    """Return the data of a form with only an address entered, and these fields."""
     return (
         {
             "form_key": "a-key",
@@ -64,7 +64,7 @@ def typed(**given: Any) -> dict[str, Any]:
 
 
 def errors_in(page: str) -> list[str]:
-    """The summary above the form: `Label: reason`, in its order."""
+    """Return the error summary above the form: `Label: reason`, in order."""
     found = re.search(r'<ul class="problems">(.*?)</ul>', page, re.DOTALL)
     items = re.findall(r"<li>(.*?)</li>", found[1], re.DOTALL) if found else []
     return [unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", item))).strip() for item in items]
@@ -198,7 +198,7 @@ def test_bad_input_is_told_beside_its_field_and_kept(
 
 
 def test_an_error_of_a_row_stands_in_its_row(web: Client) -> None:
-    """Rows that are empty are not sent, so the API counts otherwise than the page."""
+    """Empty rows are not sent, so the API counts rows differently from the page."""
     given = typed() | {"rule-1-value": "fine", "rule-3-kind": "json_exists", "rule-3-path": "", "rule-3-value": "x"}
     page = web.post("/monitors/new", given).content.decode()
     rows = page.split('<fieldset class="repeat rule">')[1:]
@@ -272,7 +272,7 @@ def test_a_stored_grace_is_not_emptied(web: Client, user: User) -> None:
 def test_expiring_certificates_are_warned_of_by_default(
     web: Client, user: User, given: dict[str, str], expected: bool
 ) -> None:
-    """What is on by default is off where it has no effect, and never in the way of another setting."""
+    """Settings that are on by default are off where they have no effect, and do not conflict with other settings."""
     shown = web.get("/monitors/new").content.decode()
     assert re.search(r'<input [^>]*name="check_ssl"[^>]* checked', shown)
     assert "Warn before the certificate expires" in shown

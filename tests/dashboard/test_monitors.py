@@ -1,4 +1,4 @@
-"""The pages of monitors: what they show, in how many queries, and what they do."""
+"""The pages of monitors: their content, number of queries, and actions."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ def page(web: Client, path: str, **headers: str) -> str:
 
 
 def names(html: str) -> list[str]:
-    """Of the monitors in the list, in its order."""
+    """Return the names of the monitors in the list, in order."""
     return [unescape(name) for name in re.findall(r'<a class="name truncate" href="[^"]*">([^<]*)</a>', html)]
 
 
 def act(web: Client, action: str, **fields: Any) -> Any:
-    """Send the action. Deletion asks first, and is confirmed."""
+    """Send the action. A deletion is confirmed on its page."""
     answer = web.post("/monitors/actions", {"action": action, **fields}, follow=True)
     return confirm(web, answer) if 'name="tags"' in answer.content.decode() else answer
 
 
 def confirm(web: Client, asked: Any) -> Any:
-    """Confirm what the page of a deletion asks."""
+    """Confirm the deletion on its page."""
     sent = dict(re.findall(r'<input type="hidden" name="(action|tags|next)" value="([^"]*)">', asked.content.decode()))
     return web.post("/monitors/actions", sent, follow=True)
 
 
 def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
-    """Record these checks, the first one at that time and each a minute after the one before."""
+    """Record these checks, the first one at that time and the others a minute apart."""
     for verdict in verdicts:
         claims = claim_now([monitor.pk], now=at)
         record([CheckRecord(monitor.pk, claims[monitor.pk], 1, outcome(verdict, at=at))], now=at)
@@ -75,7 +75,7 @@ def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
 
 @pytest.fixture
 def shown(user: User) -> dict[str, Monitor]:
-    """One in every state, made in an order that is none of those asked for."""
+    """Create a monitor in every state, in an order that differs from all tested orders."""
     now = utc_now() - timedelta(hours=1)
     shop = ProjectFactory(owner=user, name="Shop")
     made = {
@@ -117,7 +117,7 @@ def test_nothing_yet_leads_on(web: Client) -> None:
         ("?search=100%25", []),
         ("?grouped=1", ["Slow", "Paused", "Down", "Waiting", "Up"]),
         ("?grouped=1&sort=uptime", ["Paused", "Slow", "Down", "Up", "Waiting"]),
-        # What makes no sense is left out.
+        # Invalid values are ignored.
         ("?state=odd&sort=odd&type=odd&page=odd&project=%00", ["Down", "Slow", "Waiting", "Up", "Paused"]),
         ("?search=a%00b", []),
         ("?project=prj_none_of_mine", []),
@@ -259,7 +259,7 @@ def test_a_row_shows_why_its_monitor_is_down(web: Client, user: User) -> None:
     assert shown(failing) == "Answered 500."
     assert shown(without_text) == "Unexpected status code"
     assert shown(other) == ""
-    results.update(checked_at=now - timedelta(hours=1))  # an earlier check's reason is not that of the last one
+    results.update(checked_at=now - timedelta(hours=1))  # the reason of an earlier check does not apply to the last one
     assert shown(down) == ""
     Monitor.objects.filter(pk=failing.pk).update(enabled=False)
     assert shown(failing) == ""
@@ -690,7 +690,7 @@ def make_many(user: User, count: int, *, name: str = "Monitor", project_id: int 
 
 
 def fill(monitor: Monitor, count: int) -> None:
-    """A check a minute until now, whose latencies are 1 to 100 ms in turn."""
+    """Record a check a minute until now, with latencies of 1 to 100 ms in turn."""
     now = utc_now()
     CheckResult.objects.bulk_create(
         CheckResult(
@@ -708,7 +708,7 @@ def queries(web: Client, path: str) -> int:
 
 
 def polled(answer: Any) -> str:
-    """The address that a page asks next."""
+    """Return the URL that a page polls next."""
     text = answer if isinstance(answer, str) else answer.content.decode()
     found = re.search(r'data-poll="([^"]+)"', text)
     assert found is not None

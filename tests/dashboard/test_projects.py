@@ -1,4 +1,4 @@
-"""The pages of projects, and what each role finds there."""
+"""The pages of projects, for each role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages on which status pages are kept."""
+"""The pages that manage status pages."""
 
 from __future__ import annotations
 

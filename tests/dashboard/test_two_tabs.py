@@ -1,4 +1,4 @@
-"""Two tabs with the same form: the one that was opened earlier loses nothing and overwrites nothing unseen."""
+"""Two tabs with the same form: the earlier one keeps its input and does not overwrite unseen changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSED = "The settings were changed after you opened this form."
 
 
 class _Form(HTMLParser):
-    """What a browser sends of the form with `form_etag` that has a field `holds`."""
+    """The data that a browser submits for the form with `form_etag` and a field `holds`."""
 
     def __init__(self, page: str, *, holds: str) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ def _buttons(web: Client, user: User, kind: str) -> tuple[str, str, str]:
 
 
 def _button(page: str, address: str) -> dict[str, list[str]]:
-    """Return what the form sends that deletes."""
+    """Return the data of the form that deletes."""
     found = re.search(rf'<form[^>]*action="{address}".*?</form>', page, re.DOTALL)
     assert found is not None
     return _Form(found[0], holds="form_opened").data

@@ -1,4 +1,4 @@
-"""The pages of maintenance windows, and the recurrences that their form has words for."""
+"""The pages of maintenance windows, and the recurrences that their form offers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make(
             "custom rule",
         ),
         ({"repeats": "rule", "rrule": "freq=daily;count=3"}, "freq=daily;count=3", "every day, 3 times"),
-        # What belongs to another choice is not looked at.
+        # Fields of another choice are ignored.
         ({"rrule": "nonsense", "until": "2020-01-01", "days": ["MO"]}, "", "once"),
     ],
 )
