@@ -1,7 +1,7 @@
 """Run every check of this repository, for `make test`. The exit code is 1 if any of them fails.
 
-The quick checks run beside pytest, which often waits for processes and servers. Their results are printed at the end.
-No check stops the others, so that one run shows all failures.
+The quick checks run in parallel to pytest, which often waits for processes and servers. Their results are printed at
+the end. No check stops the others, so that one run shows all failures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-# Variables that must not reach the checks: most are what a developer has exported for `make up`.
+# Variables that must not reach the checks, mostly exported by developers for `make up`.
 OURS = (
     "ADMIN_",
     "ALLOWED_",
@@ -26,12 +26,12 @@ OURS = (
     "ENCRYPTION_KEYS",
     "PG",
     "PORT",
-    "PYTHONDONTWRITEBYTECODE",  # every process would compile the code again
+    "PYTHONDONTWRITEBYTECODE",  # otherwise every process would compile the code again
     "REDIS_URL",
 )
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith((*OURS, "SECRET_KEY"))} | {
     "NO_MKDOCS_2_WARNING": "1"
-}  # an advertisement, not a warning about ours
+}  # an advertisement, not a warning about our code
 
 
 def checks(*, site: str) -> dict[str, list[str]]:
@@ -44,7 +44,7 @@ def checks(*, site: str) -> dict[str, list[str]]:
         "Django": [str(BIN / "python"), "-m", "tests.django_checks"],
         "documentation": [str(BIN / "mkdocs"), "build", "--strict", "--quiet", "--site-dir", site],
     }
-    # Ours only: a folder whose name begins with a dot holds the virtualenv or a cache.
+    # Our code only: folders whose names begin with a dot contain the virtualenv or a cache.
     templates = [
         str(path.relative_to(ROOT))
         for path in ROOT.glob("[!.]*/**/*.html")
@@ -76,11 +76,11 @@ def say(text: str) -> None:
 
 def main() -> int:
     failed = []
-    # Two more than there are cores: the tests of processes and pages wait for theirs most of the time.
+    # Two more than cores: the tests of processes and pages wait most of the time.
     workers = f"--numprocesses={(os.cpu_count() or 1) + 2}"
     pytest = [str(BIN / "python"), "-m", "pytest", workers, *sys.argv[1:]]
     say(f"running {' '.join(pytest[1:])}, and the quick checks beside it")
-    # One after the other, or the quick ones would take the processors from all tests at once.
+    # One after the other, or the quick checks would use all processors at once.
     with TemporaryDirectory(prefix="pulsekeeper-site-") as site, ThreadPoolExecutor(max_workers=1) as pool:
         running = {pool.submit(run, command): name for name, command in checks(site=site).items()}
         tested = subprocess.run(pytest, cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, check=False)

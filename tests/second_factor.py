@@ -13,7 +13,7 @@ from accounts.models import User
 
 
 class App:
-    """Switches the second factor of an account on, or knows one from its `secret`."""
+    """Enable the second factor of an account, or use an existing `secret`."""
 
     def __init__(self, user: User | None = None, *, secret: str | None = None) -> None:
         self.secret = secret or generate_totp_secret()

@@ -1,4 +1,4 @@
-"""`manage.py create_account`, by which accounts are made."""
+"""`manage.py create_account`, which creates accounts."""
 
 from __future__ import annotations
 

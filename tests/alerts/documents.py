@@ -1,4 +1,4 @@
-"""Writes the services into docs/use/alerts.md, between its markers: `python -m tests.alerts.documents`."""
+"""Write the services into docs/use/alerts.md, between its markers: `python -m tests.alerts.documents`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions 58 and 59: cron schedules of heartbeats and schedulers."""
+"""Cron schedules of heartbeats and schedulers."""
 
 from __future__ import annotations
 

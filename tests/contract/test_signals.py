@@ -413,7 +413,7 @@ def logged(user: User, job: str) -> list[dict[str, Any]]:
     ],
 )
 def test_each_signal_by_each_method(user: User, job: str, method: str, word: str, kind: str, status: int) -> None:
-    """Decisions 60 and 62."""
+    """Each signal is recorded with its kind and exit status."""
     before = to_ms(utc_now())
     client = Client(headers={"User-Agent": "nightly/2"})
     assert client.generic(method, f"{job}{word}?rid={A}&other=1").status_code == 200

@@ -274,7 +274,7 @@ class Audit:
 
 
 def _before_gaps(deadline: float, gaps: Sequence[tuple[float, float]]) -> set[float]:
-    """Return the deadline, and what it may have been before gaps moved it, one after the other."""
+    """Return the deadline, and the earlier ones from before each gap moved it."""
     found, waiting = {deadline}, [deadline]
     while waiting:
         moved = waiting.pop()

@@ -33,7 +33,7 @@ class Upgrade(TwoHosts):
     migrated = False
 
     def upgrade(self, name: str) -> None:
-        if not self.migrated:  # not before the load: the version before would not start on a newer database
+        if not self.migrated:  # not before the load: the previous version would not start on a newer database
             migrate(upgraded(next(iter(self.tree.members.values())).place))
             self.migrated = True
         member = self.tree.members[name]

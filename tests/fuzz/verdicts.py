@@ -1,4 +1,4 @@
-"""What is wrong with an outcome of any protocol, for any answer of its target."""
+"""Faults of outcomes of any protocol, for any answer of the target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from core.text import DETAIL_CHARS
 # Caused by our own faults only, or specific to heartbeats.
 NEVER = {ReasonCode.WORKER_LOST, ReasonCode.HEARTBEAT_MISSED, ReasonCode.HEARTBEAT_FAILED}
 UNCLEAN = {"Cc", "Cs", "Zl", "Zp"}
-SECRET = "secret-7f3a"  # what no outcome may show
+SECRET = "secret-7f3a"  # no outcome may reveal it
 
 
 def find_faults(outcome: CheckOutcome) -> list[str]:

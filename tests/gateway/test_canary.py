@@ -1,4 +1,4 @@
-"""Our own requests to BASE_URL, sent to the gateway and to addresses that do not answer as it does."""
+"""Our own requests to BASE_URL, sent to the gateway and to addresses with other responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def base_url(settings: Settings) -> Iterator[str]:
 
 
 def ask() -> Canary:
-    """Ask at once, although another attempt may just have ended."""
+    """Send requests at once, even if another attempt has just ended."""
     Canary.objects.update(asked_at=None)
     own_requests.ask()
     return Canary.objects.get()

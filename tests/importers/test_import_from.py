@@ -1,4 +1,4 @@
-"""`manage.py import_from`: everything or nothing, nothing twice, and secrets neither printed nor stored in the open."""
+"""`manage.py import_from`: all or nothing, no duplicates, and secrets neither printed nor stored in plain text."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ KUMA = ("uptime-kuma", str(SAMPLES / "uptime-kuma-v1.json"))
 
 @pytest.mark.parametrize("sample", READERS)
 def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User, sample: str) -> None:
-    """No mapper makes what the API would refuse; a second time there is nothing to create."""
+    """No mapper creates objects that the API would reject; a second import creates nothing."""
     wanted = [each for each in READERS[sample]((SAMPLES / sample).read_text()).monitors if each.body is not None]
     arguments = (source_of(sample), str(SAMPLES / sample), "--account", user.email)
     first = import_from(*arguments, "--json")

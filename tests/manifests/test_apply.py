@@ -1,4 +1,4 @@
-"""What a file does to an account: made, changed, deleted; all of it or nothing; every reason with its line."""
+"""Applying a file: objects are created, changed and deleted, all or nothing, and errors have line numbers."""
 
 from __future__ import annotations
 
@@ -439,7 +439,7 @@ def test_as_many_queries_for_many_monitors() -> None:
         return f"version: 1\nungrouped: true\nmonitors:\n{monitors}"
 
     def asked(count: int) -> list[int]:
-        """How many queries it takes to make so many, to find nothing to do, to change all, to delete all but one."""
+        """Return the number of queries to create monitors, change nothing, change all, and delete all but one."""
         user, found = UserFactory(), []
         steps = (file(count, slow_ms=100), file(count, slow_ms=100), file(count, slow_ms=200), file(1, slow_ms=200))
         for text in steps:

@@ -1,4 +1,4 @@
-"""`manage.py apply` and `manage.py export`: every exit code of docs/use/commands.md, and what is printed where."""
+"""`manage.py apply` and `manage.py export`: every exit code of docs/use/commands.md, and their output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET = "version: 1\nchannels: [{name: C, kind: webhook, url: 'https://h.exampl
 
 
 def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int, str, str]:
-    """Exit code, standard output and error, as of a process."""
+    """Run a command. Return exit code, standard output and standard error."""
     out, err = io.StringIO(), io.StringIO()
     given = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     with mock.patch.dict(os.environ, environment), mock.patch.object(sys, "stdin", given):

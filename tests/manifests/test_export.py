@@ -1,4 +1,4 @@
-"""What is exported changes nothing where it came from, and makes the same elsewhere; no secret is in it."""
+"""Applying an export changes nothing in its account, creates the same elsewhere, and contains no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML text to values with lines: what is taken, what is refused and where, and that nothing runs away."""
+"""Parsing YAML into values with lines: accepted and rejected input, positions, and limits of time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/readyz`, also where a server is away."""
+"""`/readyz`, also while a server is unreachable."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_with_a_queue_of_alerts_that_nobody_serves() -> None:
 
 
 def test_a_dead_receiver_of_one_account_is_none_of_our_readiness() -> None:
-    """Its message is tried again later, and another waits for that."""
+    """Its message is retried later, and another waits for that."""
     channel = ChannelFactory()
     long_ago = utc_now() - timedelta(hours=1)
     for _ in range(2):

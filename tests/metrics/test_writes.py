@@ -1,4 +1,4 @@
-"""PostgreSQL that takes no writes: pings and pages get 503 with Retry-After, `/readyz` says so, and nothing is lost."""
+"""PostgreSQL rejects writes: pings and pages get 503 with Retry-After, `/readyz` reports it, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_only() -> Iterator[None]:
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Keep pings, and what /readyz writes, on a disk of 1 MiB that is full."""
+    """Store pings, and the test writes of /readyz, on a full disk of 1 MiB."""
     host = connection.settings_dict["HOST"]
     name = connection.ops.quote_name(connection.settings_dict["NAME"])
     folder = Path(settings.DATA_DIR) / "small-disk"

@@ -1,4 +1,4 @@
-"""The reference for uptime: one pass over the transitions of a monitor, in Python. PostgreSQL adds up the same."""
+"""The reference for uptime: one pass over the transitions of a monitor, in Python. PostgreSQL must agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses as people paste them, and whether https responds."""
+"""Completing pasted addresses, and detecting TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: each due monitor to one of many, freed by the end of a lease, in slots that do not drift."""
+"""Claims: each due monitor is claimed once, released when its lease expires, and slots do not drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals that come at the same time, from web processes whose clocks differ, and beside the scheduler."""
+"""Concurrent signals, from web processes whose clocks differ, and during runs of the scheduler."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_many_ends_of_a_run_end_it_once() -> None:
 
 @pytest.mark.django_db
 def test_a_clock_that_is_behind_never_moves_time_backwards() -> None:
-    """An end that is older than its start by the clocks of two web processes takes no time."""
+    """If the end of a run is older than its start by the clocks of two web processes, the duration is 0."""
     monitor = job()
     send(monitor, 100, "start")
     send(monitor, 98)

@@ -1,4 +1,4 @@
-"""Decisions 30 to 32 as tables: a run of outcomes, and the status after each."""
+"""Transitions of a monitor's status as tables: a run of outcomes, and the status after each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = {None: "-", Verdict.UP: "u", Verdict.SLOW: "s", Verdict.DOWN: "d"}
 
 
 def run(outcomes: str, policy: Policy, start: Status | None = None) -> tuple[str, list[str], Status]:
-    """The status after each outcome, one a minute, and the changes as 'before>after@minute'."""
+    """Return the status after each outcome, one a minute, and the changes as 'before>after@minute'."""
     status, shown, changes = start or Status(), "", []
     for minute, letter in enumerate(outcomes):
         status, change = advance(status, outcome(LETTERS[letter], at=NOON + minutes(minute)), policy)

@@ -1,4 +1,4 @@
-"""A monitor type takes one definition: registered here with settings of its own, and driven end to end."""
+"""A monitor type needs one definition: registered here with its own settings, and tested end to end."""
 
 from __future__ import annotations
 

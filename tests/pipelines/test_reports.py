@@ -1,4 +1,4 @@
-"""What a pipeline reads: lines, JSON and JUnit of the same findings, also of names that mean harm."""
+"""Reports for pipelines: lines, JSON and JUnit of the same findings, also with malicious names."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_whatever_a_name_holds_the_report_can_be_parsed(name: str, detail: str) 
 
 
 def test_nothing_that_a_target_sent_begins_a_line() -> None:
-    """GitHub takes a line that begins with `::` for a command, and `  ::` too."""
+    """GitHub treats a line that begins with `::` or `  ::` as a command."""
     head, *seen = reports.as_text(DOWN).splitlines()
     assert head.startswith("DOWN ")
     assert all(line.startswith("  | ") for line in seen)

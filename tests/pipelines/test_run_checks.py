@@ -1,4 +1,4 @@
-"""`manage.py run_checks`, by the database and by the API: the same answers and exit codes."""
+"""`manage.py run_checks`, by the database and by the API: the same results and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py run_checks` where something is missing: each exit code above 1, and what is left behind."""
+"""`manage.py run_checks` when something is missing: each exit code above 1, and leftover files."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_ctrl_c_is_130_and_leaves_nothing_claimed(
 
     monkeypatch.setattr("monitors.probing.on_demand.hand_out", hand_out)
     monitor = MonitorFactory(owner=user, up=True, project=project)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it for background processes
     try:
         ran = run_checks("--project", project.public_id)
     finally:
@@ -168,7 +168,7 @@ def test_ctrl_c_is_130_and_leaves_nothing_claimed(
 
 
 def test_tokens_go_where_they_are_meant_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A .netrc of the machine does not take the token's place."""
+    """A .netrc of the machine does not replace the token."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login me password mine\n")
     monkeypatch.setenv("NETRC", str(netrc))

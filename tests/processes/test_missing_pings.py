@@ -1,4 +1,4 @@
-"""A collapse of incoming pings with real processes: the web server dies, and the dispatchers while it is away."""
+"""Missing pings with real processes: the web server dies, and the dispatchers while it is down."""
 
 from __future__ import annotations
 

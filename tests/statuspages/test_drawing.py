@@ -1,4 +1,4 @@
-"""What is drawn of days, and with which validation."""
+"""Drawing of day bars, and its validation."""
 
 from __future__ import annotations
 

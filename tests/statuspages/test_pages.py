@@ -1,4 +1,4 @@
-"""What the public sees of a page, and what it never does."""
+"""What public pages show, and what they never show."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_stale_monitor_is_not_operational(user: User) -> None:
     monitors = [private_monitor(user) for _ in range(2)]
 
     def go_stale(monitor: Monitor) -> tuple[str, str]:
-        """Return the state and the sentence of a page with both, when this one was not checked for an hour."""
+        """Return the state and the sentence of a page with both monitors, if this one was not checked for an hour."""
         at = utc_now() - timedelta(hours=1)
         MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=at, last_checked_at=at, claimed_at=None)
         page = make_page(user, monitors)

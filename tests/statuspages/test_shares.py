@@ -1,4 +1,4 @@
-"""What strangers can make of pages: how many renderings at once, how much of the broker, and how large a form."""
+"""Limits for strangers on public pages: concurrent renderings, memory of the broker, and size of forms."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_renderings_that_strangers_ask_for_run_one_at_a_time_and_a_reader_goes_f
             return "refused"
 
     def present(user: str) -> int:
-        """Those that run or wait."""
+        """Return the number of renderings that run or wait."""
         return sum(user in ticket.users for ticket in caching._turns._waiting) + (
             order.count("month-0") and user == "attacker"
         )

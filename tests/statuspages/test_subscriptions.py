@@ -61,7 +61,7 @@ def subscribe(page: StatusPage, email: str) -> Any:
 
 
 def link_in(mail: EmailMessage) -> str:
-    """Without the host: what a reader's browser asks for."""
+    """Return the path of the URL, as a reader's browser requests it."""
     found = re.search(r"http://[^/]+(/status-subscriptions/\S+)", part(mail, "plain"))
     assert found
     return found[1]

@@ -1,4 +1,4 @@
-"""Responses cut short, connections reset, and what is no HTTP."""
+"""Truncated responses, reset connections, and data that is not HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content codings: undone, lied about, and blown up."""
+"""Content codings: decoded, declared wrongly, and bombs."""
 
 from __future__ import annotations
 

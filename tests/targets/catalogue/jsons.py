@@ -1,4 +1,4 @@
-"""json_field on JSON, on oddities, and on what is none."""
+"""json_field on JSON, on unusual JSON, and on other data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HEAD and what servers make of it; other methods."""
+"""HEAD and how servers respond to it; other methods."""
 
 from __future__ import annotations
 

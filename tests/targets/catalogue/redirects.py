@@ -24,7 +24,7 @@ def chain(length: int, *, seconds: float = 0.0) -> Callable[[Seen], Script]:
 
 
 def only(method: str, script: Script) -> Callable[[Seen], Script]:
-    """Redirects to /end, which takes one method alone."""
+    """Redirect to /end, which accepts one method only."""
 
     def routes(seen: Seen) -> Script:
         if seen.path != "/end":

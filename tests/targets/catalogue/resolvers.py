@@ -19,7 +19,7 @@ from tests.targets.resolvers import Asked, Elsewhere, Hang, Pause, Raw, Reset, R
 
 GROUP = Group("Resolvers")
 
-# At most one datagram a second is sent to a named resolver, and the cases are checked all at once.
+# At most one datagram a second is sent to a named resolver, and all cases are checked concurrently.
 _hosts = (f"127.21.{number // 250}.{number % 250 + 1}" for number in count())
 
 NAME = "www.zone.test"
@@ -62,7 +62,7 @@ def truncated(asked: Asked) -> Iterable[Step]:
 
 
 def cut_short(*steps: Step | Callable[[Asked], Step]) -> Resolving:
-    """By UDP the answer is truncated, by TCP these steps follow."""
+    """Truncate the answer by UDP, and play these steps by TCP."""
     return Resolving(truncated, lambda asked: [step(asked) if callable(step) else step for step in steps])
 
 
@@ -111,7 +111,7 @@ def dripping(asked: Asked) -> Iterable[Step]:
         yield Pause(0.001)
 
 
-# All types, and what each looks like
+# All types, with their text form
 
 types: tuple[tuple[str, str, str, str], ...] = (
     ("A", "192.0.2.1", "192.0.2.1", "192.0.2.2"),

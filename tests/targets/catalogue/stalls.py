@@ -1,4 +1,4 @@
-"""Targets that stop at some point, and targets that never quite stop."""
+"""Targets that stop at some point, and targets that send slowly without an end."""
 
 from __future__ import annotations
 

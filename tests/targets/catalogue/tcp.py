@@ -1,4 +1,4 @@
-"""TCP connections: who answers, what is read, and when it is enough."""
+"""TCP connections: which servers answer, what is read, and when reading ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def down(name: str, about: str, target: Target, reason_code: str, words: str, **
 
 
 def says(*steps: Step) -> Unasked:
-    """A server that says this to who connects."""
+    """A server that sends this after connecting."""
     return Unasked(steps)
 
 
@@ -131,7 +131,7 @@ for name, said in (
         zone={host: said},
     )
 
-# What is read
+# Reading
 RULE: dict[str, Any] = {"content_rules": [contains("hello")]}
 BRIEFLY = {**RULE, **SHORT}
 HEX: dict[str, Any] = {"request_body_encoding": "hex"}

@@ -1,4 +1,4 @@
-"""TLS: certificates that are good, bad, or not shown at all."""
+"""TLS: certificates that are valid, invalid, or missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datagrams: lost, late, refused, and from others than the target."""
+"""Datagrams: lost, late, refused, and from hosts other than the target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.targets.names import Fault, Name
 
 GROUP = Group("Datagrams")
 
-# At most one datagram per address and second is sent, and the cases are checked all at once.
+# At most one datagram per address and second is sent, and all cases are checked concurrently.
 _hosts = (f"127.20.0.{number}" for number in count(1))
 _ECHO = Datagrams([[Reply()]])
 _SILENT = Datagrams([()])
