@@ -89,7 +89,7 @@ def run_checks() -> dict[str, str]:
             queued = int(broker.llen("alerts"))
         levels = read_levels()
         lateness = _check_lateness(LATE.read(levels))
-        mail = OK if not levels.get(MAIL_FAILING.name) else "the mail server takes no messages: check EMAIL_URL"
+        mail = OK if not levels.get(MAIL_FAILING.name) else "the mail server does not accept messages: check EMAIL_URL"
         network = OK if not levels.get(own_network.DOWN.name) else NO_NETWORK
         clocks = check_clocks(read_processes(), CLOCK_STEPS.read(levels))
     except redis.RedisError:

@@ -264,7 +264,7 @@ def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
         verdict=Verdict.DOWN,
         checked_at=now,
         reason_code=ReasonCode.WORKER_LOST,
-        detail="The trigger may have been sent, but the worker that sent it was lost before the answer came.",
+        detail="The trigger may have been sent, but the worker that sent it was lost before the answer arrived.",
     )
     return CheckRecord(claim.monitor_id, claim.number, claim.config_version, outcome)
 

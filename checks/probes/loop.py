@@ -468,7 +468,7 @@ class Loop(Generic[K]):
                 outcome.evidence = probe.evidence()
             except Exception:
                 # The verdict stands without its evidence.
-                logger.exception("The evidence could not be taken.", extra={"check": str(probe.key)})
+                logger.exception("The evidence could not be collected.", extra={"check": str(probe.key)})
         return outcome
 
     def _blame(self, probe: AnyProbe, failure: Failure | None) -> Failure | None:

@@ -364,7 +364,7 @@ def _judge(batch: StateBatch, monitor: Monitor, evidence: gaps.Evidence | None, 
 def _missed(monitor: Monitor, at: datetime) -> CheckOutcome:
     """Return the outcome of the earlier of the missed deadlines."""
     grace_sec, longest = monitor.options["grace_sec"], monitor.options["max_duration_sec"]
-    text = f"No ping came within {_patience(monitor)}."
+    text = f"No ping arrived within {_patience(monitor)}."
     ping, run = monitor.ping_deadline, monitor.run_deadline
     if run is not None and (ping is None or run < ping):
         if longest is not None:

@@ -148,7 +148,7 @@ def test_no_private_address(targets: TargetServer, settings: Settings) -> None:
     for host in ("127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"):
         assert deliver(site.url(host=host)) == SendResult(
             delivered=False,
-            detail="The receiver's address is private or reserved; Pulsekeeper does not connect to such.",
+            detail="The receiver's address is private or reserved, and Pulsekeeper does not connect to it.",
         )
     assert site.connections == 0
 

@@ -68,7 +68,7 @@ STORIES: dict[str, Story] = {
         steps=[(0, ""), (359, "/start"), (361, "look")],
         changes=[(0, "up", None), (360, "down", MISSED)],
         durations=[None, None],
-        detail="No ping came within 300 s and 60 s of grace.",
+        detail="No ping arrived within 300 s and 60 s of grace.",
     ),
     "an end after the deadline": Story(
         steps=[(0, "/start"), (61, "look"), (90, "")],

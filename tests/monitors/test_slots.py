@@ -169,7 +169,7 @@ def test_a_missed_deadline_names_the_schedule(nightly: Monitor) -> None:
     ping(nightly, NOON)
     late = datetime(2026, 3, 1, 13, 41, tzinfo=UTC)
     signals.sweep([claim.monitor_id for claim in claim_due(late, limit=9)], now=late)
-    text = "No ping came within 600 s of 2026-03-01 14:30 (30 14 * * *, Europe/Berlin)."
+    text = "No ping arrived within 600 s of 2026-03-01 14:30 (30 14 * * *, Europe/Berlin)."
     assert CheckResult.objects.get(verdict="down").detail == text
 
 

@@ -130,7 +130,7 @@ class ResolverServer:
         return f"{self.host}:{self.port}"
 
     async def start(self) -> asyncio.Server:
-        """Return the server, which the caller must close. Without `tcp` the port is reserved and refuses connections."""
+        """Return the server, which the caller must close. Without `tcp` its port refuses connections."""
         stream, datagram = bound_pair(self.host)
         self.port = stream.getsockname()[1]
         datagram.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)

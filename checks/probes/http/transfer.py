@@ -44,7 +44,8 @@ _NOT_IN_CODING = Failure(
 )
 _ENDS_TOO_EARLY = Failure(
     ReasonCode.PARTIAL_RESPONSE,
-    "The response was cut short: its compressed body ends too early; check the application and the proxies before it.",
+    "The response was cut short: its compressed body ends too early; check the application and the proxies in front of "
+    "it.",
 )
 
 

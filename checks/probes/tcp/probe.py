@@ -151,7 +151,7 @@ class TcpProbe(ConnectingProbe):
             _TAKEN: "before the body was sent",
             _ANSWER: f"after {len(self._received)} bytes of an answer",
         }[self.waits_for]
-        detail = f"The connection was {how} {when}; check the application, its log, and the firewalls before it."
+        detail = f"The connection was {how} {when}; check the application, its log, and the firewalls in front of it."
         self.fail(Failure(ReasonCode.CONNECTION_FAILURE, detail))
 
     # STARTTLS
