@@ -29,7 +29,7 @@ shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=1
 
 
 def _give_way() -> None:
-    if sys.platform == "linux":  # elsewhere threads have no priority of their own
+    if sys.platform == "linux":  # elsewhere priorities apply to processes, not threads
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
@@ -56,7 +56,7 @@ class SharedHasher(Argon2PasswordHasher):
 
 
 class EarlierHasher(PBKDF2PasswordHasher):
-    """Of passwords that were set before Argon2. Each is hashed with Argon2 when it is used."""
+    """Hasher of passwords that were set before Argon2. Each is hashed with Argon2 when it is used."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
         return _in_turn(super().encode, password, salt, iterations)

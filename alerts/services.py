@@ -96,7 +96,7 @@ def update_channel(
 
 
 def lock_before_choice(caller: Caller, monitor: Monitor | None, project_id: str | None) -> None:
-    """Lock what a change of the monitor and `choose_channels` lock together, in the common order.
+    """Lock everything that a change of the monitor and `choose_channels` lock, in the common order.
 
     These are its state, its present project and that with the id `project_id`, and the owners of both and of personal
     channels, in key order. A monitor that is to be created is None.

@@ -62,7 +62,7 @@ EXCEPTIONS = {
         "config/shares.py: four requests at once, two of a client",
     ),
 }
-"""By name: a pattern of inputs that may cost more, and what bounds how many of them run at the same time."""
+"""By name: a pattern of inputs that may cost more, and the limit of how many run at the same time."""
 AGAIN = 5
 SAME = 5
 """Inputs of one operation among the most expensive ones."""

@@ -1,4 +1,4 @@
-"""What to check, and the outcome: the values that every probe takes and gives.
+"""Specs and outcomes: the input and output of every probe.
 
 Plain Python: scheduled checks, first checks, tests of drafts and `manage.py probe` share it.
 """

@@ -83,7 +83,7 @@ class Stream:
         self.sent_at = time.monotonic()
         try:
             await self._transport.send_bytes(data)
-        except RuntimeError:  # granian's, without a base class of its own: the client disconnected
+        except RuntimeError:  # granian's, without a specific base class: the client disconnected
             self.end()
 
 
@@ -97,7 +97,7 @@ class Streams:
         """Streams by account and by session."""
         self._open: dict[Stream, None] = {}
         self._due: dict[Stream, None] = {}
-        """Those to which a change is still to be sent, in the order of the changes."""
+        """Streams with an unsent change, in the order of the changes."""
         self._feed: Feed | None = None
         self._checked_at = 0.0
         self._look: asyncio.Task[None] | None = None

@@ -48,7 +48,7 @@ ROUTES = {
     "accounts.web.tasks.sweep": "dispatch",
     "projects.tasks.sweep": "dispatch",
     "manifests.tasks.sweep": "dispatch",
-    # Celery registers tasks of its own in every application.
+    # Celery registers its own tasks in every application.
     "celery.*": "dispatch",
 }
 

@@ -46,7 +46,7 @@ class Receiver:
             piece = part[start : start + PIECE_BYTES]
             try:
                 await self._transport.send_bytes(piece)
-            except RuntimeError:  # granian's, without a base class of its own
+            except RuntimeError:  # granian's, without a specific base class
                 raise ConnectionResetError from None
             self._sent += len(piece)
             try:

@@ -28,7 +28,7 @@ from projects.access import Caller
 
 MAX_META = 200
 LIFETIME = timedelta(minutes=10)
-"""Of an OAuth flow in progress, and of the secret that undoes a link."""
+"""Lifetime of an OAuth flow, and of the secret that undoes a link."""
 
 
 def start(caller: Caller, word: str, *, now: datetime) -> str:

@@ -27,7 +27,7 @@ MOST_CHANGES = 2_000
 """Rows that are read at once. With more, all pages are notified."""
 
 Place = tuple[str, int]
-"""Where monitors are: `("owner", key)` or `("project", key)`."""
+"""The place of monitors: `("owner", key)` or `("project", key)`."""
 
 
 class Follower(NamedTuple):
@@ -115,7 +115,7 @@ def last_rows() -> Sequence[int]:
 
 
 class Feed:
-    """Where something changed since the last look. `since` are the keys after which each table is read."""
+    """Places with changes since the last query. `since`: the keys after which each table is read."""
 
     def __init__(self, since: Sequence[int]) -> None:
         self._since = [*since]

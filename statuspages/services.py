@@ -31,7 +31,7 @@ from statuspages.selectors import get_note, get_page, showable
 MAX_PAGES = 50
 MAX_MONITORS = 1_000
 MAX_UPDATES = 50
-"""Of a note."""
+"""Limit of updates of a note."""
 _DERIVED = ("password_hash", "domain_verified_at", "domain_check_at", "domain_failures")
 _PLAIN = ("name", "description", "published", "theme", "show_window_names")
 

@@ -1,4 +1,4 @@
-"""What a kind of channel defines, and helpers to define one."""
+"""The interface of a kind of channel, and helpers to define one."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from benchmarks.straining.measuring import Input
 from benchmarks.straining.values import SHORT, texts
 
 TOKEN = "a" * 32
-"""Of the cookie and of the form: a stranger may choose any."""
+"""CSRF token of the cookie and of the form: a stranger may choose any."""
 QUERIES = (
     "q",
     "status",

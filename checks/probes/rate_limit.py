@@ -123,7 +123,7 @@ class LocalSeconds:
 class RateLimiter:
     """Lets checks wait for seconds of their addresses. Thread-safe.
 
-    A thread of its own calls `claim`, which may ask a broker, for many checks at once.
+    A separate thread calls `claim`, which may ask a broker, for many checks at once.
     """
 
     def __init__(self, claim: Claim | None = None) -> None:

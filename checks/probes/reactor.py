@@ -28,7 +28,7 @@ Finished = tuple[pycurl.Curl, int, str]
 
 
 class Resources(dict[type, Any]):
-    """What probes of one thread share, or reuse from batch to batch: `resources[Kind]` creates a Kind() once."""
+    """Objects that probes of one thread share or reuse between batches: `resources[Kind]` creates a Kind() once."""
 
     def __missing__(self, kind: type) -> Any:
         self[kind] = made = kind()

@@ -34,7 +34,7 @@ _TRIES = 6
 # than the usual timeout, because a zone that drops queries for A is up for others.
 _LONELY_SECONDS = 2.0
 _JOIN_SECONDS = 5.0  # an older lookup is between late tries: a new one is faster
-_MOST_ALONE = 64  # lookups with a socket and a thread of their own
+_MOST_ALONE = 64  # lookups with a separate socket and thread
 _MOST_ADDRESSES = 32  # of a name: an answer over TCP may have four thousand
 _NAME_CHARS = 120  # of a name in a sentence
 

@@ -47,7 +47,7 @@ class Operation:
     """The serializer class of the answer. None: that of the viewset, or {"ok": true} for a deletion."""
     many: bool = False
     media_types: Sequence[str] = ("application/json",)
-    """Of the answer. One that is not JSON has no serializer: the operation returns the response."""
+    """The media type of the response. If it is not JSON, the operation returns the response without a serializer."""
     status: int = 200
     errors: Collection[type[ApiError]] = ()
     params: Collection[Param] = ()
@@ -123,7 +123,7 @@ class ServiceViewSet(ViewSet):
     get_object: Callable[..., Any]
     get_parent: Callable[..., Any]
     found: Any = None
-    """What `get_object` or `get_parent` returned before the body was read."""
+    """The result of `get_object` or `get_parent`, from before the body was read."""
     data: dict[str, Any]
     """The validated body."""
     secret: str | None = None

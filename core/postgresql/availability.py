@@ -1,4 +1,4 @@
-"""Whether PostgreSQL answers this process, by what its connections last experienced."""
+"""Whether PostgreSQL answers this process, by the last results of its connections."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ LONGEST = timedelta(seconds=20)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request. `error` is None if it was answered as it should be.
+    """The result of a request. `error` is None if the answer was correct.
 
     With `is_unknown` the request did not leave this machine, or its name server did not answer, which says nothing
     about the way of other requests.
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What is known about one kind of our own requests, as in `monitors.models.Canary`."""
+    """The state of one kind of our own requests, as in `monitors.models.Canary`."""
 
     ok_at: datetime | None
     failing_since: datetime | None
@@ -61,7 +61,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class CanaryStatus:
-    """What is known about requests to BASE_URL. `answered_at` is the end of the last attempt."""
+    """The state of requests to BASE_URL. `answered_at`: the end of the last attempt."""
 
     answered_at: datetime
     ping: Requests

@@ -55,7 +55,7 @@ MAX_ASKED = MAX_IN_FLIGHT // 2
 MAX_ASKED_OF_OWNER = MAX_ASKED // 16
 ASKED_RESERVED = MAX_ASKED // 4
 """The last places, for owners that have none."""
-LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU of its own
+LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU
 LINGER_ASKED_SEC = 0.05  # with one that a caller waits for, at most
 MOST_AT_ONCE = 500
 _CHECK_TIME = timedelta(seconds=CHECK_SEC)

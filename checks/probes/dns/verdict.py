@@ -1,4 +1,4 @@
-"""What is wrong with a reply that came whole. Pure."""
+"""The failure of a complete reply. Pure."""
 
 from __future__ import annotations
 

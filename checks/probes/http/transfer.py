@@ -85,7 +85,7 @@ class _HandedOver(socket.socket):
 
 
 class Transfer:
-    """A libcurl easy handle, used for one request after another, each on a connection of its own.
+    """A libcurl easy handle, used for one request after another, each on a new connection.
 
     It reads headers and bodies up to their caps. libcurl calls back in the loop's thread. A callback must not raise:
     pycurl would print it.
