@@ -248,7 +248,7 @@ class Connections:
             return None
 
     def _look_at(self, descriptor: int) -> Peer | None:
-        """Duplicate the descriptor to the view. Return its peer, or None if it is no TCP connection."""
+        """Duplicate the descriptor to the view. Return its peer, or None if it is not a TCP connection."""
         try:
             os.dup2(descriptor, self._view.fileno(), inheritable=False)
             peer = self._view.getpeername()

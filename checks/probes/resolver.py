@@ -111,7 +111,7 @@ def _addresses(found: pycares.AddrInfoResult) -> tuple[str, ...]:
 def _is_doubtful(found: pycares.AddrInfoResult | None, status: int) -> bool:
     """Return whether garbage that was received for another name may have caused the answer.
 
-    Bytes that are no DNS message make c-ares close the socket and repeat all queries on it. A few of them use up the
+    Bytes that are not a DNS message make c-ares close the socket and repeat all queries on it. A few of them use up the
     tries of all names, so a hostile zone could make other names fail or lose their IPv4 addresses.
     """
     if found is None:

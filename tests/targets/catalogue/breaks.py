@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.targets.catalogue.case import CHUNKED, UNLIMITED, Closed, Group, Place, chunk, contains
 from tests.targets.server import HangUp, Listen, Repeat, Reset, Script, Unasked, answer
 
-GROUP = Group("Truncation, resets and what is no HTTP")
+GROUP = Group("Truncation, resets and invalid HTTP")
 up, down = GROUP.up, GROUP.down
 
 _HEAD = b"HTTP/1.1 200 OK\r\n"

@@ -62,8 +62,8 @@ for name, about, body in (
     ("single-quotes", "Sends JSON with single quotes.", "{'a': 1}"),
     ("comment", "Sends JSON with a comment.", '{"a": 1} // ok'),
     ("two", "Sends two documents.", '{"a": 1}{"a": 1}'),
-    ("nan", "Sends NaN, which is no JSON.", '{"a": NaN}'),
-    ("infinity", "Sends Infinity, which is no JSON.", '{"a": -Infinity}'),
+    ("nan", "Sends NaN, which is not JSON.", '{"a": NaN}'),
+    ("infinity", "Sends Infinity, which is not JSON.", '{"a": -Infinity}'),
     ("control", "Sends a bare line break in a string.", '{"a": "x\ny"}'),
     ("binary", "Sends bytes.", bytes(range(256))),
 ):

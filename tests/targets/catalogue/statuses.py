@@ -53,7 +53,7 @@ down(
 up("trigger-204", "Answers a trigger with 204.", [answer(204)], http_status=204, type="scheduler")
 down(
     "trigger-302",
-    "Answers a trigger with a redirect, which is no 2xx.",
+    "Answers a trigger with a redirect, which is not 2xx.",
     redirect("/x"),
     "http_failure",
     "302 instead of 2xx",

@@ -36,7 +36,7 @@ for name, about, script in (
     ("empty", "Declares an empty charset.", page("grün".encode(), "text/html; charset=")),
     (
         "broken-bytes",
-        "Sends bytes that are no UTF-8 around the word.",
+        "Sends bytes that are not UTF-8 around the word.",
         page(b"\xff\xfe\xfd".join([b"", "grün".encode(), b""])[1:], "text/html; charset=utf-8"),
     ),
     ("no-type", "Sends a Content-Type of no sense.", page("grün".encode(), "\xff;;=")),

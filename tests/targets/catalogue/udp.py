@@ -120,7 +120,7 @@ _up(
 )
 _up(
     "not-utf-8",
-    "Replies with bytes that are no UTF-8 beside the word.",
+    "Replies with bytes that are not UTF-8 in addition to the word.",
     _replies(b"\xff\xfeok\xc3"),
     content_rules=[contains("ok")],
 )
@@ -248,7 +248,7 @@ _NO_WORD = (
         [contains("x")],
         "does not",
     ),
-    ("encoding", "Replies in Latin-1, which is no UTF-8.", "café".encode("latin-1"), [contains("café")], "does not"),
+    ("encoding", "Replies in Latin-1, which is not UTF-8.", "café".encode("latin-1"), [contains("café")], "does not"),
     (
         "largest-without-word",
         "Replies with much, without the word.",
