@@ -1,4 +1,4 @@
-"""The catalogue of failures: targets that misbehave, and the verdict that each must get. Data alone.
+"""The catalogue of failures: targets that misbehave, and the verdict that each must get. Data only.
 
 `tests.targets.stage` starts them, `tests/checks/test_catalogue.py` checks them all in three ways, and
 `python -m tests.targets.document` writes them into docs/use/checks.md.

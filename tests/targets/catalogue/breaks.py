@@ -62,7 +62,7 @@ up(
 )
 up(
     "chunked-and-length",
-    "Announces a length beside chunks, which count.",
+    "Announces a length and sends chunks, which count.",
     [b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", chunk(b"the end"), b"0\r\n\r\n"],
     content_rules=[contains("the end")],
 )
@@ -76,7 +76,7 @@ up(
 broken: tuple[tuple[str, str, Script, str], ...] = (
     ("empty", "Closes without an answer.", [], "without an answer"),
     ("reset", "Resets the connection instead of an answer.", [Reset()], "without an answer"),
-    ("blank-line", "Answers with an empty line alone.", [b"\r\n"], "not valid HTTP"),
+    ("blank-line", "Answers with an empty line only.", [b"\r\n"], "not valid HTTP"),
     ("html", "Answers with a page and no headers.", [b"<!doctype html><p>hello"], "not valid HTTP"),
     ("ssh", "Answers as an SSH server.", [b"SSH-2.0-OpenSSH_9\r\n"], "not valid HTTP"),
     ("binary", "Answers with random bytes.", [bytes(range(256))], "not valid HTTP"),
@@ -92,7 +92,7 @@ unasked: tuple[tuple[str, str, Script, str], ...] = (
 )
 for name, about, script, words in unasked:
     down(f"unasked-{name}", about, Place(Unasked(script)), "connection_failure", words)
-up("unasked-answer", "Answers before it is asked.", Place(Unasked([answer(200, b"hello"), Listen()])))
+up("unasked-answer", "Answers before the request.", Place(Unasked([answer(200, b"hello"), Listen()])))
 down("closed-port", "Has no listener on the port.", Place(Closed()), "connection_failure", "refused")
 
 malformed: tuple[tuple[str, str, Script], ...] = (

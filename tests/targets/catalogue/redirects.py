@@ -65,10 +65,10 @@ for code in (300, 304, 305):
 
 for name, about, location, path in (
     ("relative", "Redirects to a relative reference.", "sub/../end", "/end"),
-    ("query", "Redirects to a query alone.", "?page=2", "/?page=2"),
+    ("query", "Redirects to a query only.", "?page=2", "/?page=2"),
     ("fragment", "Redirects to an address with a fragment.", "/end#part", "/end"),
     ("blanks", "Redirects to an address with blanks.", "/the end?a b", "/the%20end?a%20b"),
-    ("utf-8", "Redirects to an address beyond ASCII.", "/grün", "/gr%C3%BCn"),
+    ("utf-8", "Redirects to a non-ASCII address.", "/grün", "/gr%C3%BCn"),
     ("padded", "Redirects to an address with blanks around it.", "   /end  ", "/end"),
 ):
     up(

@@ -37,7 +37,7 @@ down(
 )
 down(
     "stall-tls-without-check-ssl",
-    "Never answers the TLS handshake, and certificates are not watched.",
+    "Never answers the TLS handshake, without check_ssl.",
     Place(Unasked([Hang()]), scheme="https"),
     "timeout",
     "TLS handshake did not finish",
