@@ -62,7 +62,7 @@ def test_wrong_credentials_keep_the_address(browser: Browser, user: User) -> Non
         assert browser.person() is None
 
 
-def test_whoever_was_shut_out(browser: Browser, user: User) -> None:
+def test_a_deactivated_account(browser: Browser, user: User) -> None:
     inside = signed_in(user)
     User.objects.filter(pk=user.pk).update(is_active=False)
     browser.sign_in(user.email)
@@ -95,7 +95,9 @@ def test_an_address_gets_so_many_mails_and_no_more(user: User, settings: Setting
     assert (pages, len(mails_to(user.email))) == ({"Check your e-mail"}, 3)
 
 
-def test_a_mail_server_that_is_away_is_told(user: User, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_mail_server_is_reported(
+    user: User, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.EMAIL_HOST, settings.EMAIL_PORT = server.getsockname()
@@ -166,7 +168,7 @@ def test_changing_the_address(user: User) -> None:
     assert Browser().sign_in(old).heading == "Sign in"
 
 
-def test_an_address_that_somebody_else_takes_meanwhile(user: User) -> None:
+def test_an_address_that_is_taken_concurrently(user: User) -> None:
     browser, old = signed_in(user), user.email
     page = browser.send(reverse("account_email"), email="new@example.com", action_add="")
     browser.send(f"{page.path}?next={reverse('account_email')}", password=PASSWORD)

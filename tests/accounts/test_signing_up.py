@@ -229,7 +229,7 @@ def test_an_invitation_that_was_withdrawn_opens_nothing(browser: Browser, user: 
     assert not User.objects.filter(email=NEW).exists()
 
 
-def test_an_invitation_of_somebody_who_is_signed_in(user: User) -> None:
+def test_an_invitation_of_a_signed_in_user(user: User) -> None:
     newcomer = UserFactory(email=NEW)
     Membership.objects.all().delete()
     path = invite(user, "later@example.com")

@@ -163,7 +163,7 @@ def test_a_state_of_another_browser_or_none_or_a_second_time(browser: Browser, d
     assert browser.person() is None
 
 
-def test_a_code_of_somebody_else_s_way_is_refused_by_the_provider(browser: Browser, door: FakeDoor) -> None:
+def test_a_code_of_another_flow_is_refused_by_the_provider(browser: Browser, door: FakeDoor) -> None:
     """PKCE: a code is valid only with the verifier of the browser that started."""
     theirs = parse_qs(urlsplit(door.consent(begin(Browser(), door))).query)
     ours = parse_qs(urlsplit(door.consent(begin(browser, door))).query)
@@ -200,7 +200,7 @@ def test_keys_that_the_provider_does_not_know(browser: Browser, door: FakeDoor) 
     assert browser.person() is None
 
 
-def test_whoever_is_shut_out_stays_so(browser: Browser, door: FakeDoor) -> None:
+def test_a_deactivated_account_stays_deactivated(browser: Browser, door: FakeDoor) -> None:
     User.objects.filter(pk=UserFactory(email=ADA).pk).update(is_active=False)
     assert go(browser, door).heading == "Account deactivated"
     assert browser.person() is None
@@ -281,7 +281,7 @@ def test_what_opens_another_account_is_not_linked(github: FakeGitHub) -> None:
     assert not UserSocialAuth.objects.filter(user=user).exists()
 
 
-def test_whoever_signs_out_on_the_way_links_nothing(github: FakeGitHub) -> None:
+def test_signing_out_during_the_flow_links_nothing(github: FakeGitHub) -> None:
     user = UserFactory()
     browser = signed_in(user)
     prove(browser)

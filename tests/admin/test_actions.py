@@ -216,7 +216,7 @@ def test_the_form_of_an_account_changes_the_plan_in_the_same_way(staff: Client) 
     assert owner.check_password(PASSWORD)
 
 
-def test_whoever_may_only_look_has_no_actions(with_rights: Callable[..., Client]) -> None:
+def test_staff_who_may_only_view_have_no_actions(with_rights: Callable[..., Client]) -> None:
     monitor = MonitorFactory(up=True)
     looking = with_rights("monitors.view_monitor")
     page = looking.get(reverse("admin:monitors_monitor_change", args=[monitor.pk])).content.decode()

@@ -106,7 +106,7 @@ def test_what_is_for_reading_has_no_form_and_strangers_see_no_list(staff: Client
         assert Client().get(reverse(f"{name}_changelist")).status_code == 302
 
 
-def test_nobody_guesses_what_is_not_shown(staff: Client) -> None:
+def test_what_is_not_shown_cannot_be_guessed(staff: Client) -> None:
     furnish(1)
     for address in (
         "accounts/user/?password__startswith=md5",
@@ -118,7 +118,7 @@ def test_nobody_guesses_what_is_not_shown(staff: Client) -> None:
         assert staff.get(f"/admin/{address}").status_code == 400, address
 
 
-def test_whoever_may_look_at_nothing_sees_nothing(with_rights: Callable[..., Client]) -> None:
+def test_staff_without_permissions_see_nothing(with_rights: Callable[..., Client]) -> None:
     looking = with_rights()
     for model in admin.site._registry:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"

@@ -225,7 +225,7 @@ def test_an_on_call_service_opens_and_closes_one_alert(targets: TargetServer, tr
 @pytest.mark.parametrize(
     "url", ["goalerts://{host}/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d", "gotifys://{host}/Aa1-4f6a0c81b2.x"]
 )
-def test_nobody_is_called_by_a_name(targets: TargetServer, trusting: Certificates, url: str) -> None:
+def test_a_name_mentions_no_user(targets: TargetServer, trusting: Certificates, url: str) -> None:
     """Neither if the service has a separate title nor if the title is part of the body."""
     site = serve(targets, trusting, [answer(200, b"{}")])
     name = "@everyone &#64;here &lt;!channel&gt; <b>x</b>"
@@ -245,7 +245,7 @@ def test_what_a_url_says_goes_before_what_we_set(targets: TargetServer, trusting
     assert json.loads(site.seen[0].body)["dedup"] == "mine"
 
 
-def test_saying_yes_without_asking_anybody_is_no_delivery() -> None:
+def test_success_without_a_request_is_not_a_delivery() -> None:
     """Opsgenie's plugin closes only alerts that it has stored itself."""
     url = "opsgenie://a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d?action=map"
     assert deliver(url, name="recovered") == SendResult(

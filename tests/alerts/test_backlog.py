@@ -36,7 +36,7 @@ def claimed(moment: datetime) -> Delivery:
     return found
 
 
-def test_a_message_that_nobody_sends_is_late(owner: User) -> None:
+def test_a_message_that_is_not_sent_is_late(owner: User) -> None:
     delivery = DeliveryFactory(channel=make_channel(owner), created_at=at(0))
     assert lag(at(100)) == timedelta(seconds=100)
     attempt = claimed(at(100))
@@ -48,7 +48,7 @@ def test_a_message_that_nobody_sends_is_late(owner: User) -> None:
     assert (delivery.state, lag(at(300))) == ("sent", timedelta())
 
 
-def test_a_status_change_that_nobody_takes_in_is_late(owner: User) -> None:
+def test_a_status_change_that_is_not_consumed_is_late(owner: User) -> None:
     drive = Drive()
     monitor = drive.monitor(owner)
     consuming.consume(at(0), slow=lambda _: None)  # it is up

@@ -116,7 +116,7 @@ def test_down_and_recovered(owner: User, channel: AlertChannel, drive: Drive) ->
     assert told.started_at == int(at(60).timestamp() * 1000)
 
 
-def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
+def test_a_late_notification_reports_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
     """A short outage is still an outage; without a notification its alert would be lost."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
@@ -126,7 +126,7 @@ def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChanne
     assert events(drive.tick(at(62))) == ["down", "recovered"]
 
 
-def test_what_was_over_before_anybody_looked_is_told_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
+def test_an_outage_that_ended_unseen_is_notified_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
     """For example because the senders were stopped."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
@@ -136,7 +136,7 @@ def test_what_was_over_before_anybody_looked_is_told_as_both(owner: User, channe
     assert timeline(Incident.objects.get()).count("announced") == 2
 
 
-def test_what_was_over_under_a_silence_before_anybody_looked_is_not_told(
+def test_an_outage_that_ended_unseen_under_a_silence_is_not_notified(
     owner: User, channel: AlertChannel, drive: Drive
 ) -> None:
     monitor = drive.monitor(owner)
@@ -166,7 +166,7 @@ def test_a_channel_hears_of_its_topics(owner: User, drive: Drive) -> None:
     }
 
 
-def test_an_acknowledgement_is_told_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
+def test_an_acknowledgement_is_notified_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     drive.tick(at(61))
@@ -175,7 +175,7 @@ def test_an_acknowledgement_is_told_once(owner: User, channel: AlertChannel, dri
     assert drive.payload[-1].by == owner.email
 
 
-def test_an_acknowledgement_of_what_nobody_was_told_of_is_not_told(
+def test_an_acknowledgement_of_an_unannounced_incident_is_not_notified(
     owner: User, channel: AlertChannel, drive: Drive
 ) -> None:
     monitor = drive.monitor(owner)
@@ -187,7 +187,7 @@ def test_an_acknowledgement_of_what_nobody_was_told_of_is_not_told(
     assert events(drive.ticks(at(900), at(950), every=10)) == ["still_down"]
 
 
-def test_pause_and_deletion_are_told_as_ends(owner: User, channel: AlertChannel, drive: Drive) -> None:
+def test_pause_and_deletion_are_notified_as_ends(owner: User, channel: AlertChannel, drive: Drive) -> None:
     paused, deleted = drive.monitor(owner, "Paused"), drive.monitor(owner, "Deleted")
     drive.checks([paused, deleted], DOWN, at(60))
     drive.tick(at(61))
@@ -199,7 +199,7 @@ def test_pause_and_deletion_are_told_as_ends(owner: User, channel: AlertChannel,
     }
 
 
-def test_who_was_not_told_of_a_deleted_monitor_hears_nothing(owner: User, drive: Drive) -> None:
+def test_channels_without_the_alert_hear_nothing_of_a_deleted_monitor(owner: User, drive: Drive) -> None:
     make_channel(owner, topics=["recovered"])
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
@@ -483,7 +483,7 @@ def test_a_pause_ends_flapping(owner: User, channel: AlertChannel, drive: Drive)
     assert events(drive.sent) == ["down", "recovered", "flapping", "recovered"]
 
 
-def test_wavering_between_up_and_slow_is_told_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
+def test_wavering_between_up_and_slow_is_notified_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     for number in range(1, 60):
         drive.check(monitor, SLOW if number % 2 else UP, at(60 * number))
@@ -491,7 +491,7 @@ def test_wavering_between_up_and_slow_is_told_once(owner: User, channel: AlertCh
     assert events(drive.sent) == ["slow"]
 
 
-def test_reminders_until_somebody_acknowledges(owner: User, drive: Drive) -> None:
+def test_reminders_until_an_acknowledgement(owner: User, drive: Drive) -> None:
     often, seldom = make_channel(owner, remind_every_hours=2), make_channel(owner, remind_every_hours=5)
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
@@ -537,7 +537,7 @@ def test_one_tick_notifies_of_more_outages_than_fit_into_a_batch(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_ticks_at_once_tell_each_thing_once() -> None:
+def test_many_ticks_at_once_notify_each_event_once() -> None:
     drive, owner = Drive(), UserFactory()
     AlertChannel.objects.all().delete()
     make_channel(owner)

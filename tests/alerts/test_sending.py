@@ -225,7 +225,7 @@ def test_an_outage_that_was_given_up_holds_nothing_up(owner: User) -> None:
     assert timeline(incident)[-2:] == ["alert_failed", "alert_sent"]
 
 
-def test_the_timeline_tells_a_failure_once_and_how_it_ended(owner: User) -> None:
+def test_the_timeline_shows_a_failure_once_and_how_it_ended(owner: User) -> None:
     channel = make_channel(owner)
     incident = outage(Drive(), owner)
     delivery = Delivery.objects.order_by("pk")[0]

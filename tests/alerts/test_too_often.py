@@ -90,7 +90,7 @@ def test_switched_off(owner: User, job: Monitor, given: dict[str, Any]) -> None:
     assert not PingExcess.objects.exists()
 
 
-def test_a_muted_heartbeat_notes_it_and_alerts_nobody(owner: User, job: Monitor) -> None:
+def test_a_muted_heartbeat_notes_it_and_sends_no_alert(owner: User, job: Monitor) -> None:
     drive = Drive()
     make_channel(owner, topics=["too_often"])
     mute_for([job.pk], minutes=10, now=at(0))

@@ -69,7 +69,7 @@ def test_a_new_account_has_its_address_as_a_channel(api: Api, user: User) -> Non
     assert Api.signed_in(user).get(PATH).json == [], "deleted, it stays so"
 
 
-def test_a_webhook_tells_its_generated_secret_once(api: Api) -> None:
+def test_a_webhook_returns_its_generated_secret_once(api: Api) -> None:
     made = api.post(PATH, WEBHOOK | {"name": "On call"})
     assert made.status == 201
     assert re.fullmatch(r"whs_[a-z2-7]{52}", made.json["secret"])
@@ -89,7 +89,7 @@ def test_a_webhook_tells_its_generated_secret_once(api: Api) -> None:
     assert "hunter2" not in stored
 
 
-def test_a_repeated_creation_tells_the_same_secret_and_makes_one(api: Api) -> None:
+def test_a_repeated_creation_returns_the_same_secret_and_makes_one(api: Api) -> None:
     first = api.post(PATH, WEBHOOK, key="k")
     assert api.post(PATH, WEBHOOK, key="k").text == first.text
     assert AlertChannel.objects.filter(kind="webhook").count() == 1
@@ -228,7 +228,7 @@ def test_changes_that_do_not_hold(api: Api, user: User, body: dict[str, Any], re
     assert AlertChannel.objects.values().get(pk=channel.pk) == before
 
 
-def test_what_a_channel_tells_of(api: Api, user: User) -> None:
+def test_the_scope_of_a_channel(api: Api, user: User) -> None:
     project, other = ProjectFactory(owner=user), ProjectFactory(owner=user)
     first, second = (MonitorFactory(owner=user) for _ in range(2))
     channel = ChannelFactory(owner=user)
@@ -374,7 +374,7 @@ def test_two_changes_at_once_undo_nothing_of_each_other() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("broker", ["there", "away"])
-def test_nobody_tests(broker: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_result_without_a_worker(broker: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing, "PATIENCE_SEC", 0.2)
     assert app.conf.broker_url  # Celery reads it once, before the test changes it
     if broker == "away":

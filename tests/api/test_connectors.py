@@ -248,7 +248,7 @@ def test_a_provider_that_fails_links_nothing(there: Place, api: Api, mode: Mode)
     assert "pulsekeeper-secret" not in refused(come_back(back), status=502)
 
 
-def test_the_page_leads_back_and_tells_nobody(there: Place, api: Api, settings: Settings) -> None:
+def test_the_page_leads_back_and_sends_no_referrer(there: Place, api: Api, settings: Settings) -> None:
     page = come_back(there.fake.consent(there.begin(api)))
     text = page.content.decode()
     assert f'href="{settings.BASE_URL}/connectors"' in text
@@ -281,7 +281,7 @@ def undo(page: Any, browser: Client | None = None, *, word: str | None = None) -
     return (browser or Client(enforce_csrf_checks=True)).post(path, {"secret": found[2]})
 
 
-def test_an_unknown_browser_is_told_whose_account_it_was_and_may_undo(there: Place, api: Api, user: User) -> None:
+def test_an_unknown_browser_sees_whose_account_it_was_and_may_undo(there: Place, api: Api, user: User) -> None:
     page = come_back(there.fake.consent(there.begin(api)))
     assert user.email in page.content.decode()
     assert len(api.get("/v1/connectors").json) == 1
@@ -472,7 +472,7 @@ def test_bodies_that_are_refused(vercel: Place, api: Api, body: Any, names: str)
     assert len(vercel.fake.calls) == calls
 
 
-def test_somebody_elses_project_is_422(vercel: Place, api: Api) -> None:
+def test_a_project_of_another_account_is_422(vercel: Place, api: Api) -> None:
     vercel.link(api)
     foreign = ProjectFactory()
     body = {"external_refs": ["prj_1"], "project_id": foreign.public_id}

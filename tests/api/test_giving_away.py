@@ -270,7 +270,7 @@ def test_an_export_that_a_move_overtakes_has_no_later_signal() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("ending", ["removed", "demoted"])
-def test_nobody_gives_away_by_a_role_that_has_ended(ending: str) -> None:
+def test_an_ended_role_does_not_allow_giving_away(ending: str) -> None:
     def end(scene: Scene) -> None:
         caller, now = Caller(scene.owner), utc_now()
         project, member = scene.shop.public_id, scene.place.public_id

@@ -138,9 +138,7 @@ class TestChecks:
         assert len(set(ids)) == len(moments)
         assert ids == [row["id"] for row in api.get(checks).json]
 
-    def test_results_that_arrive_meanwhile_do_not_shift_the_pages(
-        self, api: Api, monitor: Monitor, checks: str
-    ) -> None:
+    def test_results_that_arrive_between_pages_do_not_shift_them(self, api: Api, monitor: Monitor, checks: str) -> None:
         for claim in range(1, 5):
             add_result(monitor, claim, NOON + minutes(claim))
         first = api.get(f"{checks}?limit=2")
@@ -183,7 +181,7 @@ class TestChecks:
         assert query.split("=")[0] in answer.json["reason"]
 
     @pytest.mark.parametrize("kind", ["checks", "uptime"])
-    def test_somebody_elses_monitor_is_not_there(self, api: Api, user: User, kind: str) -> None:
+    def test_a_monitor_of_another_account_is_not_found(self, api: Api, user: User, kind: str) -> None:
         foreign = MonitorFactory()
         outside = MonitorFactory(owner=user)
         token = Api.with_token(user, ProjectFactory(owner=user))

@@ -58,7 +58,7 @@ def test_a_token_is_created_once_and_its_plaintext_is_not_stored_in_clear(api: A
     assert api.post("/v1/tokens", body, key=KEY).text == first.text, "what was answered, though it opens nothing"
 
 
-def test_a_monitor_is_created_once_and_read_anew(worker: None, site: Site) -> None:
+def test_a_monitor_is_created_once_and_read_again(worker: None, site: Site) -> None:
     user = UserFactory(plan=PlanFactory(monitor_limit=1))
     api = Api.signed_in(user)
     body = {"url": site.url("/ok"), "name": "Shop", "request_headers": [{"name": "X", "value": "hunter2"}]}

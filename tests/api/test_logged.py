@@ -68,7 +68,7 @@ def test_a_request_is_a_line(logged: Lines) -> None:
     }
 
 
-def test_a_page_tells_who_asked(logged: Lines) -> None:
+def test_a_page_names_who_asked(logged: Lines) -> None:
     user = UserFactory()
     client = Client()
     client.force_login(user)
@@ -117,7 +117,7 @@ def test_tls_is_believed_of_our_own_proxies(settings: Any, trusted: str, secure:
     assert ("Strict-Transport-Security" in response.headers) is secure
 
 
-def test_a_page_that_broke_tells_its_number() -> None:
+def test_a_page_that_broke_shows_its_number() -> None:
     with logs.bound(request_id="abc-123.DEF_4"):
         assert b"logged as abc-123.DEF_4." in server_error(RequestFactory().get("/monitors")).content
     assert b"It has been logged. Try again" in server_error(RequestFactory().get("/monitors")).content

@@ -209,7 +209,7 @@ def test_a_project_token_acts_in_its_project(user: User) -> None:
     assert answer.status == 422
 
 
-def test_a_members_window_and_that_of_somebody_else(user: User, api: Api) -> None:
+def test_a_members_window_and_one_of_another_account(user: User, api: Api) -> None:
     friend = UserFactory()
     project = ProjectFactory(owner=user, member=friend)
     theirs = Api.signed_in(friend)

@@ -165,7 +165,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "named"), BAD)
-def test_bad_bodies_add_nobody(api: Api, user: User, body: Any, named: str) -> None:
+def test_bad_bodies_add_no_members(api: Api, user: User, body: Any, named: str) -> None:
     project = ProjectFactory(owner=user)
     answer = api.post(path_of(project), body)
     assert answer.status == 422
@@ -218,7 +218,7 @@ def test_what_each_role_may_do(user: User) -> None:
     assert callers[2].get(path_of(project)).status == 404
 
 
-def test_a_project_token_manages_nobody(user: User) -> None:
+def test_a_project_token_manages_no_members(user: User) -> None:
     project = ProjectFactory(owner=user)
     token = Api.with_token(user, project)
     for method, path in (

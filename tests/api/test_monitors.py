@@ -287,7 +287,7 @@ def test_lists_own_monitors_and_those_of_projects(user: User) -> None:
     assert Api.signed_in(stranger).get("/v1/monitors").json == []
 
 
-def test_somebody_elses_monitor_is_not_there(user: User) -> None:
+def test_a_monitor_of_another_account_is_not_found(user: User) -> None:
     monitor = MonitorFactory(owner=UserFactory())
     outside = MonitorFactory(owner=user)
     token = Api.with_token(user, ProjectFactory(owner=user))

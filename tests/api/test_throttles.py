@@ -144,7 +144,7 @@ def test_counting_is_atomic(settings: Settings) -> None:
     assert sum(int(str(n)) for n in run_concurrently(*[passes] * 5)) == 20
 
 
-def test_pings_are_told_to_the_broker_a_share_at_a_time(settings: Settings) -> None:
+def test_pings_are_reported_to_the_broker_a_share_at_a_time(settings: Settings) -> None:
     limit(settings, "pings", 1000)
     told: list[int] = []
 
@@ -175,7 +175,7 @@ def test_the_limit_of_pings_holds_to_a_share_for_each_process(
     assert 500 - 5 * processes <= passed <= 500 + 5 * processes
 
 
-def test_too_many_pings_are_told_when_to_come_again(settings: Settings, user: User) -> None:
+def test_too_many_pings_get_a_retry_after(settings: Settings, user: User) -> None:
     limit(settings, "pings", 3, 100)
     monitor = MonitorFactory(owner=user, heartbeat=True)
     ping = f"/v1/heartbeats/{monitor.public_id}/ping"
@@ -198,7 +198,7 @@ def test_all_signals_of_an_address_are_counted_together_refused_ones_too(setting
     assert [Api().post(ping + end).status for end in ends] == [429] * 7
 
 
-def test_a_tally_starts_anew_with_its_window_and_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tally_restarts_with_its_window_and_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.throttles.MAX_COUNTERS", 2)
 
     def tell(name: str, count: int, seconds: int) -> Counted:

@@ -120,7 +120,7 @@ def test_a_form_outlives_its_session(browse: Browse, app: Application) -> None:
     assert "shop.example" not in page.evaluate("JSON.stringify([localStorage, sessionStorage])")
 
 
-def test_a_form_is_not_sent_as_somebody_else(browse: Browse, app: Application) -> None:
+def test_a_form_is_not_sent_as_another_user(browse: Browse, app: Application) -> None:
     somebody, another = app.person("one"), app.person("two")
     page = browse(somebody)
     page.goto("/projects")

@@ -291,7 +291,7 @@ def test_a_dns_monitor_is_made_without_scripts(app: Application, browse: Browse)
     expect(page.get_by_role("heading", name="shop.example MX", level=1)).to_be_visible()
 
 
-def test_a_project_with_somebody_invited_and_a_token(app: Application, browse: Browse) -> None:
+def test_a_project_with_an_invitation_and_a_token(app: Application, browse: Browse) -> None:
     page = browse(app.person(), viewport=PHONE)
     page.goto("/projects")
     axe(page)

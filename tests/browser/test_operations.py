@@ -122,7 +122,7 @@ def test_a_service_is_set_up_by_what_it_shows(browse: Browse, app: Application) 
     axe(page)
 
 
-def test_somebody_else_agrees_to_alerts(browse: Browse, app: Application) -> None:
+def test_another_person_agrees_to_alerts(browse: Browse, app: Application) -> None:
     page = browse(app.person())
     page.goto("/alert-channels/new?kind=email")
     page.get_by_label("E-mail address").fill("elsewhere@example.net")

@@ -172,7 +172,7 @@ def test_one_server_that_answers_is_enough(names: NameServer, targets: TargetSer
     assert reasons(without) == {ReasonCode.WORKER_LOST}
 
 
-def test_an_outage_amid_many_checks_fails_none(names: NameServer, targets: TargetServer) -> None:
+def test_an_outage_during_many_checks_fails_none(names: NameServer, targets: TargetServer) -> None:
     """Lookups begin before, in and at the end of the outage; c-ares has cached parts of the answers."""
     hosts = [f"www{number}.test" for number in range(200)]
     names.zone = {

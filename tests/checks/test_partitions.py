@@ -139,7 +139,7 @@ class TestPartitions:
         assert CheckResult.objects.count() == 80
         assert rows_by_part() == {RESULTS.name(day(NOON)[0]): 80}
 
-    def test_what_somebody_else_made_and_dropped_while_we_waited_is_seen(self) -> None:
+    def test_partitions_created_and_dropped_while_waiting_are_seen(self) -> None:
         """Also in a session that has cached the existence or absence of the name."""
         bounds, name = day(NOON), RESULTS.name(day(NOON)[0])
         for change in (partial(make, RESULTS, [bounds]), partial(drop, RESULTS, before=bounds[1])):

@@ -116,7 +116,7 @@ def test_a_place_is_kept_by_those_that_return() -> None:
         claims.gone.get_nowait()
 
 
-def test_a_check_waits_until_it_is_told_to_ask_again() -> None:
+def test_a_check_waits_until_its_time_to_ask_again() -> None:
     claims = Claims(0.05, 0.05)
     check = Check(RateLimiter(claims))
     assert check.granted.get(timeout=10) > time.monotonic()

@@ -158,7 +158,7 @@ def test_a_name_whose_answers_are_garbage_harms_no_other(targets: TargetServer) 
     assert {host for host, answer in asker.answers if answer.failure is not None} == set(garbled)
 
 
-def test_a_silent_server_is_told_apart() -> None:
+def test_a_silent_server_is_distinguished() -> None:
     """No server listens on the port, so c-ares fails at once with a refused connection."""
     answer = Asker(Resolver(["127.0.0.1:9"])).answer("www.test")
     assert answer.failure == own_fault("no name server could be reached", by_network=True)

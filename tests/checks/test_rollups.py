@@ -132,7 +132,7 @@ steps = st.tuples(
     partitioned=st.booleans(),
     at_once=st.sampled_from([1, 3, 10_000]),
 )
-def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
+def test_results_in_any_order_are_as_if_counted_at_the_end(
     story: list[tuple[int, list[tuple[int, timedelta, tuple[Verdict, int | None, int | None]]], int | None]],
     since: int,
     partitioned: bool,

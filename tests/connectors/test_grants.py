@@ -143,7 +143,7 @@ def test_a_provider_that_is_down_while_renewing_costs_nothing(netlify: FakeNetli
     assert fetch(user) == 3
 
 
-def test_a_renewal_that_nobody_ends(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewal_that_never_ends(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process was killed: others wait in vain for as long as they may, until the lease has run out."""
     now = utc_now()
     Connector.objects.update(renewing_until=now + LEASE)
@@ -156,7 +156,7 @@ def test_a_renewal_that_nobody_ends(netlify: FakeNetlify, user: User, monkeypatc
     assert fetch(user, now=now + LEASE) == 3
 
 
-def test_linking_anew_while_renewing(
+def test_linking_again_while_renewing(
     netlify: FakeNetlify, api: Api, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokens of the link stay, and the request goes on with them."""

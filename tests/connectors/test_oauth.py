@@ -161,7 +161,7 @@ def test_each_comes_back_as_who_began(fake: Fake, user: User) -> None:
     assert finish(fake, first).user == user
 
 
-def test_who_was_shut_out_meanwhile_links_nothing(fake: Fake, user: User) -> None:
+def test_an_account_deactivated_concurrently_links_nothing(fake: Fake, user: User) -> None:
     query = begin(fake, user)
     User.objects.filter(pk=user.pk).update(is_active=False)
     refused(fake, query)
@@ -191,7 +191,7 @@ def test_a_code_that_was_redeemed(fake: Fake, user: User) -> None:
     assert "no longer accepts this code" in refused(fake, {**second, "code": first["code"]})
 
 
-def test_a_code_of_somebody_elses_way_fails_at_its_verifier(netlify: FakeNetlify, user: User) -> None:
+def test_a_code_of_another_flow_fails_at_its_verifier(netlify: FakeNetlify, user: User) -> None:
     mine, stolen = begin(netlify, user), begin(netlify, UserFactory())
     assert "no longer accepts this code" in refused(netlify, {**mine, "code": stolen["code"]})
 

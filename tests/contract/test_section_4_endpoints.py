@@ -33,7 +33,7 @@ def test_get_monitors(api: Api, user: User) -> None:
     assert listed.json == [shown(api, mine.public_id)]
 
 
-def test_get_monitors_of_nobody(api: Api) -> None:
+def test_get_monitors_without_a_credential(api: Api) -> None:
     """200, array of Monitor"""
     assert api.get("/v1/monitors").json == []
 

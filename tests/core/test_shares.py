@@ -129,7 +129,7 @@ def test_the_last_place_is_for_those_without_another_request() -> None:
         assert all(one.result(PATIENCE_SEC) for one in asked)
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_no_wait_lasts_forever() -> None:
     at = make(patience_sec=0.01)
     with at.turn("one"), pytest.raises(TooManyRequests), at.turn("other"):
         pass

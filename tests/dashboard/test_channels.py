@@ -189,7 +189,7 @@ def test_an_edit_leaves_the_chosen_monitors_that_a_member_cannot_see(user: User)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_somebody_else_s_address_is_asked_and_asked_again(client: Client) -> None:
+def test_another_persons_address_is_asked_and_asked_again(client: Client) -> None:
     user = UserFactory()
     client.force_login(user)
     add(client, "kind=email", address="on-call@example.net")

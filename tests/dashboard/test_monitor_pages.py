@@ -180,7 +180,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"header-2-name": "X-Team"}, "Value: Stored values are hidden"),
     ],
 )
-def test_bad_input_is_told_beside_its_field_and_kept(
+def test_bad_input_is_reported_beside_its_field_and_kept(
     web: Client, user: User, settings: Settings, given: dict[str, str], problem: str
 ) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = ()
@@ -284,7 +284,7 @@ def test_expiring_certificates_are_warned_of_by_default(
 
 
 @pytest.mark.usefixtures("template_contexts")
-def test_the_floor_of_the_plan_is_told_and_held(web: Client, user: User) -> None:
+def test_the_floor_of_the_plan_is_shown_and_enforced(web: Client, user: User) -> None:
     user.plan = PlanFactory(min_interval_sec=300)
     user.save(update_fields=["plan"])
     assert "at least 5 min" in web.get("/monitors/new").content.decode()
@@ -299,7 +299,7 @@ def _messages(web: Client) -> list[object]:
     return list(web.get("/monitors/new").context["messages"])
 
 
-def test_the_cap_of_the_plan_is_told(web: Client, user: User) -> None:
+def test_the_cap_of_the_plan_is_shown(web: Client, user: User) -> None:
     user.plan = PlanFactory(monitor_limit=0)
     user.save(update_fields=["plan"])
     page = web.post("/monitors/new", typed(name="Kept")).content.decode()
@@ -628,7 +628,7 @@ def test_the_form_says_that_stored_values_do_not_go_to_another_server(client: Cl
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_created_monitor_is_checked_though_nobody_waits(client: Client, site: Site) -> None:
+def test_a_created_monitor_is_checked_without_a_waiting_caller(client: Client, site: Site) -> None:
     client.force_login(UserFactory())
     assert client.post("/monitors/new", typed(url=site.url("/ok"))).status_code == 302
     monitor = Monitor.objects.get()

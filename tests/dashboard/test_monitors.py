@@ -339,7 +339,7 @@ def test_undoes_it_and_deletes(web: Client, user: User) -> None:
     assert not Monitor.objects.exists()
 
 
-def test_what_was_so_before_is_told(web: Client, user: User) -> None:
+def test_monitors_already_in_that_state_are_reported(web: Client, user: User) -> None:
     chosen = [MonitorFactory(owner=user).public_id for _ in range(3)]
     act(web, "pause", monitor=chosen[0])
     html = act(web, "pause", monitor=",".join(chosen)).content.decode()
@@ -429,7 +429,7 @@ def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
     assert Monitor.objects.filter(project=full).count() == 1
 
 
-def test_stops_in_time_and_tells_what_is_left(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stops_in_time_and_reports_what_is_left(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actions, "PATIENCE_SEC", 0)
     chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
     outcome = actions.apply(Caller(user), actions.named("pause"), chosen, now=utc_now())
@@ -454,7 +454,7 @@ def test_goes_back_to_no_other_site(web: Client, user: User, back: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["pause", "mute:30", "move:", "delete"])
-def test_what_is_somebody_elses_is_not_there(web: Client, action: str) -> None:
+def test_objects_of_another_account_are_not_found(web: Client, action: str) -> None:
     theirs = MonitorFactory(up=True)
     before = Monitor.objects.values().get()
     for path in ("", "/live", "/latency"):
@@ -497,7 +497,7 @@ def test_hostile_texts_are_texts(web: Client, user: User) -> None:
         assert "s3cret-value" not in html
 
 
-def test_the_page_of_a_monitor_tells_what_is_known_of_it(web: Client, user: User) -> None:
+def test_the_page_of_a_monitor_shows_its_data(web: Client, user: User) -> None:
     now = utc_now()
     monitor = MonitorFactory(
         owner=user, name="Till", down=True, fail_threshold=1, created_at=now - timedelta(minutes=5), method="POST",

@@ -221,7 +221,7 @@ def test_a_copy_selects_the_channels_of_its_source(web: Client, channel: AlertCh
     assert 'name="channels_before" value' not in page
 
 
-def test_a_monitor_of_somebody_else_is_not_found(web: Client) -> None:
+def test_a_monitor_of_another_account_is_not_found(web: Client) -> None:
     assert web.get(PREVIEW, {"monitor": MonitorFactory().public_id}).status_code == 404
     assert Client().get(PREVIEW).status_code == 302
 
@@ -279,7 +279,7 @@ def test_more_channels_take_no_more_queries(web: Client, user: User, channel: Al
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_channel_that_is_deleted_meanwhile_loses_no_input(user: User, channel: AlertChannel) -> None:
+def test_a_concurrently_deleted_channel_loses_no_input(user: User, channel: AlertChannel) -> None:
     monitor = channel.monitors.get()
     web = Client()
     web.force_login(user)

@@ -190,7 +190,7 @@ def test_a_logo_is_put_there_and_taken_away(web: Client, user: User) -> None:
     assert not hasattr(StatusPage.objects.get(), "logo")
 
 
-def test_nobody_else_sees_or_changes_it(web: Client) -> None:
+def test_no_other_account_sees_or_changes_it(web: Client) -> None:
     stranger = UserFactory()
     page = make_page(stranger, [])
     written = {"title": "x", "status": "investigating", "text": "x"}

@@ -121,7 +121,7 @@ def test_bad_input_is_reported_and_kept(web: Client, user: User, given: dict[str
     assert not ProjectToken.objects.exists()
 
 
-def test_somebody_elses_project_takes_no_token(web: Client) -> None:
+def test_a_project_of_another_account_gets_no_token(web: Client) -> None:
     assert web.post(NEW, typed(ProjectFactory())).status_code == 200
     assert not ProjectToken.objects.exists()
 

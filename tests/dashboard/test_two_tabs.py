@@ -141,7 +141,7 @@ def test_an_outdated_form_with_the_stored_values_is_saved(web: Client, user: Use
     assert web.post(path, mine | {"name": "Same"}).status_code == 302
 
 
-def test_a_project_that_was_renamed_meanwhile(web: Client, user: User) -> None:
+def test_a_project_that_was_renamed_concurrently(web: Client, user: User) -> None:
     project = ProjectFactory(owner=user, name="First")
     path = f"/projects/{project.public_id}"
     mine = opened(web, path)
@@ -287,7 +287,7 @@ def test_a_page_without_the_tags_shows_all_settings(web: Client, user: User) -> 
 
 
 @pytest.mark.parametrize("kind", ["monitor", "channel", "window", "page", "project"])
-def test_nobody_else_deletes_or_reads_it(web: Client, user: User, kind: str) -> None:
+def test_no_other_account_deletes_or_reads_it(web: Client, user: User, kind: str) -> None:
     path, _, address = _buttons(web, user, kind)
     stranger = Client()
     stranger.force_login(UserFactory())

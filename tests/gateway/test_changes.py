@@ -156,7 +156,7 @@ def test_what_is_a_change(port: int, kind: str) -> None:
         browser.wait_for_events(1)
 
 
-def test_nobody_follows_without_a_session(port: int) -> None:
+def test_a_stream_needs_a_session(port: int) -> None:
     with following(port, None) as browser:
         assert browser.status == 401
     refused = requests.post(f"http://127.0.0.1:{port}/changes", timeout=PATIENCE_SEC)

@@ -129,7 +129,7 @@ def test_a_request_that_is_worked_on_is_not_interrupted(gateway: Gateway, echo: 
         assert all(b"200 OK" in client.recv(65_536) for client in busy)
 
 
-def test_a_proxy_loses_connections_only_if_nobody_else_can(gateway: Gateway, port: int, settings: Settings) -> None:
+def test_a_proxy_loses_connections_only_as_a_last_resort(gateway: Gateway, port: int, settings: Settings) -> None:
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.2/32")]
     with Crowd(port, "127.0.0.2", MOST // 2) as proxy, Crowd(port, "127.0.0.3", MOST) as crowd:
         limit(gateway)

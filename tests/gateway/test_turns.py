@@ -218,7 +218,7 @@ async def test_a_request_that_is_refused_and_cancelled_at_once_gives_back_no_tur
 
 
 @on_a_loop
-async def test_a_turn_ends_with_its_thread_also_if_nobody_waits_for_it_any_more() -> None:
+async def test_a_turn_ends_with_its_thread_even_if_its_caller_has_gone() -> None:
     at, requests = lane(at_once=1), Requests()
     left = begin(at.run("left", requests.work, "left"))
     await until(lambda: requests.order == ["left"])

@@ -153,7 +153,7 @@ def test_without_room_for_all_nothing_is_created(import_from: Callable[..., Ran]
     assert not Monitor.objects.exists()
 
 
-def test_the_plans_least_interval_is_told(import_from: Callable[..., Ran]) -> None:
+def test_the_plans_minimum_interval_is_shown(import_from: Callable[..., Ran]) -> None:
     free = UserFactory(plan__name="free")
     ran = import_from(*KUMA, "--account", free.email)
     assert "  interval: 60 s becomes 300 s, the minimum of the plan\n" in ran.out

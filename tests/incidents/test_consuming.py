@@ -119,7 +119,7 @@ def test_a_deletion_ends_it(owner: User, drive: Drive) -> None:
     assert timeline(incident)[-2:] == ["confirmed", "resolved"]
 
 
-def test_slow_is_no_incident_but_told(owner: User, drive: Drive) -> None:
+def test_slow_is_notified_without_an_incident(owner: User, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     drive.check(monitor, SLOW, at(60))
     drive.check(monitor, DOWN, at(120))

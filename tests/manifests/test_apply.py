@@ -92,7 +92,7 @@ def test_a_dry_run_says_the_same_and_does_nothing() -> None:
     assert told(dry) == told(apply_text(user, WINDOW, environment=KEY))
 
 
-def test_changes_are_told_field_by_field_and_secrets_masked() -> None:
+def test_changes_are_listed_by_field_and_secrets_masked() -> None:
     user = UserFactory()
     apply_text(user, WINDOW, environment=KEY)
     text = WINDOW.replace("url: https://shop.example.com/", "url: https://shop.example.com/v2\n    slow_ms: 300")
@@ -365,7 +365,7 @@ def test_what_a_monitor_cannot_become() -> None:
     assert refusal(user, text) == ["4:11: monitors[0].type: a heartbeat monitor cannot become scheduler."]
 
 
-def test_nothing_that_is_told_moves_a_terminals_cursor() -> None:
+def test_no_output_moves_a_terminals_cursor() -> None:
     user = UserFactory()
     text = 'version: 1\nmonitors: [{name: "\\e[2J", url: "https://example.com/", "\\e[1A": 1}]\n'
     assert not any("\x1b" in line for line in refusal(user, text))
@@ -380,14 +380,14 @@ def test_limits_of_others_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told_ == ["5:5: channels[2]: The limit of alert channels per account is reached."]
 
 
-def test_a_slug_that_somebody_else_has() -> None:
+def test_a_slug_of_another_account() -> None:
     apply_text(UserFactory(), WINDOW, environment=KEY)
     assert refusal(UserFactory(), WINDOW, environment=KEY) == [
         "25:11: status_pages[0].slug: is already used by another status page."
     ]
 
 
-def test_somebody_elses_things_are_not_there() -> None:
+def test_objects_of_other_accounts_are_not_found() -> None:
     theirs = MonitorFactory(name="M")
     user = UserFactory()
     text = f"version: 1\nmonitors: [{{id: {theirs.public_id}, name: M, url: 'https://example.com/'}}]\n"

@@ -152,7 +152,7 @@ def test_afterwards_all_of_it_can_be_done(user: User) -> None:
     assert apply_text(user, FILE).created == 4
 
 
-def test_a_plan_that_becomes_slower_meanwhile_holds(user: User) -> None:
+def test_a_raised_minimum_of_the_plan_applies(user: User) -> None:
     apply_text(user, FILE)
     Plan.objects.filter(pk=user.plan_id).update(min_interval_sec=120)
     user = User.objects.select_related("plan").get(pk=user.pk)

@@ -130,7 +130,7 @@ def test_maintenance_is_left_out_as_it_was(monitors: list[Monitor]) -> None:
     assert found[wavering.pk] == 80.0, "uptime_24h counts maintenance"
 
 
-def test_days_that_nobody_wrote_yet_are_read_from_turns(monitors: list[Monitor]) -> None:
+def test_days_that_are_not_stored_yet_are_computed_from_transitions(monitors: list[Monitor]) -> None:
     write_days(NOON - 5 * DAY)
     assert history() == by_turns()
 

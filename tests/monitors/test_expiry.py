@@ -98,7 +98,7 @@ def test_one_warning_for_each_threshold_as_the_days_go_by(user: User) -> None:
     assert (warned(monitor), warned(late)) == ([30, 14, 7, 3, 1], [7, 3, 1])
 
 
-def test_a_renewed_certificate_starts_anew(user: User) -> None:
+def test_a_renewed_certificate_starts_again(user: User) -> None:
     monitor = secured(user, NOON + 2 * DAY)
     warn_of_expiries(NOON)
     with_certificate(monitor, NOON + 90 * DAY)
@@ -129,7 +129,7 @@ def test_certificate_and_domain_that_end_together_are_two_things(user: User) -> 
     assert warned(monitor) == [1, 1]
 
 
-def test_nobody_is_warned_who_did_not_ask_or_has_paused(user: User) -> None:
+def test_no_warning_without_the_setting_or_while_paused(user: User) -> None:
     silent = [secured(user, NOON, check_ssl=False), secured(user, None), secured(user, NOON, type="heartbeat")]
     paused = secured(user, NOON)
     update_monitor(Caller(user), paused.public_id, {"enabled": False}, now=NOON)

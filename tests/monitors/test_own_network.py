@@ -169,7 +169,7 @@ def test_without_servers_nothing_is_asked(made: Callable[..., OwnNetwork]) -> No
         (None, False),
     ],
 )
-def test_targets_in_the_operator_s_networks_are_told_apart(
+def test_targets_in_the_operator_s_networks_are_distinguished(
     settings: Settings, address: str | None, is_private: bool
 ) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))

@@ -153,7 +153,7 @@ MOMENTS = st.none() | st.integers(-200, 200).map(at)
         }
     ),
 )
-def test_both_ways_leave_the_same_whatever_they_find(
+def test_both_ways_have_the_same_effect_on_any_state(
     owner: User, state: dict[str, Any], configured: dict[str, Any]
 ) -> None:
     one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))

@@ -147,7 +147,7 @@ class Crowd:
             self._push(one, at=time.monotonic() + wait)
 
 
-def test_accounts_take_turns_whatever_they_have(url: str) -> None:
+def test_accounts_take_turns_regardless_of_their_size(url: str) -> None:
     crowd = Crowd(url)
     crowd.add("hostile", 150)
     crowd.run(until_sent=5)

@@ -175,7 +175,7 @@ def test_what_only_paused_monitors_watch_is_not_looked_up(user: User) -> None:
     assert claim_lookup(NOON + DAY) is not None
 
 
-def test_what_nobody_watches_is_removed_when_it_is_due(user: User) -> None:
+def test_unused_registrations_are_removed_when_due(user: User) -> None:
     monitor, other = watching(user), watching(user, "https://example.org/")
     known(monitor)
     delete_monitor(Caller(user), monitor.public_id)
@@ -202,9 +202,7 @@ def test_an_expiry_is_shown_on_every_monitor_of_the_domain(user: User) -> None:
     assert (shown(one), shown(two), shown(other)) == (LATER, LATER, None)
 
 
-def test_a_lookup_that_tells_nothing_new_writes_no_state(
-    user: User, django_assert_num_queries: DjangoAssertNumQueries
-) -> None:
+def test_a_lookup_without_news_writes_no_state(user: User, django_assert_num_queries: DjangoAssertNumQueries) -> None:
     for _ in range(3):
         watching(user)
     record_expiry(claimed(), EXPIRY, now=NOON)

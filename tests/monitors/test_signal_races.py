@@ -117,7 +117,7 @@ TEXT = st.text(st.characters(), max_size=300)
     ),
     st.none() | st.uuids(),
 )
-def test_whatever_comes_is_stored(requests: list[tuple[str, str, bytes]], rid: UUID | None) -> None:
+def test_arbitrary_signals_are_stored(requests: list[tuple[str, str, bytes]], rid: UUID | None) -> None:
     """Arbitrary bodies, user agents and rids, both through the batch and in one transaction."""
     monitor = job()
     given_signals = []

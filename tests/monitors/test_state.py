@@ -79,7 +79,7 @@ def test_after_resuming_the_next_outcome_sets_the_status() -> None:
     assert run("u", Policy(recover_threshold=5), resumed)[:2] == ("u", ["d>u@0"])
 
 
-def test_still_down_after_resuming_is_told_of_again() -> None:
+def test_still_down_after_resuming_is_notified_again() -> None:
     """The pause has closed the incident. `since` stays: the status has not changed."""
     resumed = Status(status=Verdict.DOWN, since=NOON - minutes(9), fresh=True)
     statuses, changes, status = run("ddd", Policy(fail_threshold=2), resumed)

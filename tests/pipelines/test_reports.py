@@ -134,7 +134,7 @@ def test_the_secret_of_a_heartbeat_is_in_no_report() -> None:
 
 @hypothesis_settings(max_examples=examples(30))
 @given(name=st.text(max_size=40), detail=st.text(max_size=40))
-def test_whatever_a_name_holds_the_report_can_be_parsed(name: str, detail: str) -> None:
+def test_the_report_can_be_parsed_with_any_name(name: str, detail: str) -> None:
     name, detail = name + "\x00]]>\x1b[31m", detail + "<&\ud800"
     finding = replace(DOWN, target=replace(SHOP, name=name), detail=detail, evidence=None)
     (case,) = parsed(finding)

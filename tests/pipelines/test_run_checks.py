@@ -142,7 +142,7 @@ def test_what_is_asked_of_an_account(run_checks: Callable[..., Ran], user: User,
 
 
 @pytest.mark.usefixtures("worker")
-def test_who_is_told_to_wait_waits(
+def test_requests_wait_for_retry_after(
     run_checks: Callable[..., Ran],
     live_server: LiveServer,
     token: str,

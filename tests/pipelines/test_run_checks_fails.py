@@ -126,7 +126,7 @@ def unreachable_app() -> Any:
     return app
 
 
-def test_a_redirect_is_told_and_not_followed(
+def test_a_redirect_is_reported_and_not_followed(
     run_checks: Callable[..., Ran], targets: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PULSEKEEPER_TOKEN", "svc_x")

@@ -209,7 +209,7 @@ def outage(stage: Stage, somebody: Callable[[str], Somebody]) -> Iterator[Outage
         yield Outage(owner, monitor_id, url, owner.incident(monitor_id), link)
 
 
-def test_an_outage_is_told_of_once_each_time_and_written_down(outage: Outage) -> None:
+def test_an_outage_is_notified_once_each_time_and_recorded(outage: Outage) -> None:
     assert (outage.incident["status"], outage.incident["resolution"]) == ("resolved", "recovered")
     taken = [("alert_sent", None)] * 2
     assert [(event["type"], event["data"].get("news")) for event in outage.incident["events"]] == [
@@ -287,7 +287,7 @@ def test_the_webhooks_of_an_outage_are_signed_and_say_the_same(outage: Outage) -
     assert ends == [None, None, None, outage.incident["resolved_at"]]
 
 
-def test_a_test_tells_what_came_back(somebody: Callable[[str], Somebody]) -> None:
+def test_a_test_reports_the_response(somebody: Callable[[str], Somebody]) -> None:
     tester = somebody("testing")
 
     def tried(channel_id: str) -> tuple[bool, str]:

@@ -38,7 +38,7 @@ def test_every_process_does_its_work_with_what_the_documents_let_it_reach(progra
     assert reached["dispatcher"] == {"database", "broker"}
 
 
-def test_a_cut_uplink_of_the_workers_alarms_nobody(program: Program) -> None:
+def test_a_cut_uplink_of_the_workers_causes_no_alert(program: Program) -> None:
     if reason := why_not():
         pytest.skip(reason)
     done = program("-m", "tests.faults.own_network", "2", "12", "silent", longest=LONGEST)

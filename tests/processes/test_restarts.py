@@ -300,7 +300,7 @@ def healthy(up: Up, name: str, folder: Path, *, timeout: int = START_SECONDS, **
     return done.returncode
 
 
-def test_healthy_runs_anywhere_and_tells_a_dead_broker_from_a_dead_process(up: Up, tmp_path: Path) -> None:
+def test_healthy_runs_anywhere_and_distinguishes_a_dead_broker_from_a_dead_process(up: Up, tmp_path: Path) -> None:
     running = dict.fromkeys(("web", "worker", "interactive", "dispatcher", "beat"), 0)
     expected = running | {"web-2": 1, "worker-2": 1, "none": 2}
     assert {name: healthy(up, name, tmp_path) for name in expected} == expected

@@ -95,7 +95,7 @@ def test_traces() -> None:
     assert middleware.index("config.middleware.pings") < traced < middleware.index("config.access.log_requests")
 
 
-def test_nobody_is_there_to_be_told() -> None:
+def test_unreachable_receivers() -> None:
     away = "127.0.0.1:1"
     seen, _ = crash(SENTRY_DSN=dsn(away), OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{away}")
     assert seen["loaded"] == ["sentry_sdk", "opentelemetry.sdk"]

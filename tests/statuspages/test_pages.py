@@ -363,7 +363,7 @@ class TestDomains:
         assert look("/", host="other.shop.example").status_code == 404
         assert look("/v1/monitors", host="other.shop.example").status_code == 404
 
-    def test_a_domain_that_nobody_proved_shows_nothing(self, page: StatusPage) -> None:
+    def test_an_unproved_domain_shows_nothing(self, page: StatusPage) -> None:
         StatusPage.objects.update(domain_verified_at=None)
         assert look("/", host="status.shop.example").status_code == 404
         page.refresh_from_db()
@@ -409,7 +409,7 @@ class TestCaching:
             counts.append(len(captured))
         assert counts[0] == counts[1] <= 20
 
-    def test_while_one_makes_it_anew_others_get_what_there_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_while_one_renders_others_get_the_stored_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
         made: list[str] = []
 
         def make(body: str) -> bytes:
@@ -434,7 +434,7 @@ class TestCaching:
 class TestBadges:
     NAMES = ("status", "uptime-24h", "uptime-7d", "uptime-30d", "uptime-90d", "latency")
 
-    def test_they_tell_how_it_stands_and_nothing_more(self, user: User) -> None:
+    def test_they_show_the_status_and_nothing_more(self, user: User) -> None:
         monitor = private_monitor(user)
         badge = create_badge(Caller(user), monitor.public_id, now=utc_now())
         texts = []
@@ -465,7 +465,7 @@ def test_subscribers_are_on_no_page(user: User) -> None:
     assert "reader" not in everything_of(page)
 
 
-def test_the_admin_tells_who_has_which_address_and_no_secret(user: User, client: Any) -> None:
+def test_the_admin_shows_who_has_which_address_and_no_secret(user: User, client: Any) -> None:
     page = make_page(user, [], password="open sesame")
     type(user).objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
     client.force_login(user)
