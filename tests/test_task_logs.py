@@ -1,4 +1,4 @@
-"""What tasks leave in the logs, of a real worker on the real broker; and beat's lines."""
+"""Log lines of tasks in a real worker on the real broker, and of beat."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def connect() -> None:
 
 @pytest.fixture
 def stream(transactional_db: None) -> Iterator[StringIO]:
-    """What a worker writes."""
+    """Return the output of a worker."""
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.Formatter(json=True))

@@ -1,4 +1,4 @@
-"""The way to a provider and back, as a person goes it."""
+"""Linking an account at a provider, as a user does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAKES: dict[str, type[FakeNetlify | FakeVercel]] = {"vercel": FakeVercel, "netli
 
 @dataclass(frozen=True)
 class Place:
-    """A provider, and the word of our paths for it."""
+    """A provider, and its name in our paths."""
 
     word: str
     fake: FakeNetlify | FakeVercel

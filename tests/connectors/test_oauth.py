@@ -1,4 +1,4 @@
-"""Start, consent, callback: with providers that take nothing that is not as documented."""
+"""Start, consent, callback: with providers that reject everything that is not documented."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def user() -> User:
 
 
 def begin(fake: Fake, user: User) -> dict[str, str]:
-    """What the provider leads back with."""
+    """Return the query of the provider's redirect."""
     return query_of(fake.consent(services.start(Caller(user), fake.NAME, now=NOON)))
 
 
@@ -284,7 +284,7 @@ def test_nothing_secret_is_logged(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     query = begin(fake, user)
-    caplog.clear()  # the browser's side says what it opens
+    caplog.clear()  # the fake browser logs the URLs that it opens
     happens(fake, query)
     for secret in (*fake.issued, fake.client_secret, query["state"]):
         assert secret not in caplog.text

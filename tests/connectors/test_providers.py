@@ -1,4 +1,4 @@
-"""Listing projects: pages, addresses, tokens that ran out or were revoked, and providers gone wrong."""
+"""Listing projects: pages, addresses, expired or revoked tokens, and failing providers."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_tokens_that_run_out_are_renewed(settings: Settings) -> None:
         with pytest.raises(ProviderFailed, match="answered 500"):
             netlify.renewed(new, now=later)
         fake.mode = ""
-        with pytest.raises(GrantRevoked):  # a token for refreshing is good once
+        with pytest.raises(GrantRevoked):  # a refresh token works once
             netlify.renewed(tokens, now=later)
 
 

@@ -1,8 +1,8 @@
 """Section 1, "What the service does".
 
 Elsewhere: "connectors" are in tests/api/test_connectors.py; "a failed check opens an incident", alerts and maintenance
-windows in tests/incidents and tests/alerts; status pages are a later issue's; "every operation available in the
-dashboard is available over this API" waits for the dashboard.
+windows in tests/incidents and tests/alerts; status pages in tests/statuspages; the pages of the dashboard, which call
+the same services, in tests/dashboard.
 """
 
 from __future__ import annotations

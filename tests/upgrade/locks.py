@@ -47,7 +47,7 @@ SELECT a.attname, format_type(a.atttypid, NULL),
  WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
  ORDER BY a.attnum
 """
-# How the value of a unique column differs in each copy. Others keep theirs.
+# How the values of unique columns differ in each copy. Other columns keep their values.
 OTHERS: Mapping[str, LiteralString] = {
     "smallint": "{name}",
     "integer": "1000000 + n",
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def superuser() -> psycopg.Connection:
-    """Connect as one who may switch foreign keys off."""
+    """Connect as a role that may disable foreign keys."""
     url = os.environ["DATABASE_URL"]
     return psycopg.connect(url, user=SUPERUSER, autocommit=True)
 

@@ -1,4 +1,4 @@
-"""Each frozen database has a way up to this commit, keeps its rows, and is served."""
+"""Each frozen database can be upgraded to this commit, keeps its rows, and is served."""
 
 from __future__ import annotations
 
