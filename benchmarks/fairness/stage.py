@@ -29,7 +29,7 @@ from tests.processes.up import free_port
 from tests.proxies import NAME, PROXIES, find_program
 
 CALM_SEC, RESTART_SEC = 80.0, 180.0
-"""`/readyz` is degraded for a minute after what was late."""
+"""`/readyz` is degraded for a minute after a late request."""
 FINE = ("ready", "degraded")
 SLOW = 4
 """How many times a limit may be exceeded between rows; a busy machine alone does not justify a restart."""
@@ -153,7 +153,7 @@ class Stage:
         return switches
 
     def _wait(self, until: float) -> float:
-        """Wait, and return the peak of the memory of web. Start processes again that ended."""
+        """Wait, and return the peak memory of web. Restart processes that ended."""
         peak = 0.0
         while True:
             if ended := self._tree.ended():
@@ -168,7 +168,7 @@ class Stage:
             time.sleep(min(0.2, left))
 
     def _recover(self) -> None:
-        """Clear what the row left, and wait until all is as before. If it takes too long, start all processes again."""
+        """Clear the rows, and wait until everything is as before. If that takes too long, restart all processes."""
         tenants.clear(self._quiet, self._grave, self._accounts)
         if not self._calm(CALM_SEC) or not (why := self._calm(1.0, ready=FINE)):
             return
@@ -185,7 +185,7 @@ class Stage:
             say(f"    still not as before: {why}")
 
     def _calm(self, seconds: float, *, ready: Container[str] = ("ready",)) -> str:
-        """Wait until everything is served, on time and as the timetable has it. Return what is not."""
+        """Wait until everything is served on time and matches the timetable. Return what does not."""
         reasons: list[str] = []
 
         def is_calm() -> bool:
@@ -210,7 +210,7 @@ class Stage:
 
 
 def answers(processes: Sequence[Process]) -> dict[str, int]:
-    """End the attacks. Return how many answers they got, by status. Raise SystemExit if one failed by itself."""
+    """End the attacks. Return the number of their answers by status. Raise SystemExit if an attacker failed."""
     counts: dict[str, int] = {}
     for process in processes:
         process.end_input()

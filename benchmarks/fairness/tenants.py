@@ -1,6 +1,6 @@
 """The quiet tenant and the hostile accounts, and what they own. Import it after Django is set up.
 
-Rows of the database are made as the product's services make them, but many at once.
+Rows of the database equal those of the product's services, but are created in bulk.
 """
 
 from __future__ import annotations
@@ -370,7 +370,7 @@ _CLEAR = {
 
 
 def clear(quiet: Quiet, grave: User, accounts: Sequence[Hostile]) -> None:
-    """Take all that rows created out of service, and forget what throttles, turns and gap detection counted."""
+    """Disable everything that rows created, and reset throttles, turns and gap detection."""
     values = {"quiet": quiet.user.pk, "grave": grave.pk, "ids": quiet.ids}
     tables = set(connection.introspection.table_names())
     for table, statement in _CLEAR.items():
@@ -404,7 +404,7 @@ def retry(act: Callable[[], object]) -> None:
 
 
 def unsettled(quiet: Quiet, up: Mapping[int, bool]) -> Iterator[str]:
-    """Yield what of the quiet tenant is not on time, or not as its targets are."""
+    """Yield the monitors of the quiet tenant that are late or differ from their targets."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT monitor_id, status, type <> 'heartbeat'"
