@@ -84,7 +84,7 @@ def _start_servers() -> None:
 
 # A busy machine is slow to draw examples, which says nothing about the code.
 hypothesis.settings.register_profile("default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-# New random examples are for developers, who can investigate them; the verdict on a commit must be reproducible.
+# New random examples are for developers: failures need an investigation. The verdict on a commit must be reproducible.
 hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("default"), derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 

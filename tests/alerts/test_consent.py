@@ -1,4 +1,4 @@
-"""Consent to alerts by e-mail: who can give it, what ends it, and that no e-mail follows."""
+"""Consent to alerts by e-mail: giving it, what ends it, and that no e-mail follows."""
 
 from __future__ import annotations
 

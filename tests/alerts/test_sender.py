@@ -1,4 +1,4 @@
-"""Sender threads: hanging receivers of one account occupy a few of them, and no thread of Celery."""
+"""Sender threads: hanging receivers of one account occupy only a few, and no thread of Celery."""
 
 from __future__ import annotations
 
