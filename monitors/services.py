@@ -95,7 +95,7 @@ def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
 
 @contextmanager
 def _advising() -> Iterator[None]:
-    """Add advice on who can allow a private address to the error."""
+    """Say who can allow a private address, in the words for the caller."""
     try:
         yield
     except PrivateAddress as error:
