@@ -20,16 +20,16 @@ from core.shares import Shares
 from core.turns import paused
 
 AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
-"""The libraries release Python's lock meanwhile."""
+"""The libraries release the GIL while they hash."""
 
 NICE = 5
-"""The priority of their threads: those that answer pings and pages go before them."""
+"""The niceness of their threads: those that answer pings and pages take precedence."""
 
 shares = Shares(at_once=AT_ONCE, most_waiting=16, most_present=8, patience_sec=10.0)
 
 
 def _give_way() -> None:
-    if sys.platform == "linux":  # elsewhere threads have no priority of their own
+    if sys.platform == "linux":  # elsewhere priorities apply to processes, not threads
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
@@ -56,7 +56,7 @@ class SharedHasher(Argon2PasswordHasher):
 
 
 class EarlierHasher(PBKDF2PasswordHasher):
-    """Of passwords that were set before Argon2. Each is hashed with Argon2 when it is used."""
+    """Hasher of passwords that were set before Argon2. Each is hashed with Argon2 when it is used."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
         return _in_turn(super().encode, password, salt, iterations)

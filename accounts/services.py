@@ -231,5 +231,5 @@ def set_address(user: User) -> None:
 
 
 def verified_account(email: str) -> User | None:
-    """Return the account with a verified address, given in lower case, or None."""
+    """Return the account with this verified address, which must be in lower case, or None."""
     return User.objects.filter(email=email, emailaddress__email=email, emailaddress__verified=True).first()

@@ -98,7 +98,7 @@ class Notice(NamedTuple):
 class NotificationBatch:
     """The notifications of some of these incidents: `notices`, written together with their timelines.
 
-    `silences` says why no alert of a monitor is sent now.
+    `silences`: why no alert of a monitor is sent now.
     """
 
     def __init__(self, incidents: Sequence[Incident], now: datetime) -> None:

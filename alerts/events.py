@@ -1,4 +1,4 @@
-"""What an alert reports, as plain data: stored with the message, and rendered when it is sent. Pure."""
+"""Events of alerts as plain data: stored with the message, and rendered when it is sent. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_TOPICS = (Topic.DOWN, Topic.RECOVERED, Topic.EXPIRY, Topic.REMINDER)
 
 
 class EventType(StrEnum):
-    """What happened."""
+    """The type of an event."""
 
     DOWN = "down"
     STILL_DOWN = "still_down"  # at the end of a maintenance window, or of flapping

@@ -202,7 +202,7 @@ def _level(event_types: Iterable[EventType]) -> Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """What differs between messages with one event and with several. `context` is the template's own."""
+    """Differences between messages with one event and with several. `context`: extra values for the template."""
 
     title: str
     headline: str

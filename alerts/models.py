@@ -1,4 +1,4 @@
-"""Where alerts go (AlertChannel), and the messages to them (Delivery), each with one or more events (DeliveryItem)."""
+"""Destinations of alerts (AlertChannel), and messages to them (Delivery) with one or more events (DeliveryItem)."""
 
 from __future__ import annotations
 

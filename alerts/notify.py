@@ -297,7 +297,7 @@ def _with_monitors(incidents: QuerySet[Incident]) -> QuerySet[Incident]:
 
 
 def _locked(condition: Q, **conditions: object) -> QuerySet[Incident]:
-    """Lock these incidents, and return them for notifications, with their monitors as they are after the wait."""
+    """Lock these incidents, and return them for notifications, with monitors that are read after locking."""
     incidents = Incident.objects.filter(condition, **conditions)
     keys = list(incidents.select_for_update(no_key=True).order_by("pk").values_list("pk", flat=True))
     return _with_monitors(incidents.filter(pk__in=keys))

@@ -61,9 +61,9 @@ PROMPT = timedelta(seconds=3)
 
 _LIMITS = {"max_mails": MAX_MAILS, "max_accounts": 1_000, "max_of_account": 500}
 PROVEN = Lane(16, {**_LIMITS, "prompt_only": True, "max_per_owner": 2})
-"""Threads for channels that were prompt the last time, whatever new, slow and failing channels do."""
+"""Threads for channels that were prompt the last time; new, slow and failing channels cannot occupy them."""
 FIRST = Lane(112, {**_LIMITS, "prompt_only": False, "max_per_owner": 1})
-"""Threads for accounts that have no message in flight. They wait and do not compute, so many are cheap."""
+"""Threads for accounts that have no message in flight. They wait and do not compute, so a large number is cheap."""
 FURTHER = Lane(32, {**_LIMITS, "prompt_only": False, "max_per_owner": MAX_PER_OWNER})
 
 MAX_QUEUED = 60
@@ -179,7 +179,7 @@ class DeliveryOutbox(Outbox[Delivery]):
             yield delivery, result
 
     def _count_if_late(self, claimed: Delivery) -> None:
-        """Count a late first attempt, unless an attempt for another message of its account ended meanwhile."""
+        """Count a late first attempt, unless an attempt for another message of its account ended while it waited."""
         if claimed.attempts > 1 or claimed.leased_until is None:
             return
         latest_start = claimed.leased_until - self.lease - timedelta(seconds=ALERT_SEC)
@@ -235,7 +235,7 @@ class DeliveryOutbox(Outbox[Delivery]):
 
 
 def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
-    """Return the channel and the items of a claimed message. The channel is None if it must not be used any more.
+    """Return the channel and the items of a claimed message. The channel is None if it must no longer be used.
 
     For a personal channel, delete items that its owner can no longer read, and the message if none is left: a former
     member of a project gets no queued alerts of it.
@@ -260,7 +260,7 @@ def _delete(delivery: Delivery) -> None:
 
 
 def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
-    """Return the keys of items whose incident (or monitor, if there is no incident) the owner cannot read."""
+    """Return the keys of items whose incident (or monitor, for items without incident) the owner cannot read."""
     of_incident = {item.pk: item.incident_id for item in items if item.incident_id is not None}
     of_monitor = {item.pk: item.payload["monitor_id"] for item in items if item.incident_id is None}
     incidents = access.accessible(owner, Incident.objects.filter(pk__in=of_incident.values()))

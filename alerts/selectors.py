@@ -61,7 +61,7 @@ Routes = Mapping[int, Mapping[int, frozenset[str]]]
 
 
 CHANNEL_BYTES = total_of(AlertChannel.monitors.through.objects.all(), "alertchannel", Value(3_000))
-"""What the chosen monitors with their addresses take while a list is made."""
+"""Memory of the chosen monitors with their addresses while a list is created."""
 
 
 def list_channels(caller: Caller) -> QuerySet[AlertChannel]:
@@ -84,7 +84,7 @@ def count_dead(channels: Iterable[AlertChannel]) -> dict[int, int]:
 def deliveries_of(
     channel: AlertChannel, *, limit: int, state: str | None, before: tuple[datetime, int] | None
 ) -> list[Delivery]:
-    """The newest first; `before` is (created_at, id) of the last one of the page before."""
+    """Return deliveries, newest first; `before` is (created_at, id) of the last one of the previous page."""
     deliveries = _with_items(channel).order_by("-created_at", "-pk")
     if state is not None:
         deliveries = deliveries.filter(state=state)
@@ -95,7 +95,7 @@ def deliveries_of(
 
 
 def chars_of(delivery: Delivery) -> int:
-    """Return about how much text a list reads of a delivery."""
+    """Return approximately how much text of a delivery a list reads."""
     return len(delivery.last_error or "") + 500 * len(delivery.items.all())
 
 

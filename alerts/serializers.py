@@ -1,4 +1,4 @@
-"""Channels and deliveries as the API takes and gives them."""
+"""Channels and deliveries in the API."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ChannelInputSerializer(StrictSerializer):
 
 
 class ChannelSerializer(serializers.Serializer[Any]):
-    """Where alerts go. Addresses and secrets are stored encrypted and never returned."""
+    """A destination of alerts. Addresses and secrets are stored encrypted and never returned."""
 
     id = serializers.CharField(source="public_id")
     project_id = serializers.CharField(source="project.public_id", allow_null=True)

@@ -1,6 +1,6 @@
 """Changes of alert channels. Each function is one transaction; `projects.access` decides who may.
 
-Locks are taken in one order: the caller's account, if an e-mail address is given; the states of chosen monitors, as
+Locks are taken in one order: the caller's account, if an e-mail address is set; the states of chosen monitors, as
 for changes of monitors; the project, or the one that the channel is limited to; then the owner, for the quota, or the
 channel.
 """
@@ -66,7 +66,7 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
 def update_channel(
     caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime, if_match: IfMatch = None
 ) -> AlertChannel:
-    """Change the given fields. The merged channel is validated. Raises ChangedMeanwhile."""
+    """Change the fields in `given`. The merged channel is validated. Raises ChangedMeanwhile."""
     with transaction.atomic():
         gives_address = any(kind.consent in given for kind in KINDS.values() if kind.consent)
         own = confirmation.own_address(caller) if gives_address else None
@@ -96,7 +96,7 @@ def update_channel(
 
 
 def lock_before_choice(caller: Caller, monitor: Monitor | None, project_id: str | None) -> None:
-    """Lock what a change of the monitor and `choose_channels` lock together, in the common order.
+    """Lock everything that a change of the monitor and `choose_channels` lock, in the common order.
 
     These are its state, its present project and that with the id `project_id`, and the owners of both and of personal
     channels, in key order. A monitor that is to be created is None.
@@ -192,7 +192,7 @@ def replay(caller: Caller, channel_id: str, delivery_id: str, *, now: datetime) 
 
 
 def _record(caller: Caller, action: Action, channel: AlertChannel, **details: Any) -> None:
-    """Add to the audit log, with the names of the given fields, but not their values."""
+    """Add to the audit log, with the names of the changed fields, but not their values."""
     log.record(
         caller,
         action,
@@ -204,7 +204,7 @@ def _record(caller: Caller, action: Action, channel: AlertChannel, **details: An
 
 
 def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> list[Monitor] | None:
-    """Return the monitors of `monitor_ids`, locked against deletion, or None if not given."""
+    """Return the monitors of `monitor_ids`, locked against deletion, or None if absent."""
     if "monitor_ids" not in given:
         return None
     found = lock_monitors(caller, given["monitor_ids"])
@@ -231,7 +231,7 @@ def _set_common(
     scope_project: Project | None,
     monitors: Sequence[Monitor] | None,
 ) -> Sequence[Monitor] | None:
-    """Set the given fields that all kinds have. Return the chosen monitors, or None to keep the stored ones."""
+    """Set the fields that all kinds have. Return the chosen monitors, or None to keep the stored ones."""
     for name in ("name", "enabled", "remind_every_hours"):
         setattr(channel, name, given.get(name, getattr(channel, name)))
     topics = given.get("topics", channel.topics)
@@ -271,7 +271,7 @@ def identifying_settings(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
-    """Merge the given settings into the stored ones, checked by the kind. Null counts as not given."""
+    """Merge new settings into the stored ones, validated by the kind. Null counts as absent."""
     own = {name: given[name] for name in settings_by_name() if given.get(name) is not None}
     names = {setting.name for setting in kind.settings}
     for name in own:

@@ -112,7 +112,7 @@ class DeliveryViewSet(ServiceViewSet):
 @csrf_exempt  # a POST needs the token of the link, and nothing of a browser's session
 @require_http_methods(["GET", "HEAD", "POST"])
 def confirm_address(request: HttpRequest, token: str) -> HttpResponse:
-    """Where a confirmation's link leads: GET asks, POST agrees."""
+    """The page of a confirmation link: GET asks, POST agrees."""
     is_done = request.method == "POST"
     try:
         channel = (confirmation.confirm if is_done else confirmation.find_unconfirmed)(token, now=utc_now())

@@ -33,7 +33,7 @@ def addresses() -> list[str]:
     found = [reverse("admin:index"), reverse("system_health")]
     for model, page in admin.site._registry.items():
         if not model._default_manager.exists():
-            raise SystemExit(f"there are no rows of {model._meta.label}")
+            raise SystemExit(f"{model._meta.label} has no rows")
         found += pages_of(model, page)
         if model._default_manager.count() > _LAST_PAGE:
             listing = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")

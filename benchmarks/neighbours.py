@@ -5,13 +5,12 @@
 The processes of the Procfile on private servers, with throttles as in production, and a quiet tenant: 60 monitors of
 all types, whose targets on loopback switch at known times; heartbeats, two of them pinged every minute; an overview, a
 list and a status page, each read once a second; tests of a draft and sign-ins, which count as pages; and webhooks that
-answer at once. Beside it each row of `benchmarks.fairness.rows` is played by hostile accounts of the plan `free`
-(300 s, 50 monitors), each with an address of its own, or by strangers at addresses of their own; at last by all rows
-together, which share the highest level. Level 0 is the quiet tenant alone. Strangers have at
-most 10 addresses.
+answer at once. At the same time hostile accounts of the plan `free` (300 s, 50 monitors), each with its own address, or
+strangers with several addresses play each row of `benchmarks.fairness.rows`; finally all rows are played together and
+share the highest level. Level 0 is the quiet tenant without attackers. Strangers have at most 10 addresses.
 
-So that seconds show what would take minutes, the quiet tenant has a plan of its own: its checks are 5 s apart, and four
-heartbeats expect a ping every 3 s. The monitors of hostile accounts keep 300 s, but are all due when a row begins, as
+To shorten the measurement, the quiet tenant has a special plan: its checks are 5 s apart, and four heartbeats expect a
+ping every 3 s. The monitors of hostile accounts keep 300 s, but are all due when a row begins, as
 those of an attacker who resumes them together. Attackers and hostile targets run with `nice -n 19` and rest after each
 refusal, because they share the cores of this machine.
 
@@ -22,8 +21,8 @@ stored when a row ends. Limits: checks 5 s, pings and pages 1 s, alerts 10 s, no
 limit of web in docker-compose.yml. If a limit of time is broken, and /readyz says nothing but `ready` (no answer is
 not `ready`), the attack continues until 60 s have passed since. Then it counts as `silent`.
 
-After each row all that it created is taken out of service. If Pulsekeeper does not recover from it by itself, all
-processes are started again (`restarts`). The last line is one JSON object; `rows` has the figures of each row and
+After each row everything that it created is disabled. If Pulsekeeper does not recover, all processes are restarted
+(`restarts`). The last line is one JSON object; `rows` has the figures of each row and
 level. Exits 1 if a limit was broken.
 """
 

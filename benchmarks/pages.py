@@ -9,7 +9,7 @@ process without any cache, and `_cpu_ms` of that process's CPU time. Queries are
 size of the page as sent, in gzip; `_weight_bytes` includes all static files that it loads.
 
 `--before` is a checkout of an earlier commit with the same migrations: both render the pages of the same database in
-five turns each, and `before_…` are the figures of the other one. Other processes slow both down alike.
+five turns each, and `before_…` are the figures of the other one. Other processes slow both down equally.
 
 `streams_core_percent` is the CPU of the web server and PostgreSQL while 500 browsers of 50 accounts follow changes and
 one account has a change each second, without what both use before. `streams_kib` is the memory of web for each of them.

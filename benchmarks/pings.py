@@ -8,7 +8,7 @@ or with --fresh opened for each ping. With --fails the jobs report failures with
 with a limit that is never reached. Then web and PostgreSQL are killed (-9) under load, and every acknowledged signal is
 looked up.
 
---against runs another version, a checkout in FOLDER, on servers of its own. Both are loaded in ROUNDS (5) turns, and
+--against runs another version, a checkout in FOLDER, on separate servers. Both are loaded in ROUNDS (5) turns, and
 `pings_ratio` and `cpu_ratio` are the medians of this version's figures divided by the other's.
 
 The last line is one JSON object; CPU is that of web, PostgreSQL and Valkey. Exits 1 if a signal was lost or refused, or

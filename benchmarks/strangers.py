@@ -12,7 +12,7 @@ and their smallest figure counts. PostgreSQL's CPU is a figure of its own. `EXCE
 the queue or limit that bounds how much of it runs at the same time.
 
 The last line is one JSON object: `anonymous_cpu_ms`, `anonymous_mib`, `tenant_cpu_ms`, `tenant_mib` (each of the most
-expensive input that is no exception) and `inputs`. Exits 1 if one exceeds its limit.
+expensive input outside EXCEPTIONS) and `inputs`. Exits 1 if one exceeds its limit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LIMITS = {"anonymous": (50.0, 2.0), "tenant": (250.0, 8.0)}
 """CPU in ms and memory in MiB of a request."""
 EXCEPTIONS = {
     "passwords": (
-        r"password\w*: |^post /v1/sessions |^post /account/\S+ (as it is|login: |code: )",
+        r"password\w*: |^post /v1/sessions |^post /account/\S+ (unchanged|login: |code: )",
         "core/shares.py: two at once, in turns by client and account",
     ),
     "images": (r"/logo ", "statuspages/logos.py: one process of the decoder at a time"),
@@ -62,14 +62,14 @@ EXCEPTIONS = {
         "config/shares.py: four requests at once, two of a client",
     ),
 }
-"""By name: a pattern of inputs that may cost more, and what bounds how many of them run at the same time."""
+"""By name: a pattern of inputs that may cost more, and the limit of how many run at the same time."""
 AGAIN = 5
 SAME = 5
 """Inputs of one operation among the most expensive ones."""
 VARIABLES = {
     "THROTTLE_SCALE": "0",
     "SIGN_UP": "true",
-    "VERCEL_API_URL": "http://127.0.0.1:9",  # where nobody listens
+    "VERCEL_API_URL": "http://127.0.0.1:9",  # refuses connections
     "NETLIFY_API_URL": "http://127.0.0.1:9",
 }
 
@@ -169,7 +169,7 @@ def _again(meter: Meter, given: Input, first: Cost) -> Row:
 
 
 def summary(rows: list[Row]) -> dict[str, float]:
-    """Return the figures of the most expensive inputs that are no exceptions."""
+    """Return the figures of the most expensive inputs outside EXCEPTIONS."""
     found: dict[str, float] = {}
     for who in LIMITS:
         counted = [row for row in rows if row.given.who == who and row.exception is None]

@@ -78,7 +78,7 @@ def figures() -> dict[str, int]:
 
 
 def check_all(minutes: int) -> int:
-    """Claim and record the checks of so many simulated minutes. Return their number."""
+    """Claim and record the checks of `minutes` simulated minutes. Return their number."""
     from checks.spec import CheckOutcome, Verdict
     from core.clock import utc_now
     from monitors.probing.prober import MOST_AT_ONCE

@@ -24,7 +24,7 @@ _SERVER = re.compile(
 _END_OF_AUTHORITY = re.compile(r"[/?#]")
 
 BeginsTls = Callable[[str, int], bool]
-"""Whether a host begins a TLS handshake on a port, whatever its certificate. Raises UntestedError."""
+"""Returns whether a host starts a TLS handshake on a port, with any certificate. Raises UntestedError."""
 
 
 class UntestedError(Exception):
@@ -73,8 +73,8 @@ def web_url(text: str, begins_tls: BeginsTls) -> str:
 def tls_question(host: str, port: int) -> dict[str, Any]:
     """Return the settings of a port monitor that is up if the server begins a TLS handshake. Raises ValueError.
 
-    It sends a ClientHello and expects a record of TLS 1.2 or 1.3 in the answer, so neither the certificate nor a
-    request for one of ours matters.
+    It sends a ClientHello and expects a record of TLS 1.2 or 1.3 in the answer, so neither its certificate nor a
+    request for a client certificate matters.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     outgoing = ssl.MemoryBIO()

@@ -1,4 +1,4 @@
-"""What a failed check saw, kept to explain it: short, readable, and with secrets masked. Pure."""
+"""Evidence of a failed check, to explain it: short, readable, and with secrets masked. Pure."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _MIN_SECRET = 4  # shorter header values, as `1` or `yes`, appear anywhere
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen of the target until the check failed; None where it did not come to that.
+    """Observations of the target until the check failed; None for steps that were not reached.
 
-    `address` is `192.0.2.1:443` or `[2001:db8::1]:443`. `facts` are labels and texts of what only this protocol knows.
+    `address` is `192.0.2.1:443` or `[2001:db8::1]:443`. `facts` are labels and texts specific to the protocol.
     `body` is the first 2,048 characters of what was received.
     """
 

@@ -77,7 +77,7 @@ class RdapClient:
         self._list_url = f"{bootstrap_url.rstrip('/')}/dns.json"
         self._lock = threading.Lock()
         self._registries: QueryBuilder | None = None
-        self._error = ""  # why there is no list of registries
+        self._error = ""  # why the list of registries is missing
         self._stale_at = datetime.min.replace(tzinfo=UTC)
 
     def look_up(self, domain: str, *, now: datetime) -> datetime:

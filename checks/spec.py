@@ -1,4 +1,4 @@
-"""What to check, and the outcome: the values that every probe takes and gives.
+"""Specs and outcomes: the input and output of every probe.
 
 Plain Python: scheduled checks, first checks, tests of drafts and `manage.py probe` share it.
 """
@@ -81,8 +81,8 @@ class CheckOutcome(msgspec.Struct):
     until the TCP connection is established, `ttfb_ms` until the first byte of the response. `http_status` is None for
     other protocols, as is `loss`, the percent of packets that did not return to a ping. `detail` and `reason_code` are
     None unless the check was down or slow, `evidence` unless it failed or its spec asks for it. `answer` is the sorted
-    set of records that a dns check found, None where it expects a certain one. `postponed`: it was not made because of
-    a limit of ours, and its turn is in so many seconds. `by_network`: no answer came, so the cause may be our own
+    set of records that a dns check found, None where it expects a certain one. `postponed`: one of our limits prevented
+    the check, and its turn is in this number of seconds. `by_network`: no answer arrived, so the cause may be our own
     network.
     """
 

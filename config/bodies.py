@@ -31,8 +31,8 @@ WEIGHT = 4
 MEMORY_BYTES, ANONYMOUS_MEMORY_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
 """All bodies of requests that are not answered yet, by their weight."""
 FREE_PARTS, PART_BYTES = 200, 512
-"""A body comes in parts, chunks or packets, and each takes the event loop a tenth of a millisecond. Beyond the first
-ones, they must have so many bytes on average."""
+"""A body arrives in parts, chunks or packets, and each takes the event loop a tenth of a millisecond. After the first
+FREE_PARTS, parts must have PART_BYTES on average."""
 _STEP = 16 * 1024
 _CREDENTIAL = re.compile(r"bearer +(ses|svc)_[a-z2-7]{68} *", re.IGNORECASE)
 
@@ -47,7 +47,7 @@ class Bodies:
 
 
 class Body:
-    """The body of one request, and the memory that the request holds until its response is sent."""
+    """The body of one request, and the memory that the request occupies until its response is sent."""
 
     __slots__ = ("_all", "_client", "_memory", "_taken", "content")
 
@@ -80,7 +80,7 @@ class Body:
             raise ConnectionError
 
     async def read_beginning(self, environ: WSGIEnvironment, exchange: HTTPProtocol) -> None:
-        """Read the beginning of a signal's body, or less if it does not come or there is no room: the signal counts."""
+        """Read the beginning of a signal's body, or less if it is late or memory is short: the signal counts."""
         if environ["REQUEST_METHOD"] == "POST":
             with suppress(BodyTooLarge, RequestTimeout, TooManyRequests, Overloaded):
                 length = min(int(environ.get("CONTENT_LENGTH", _STEP)), MAX_BODY_BYTES)

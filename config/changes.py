@@ -33,7 +33,7 @@ EVERY_SEC = 1.0
 RECHECK_SEC = 30.0
 """How often sessions and memberships are checked again."""
 SILENT_SEC = 20.0
-"""After so long without an event, a stream gets a comment, so that no proxy takes it for dead."""
+"""After this time without an event, a stream gets a comment, so that proxies do not close it as idle."""
 STREAM_BYTES, MEMORY_BYTES = 32 * 1024, 32 * 1024 * 1024
 """Memory of a stream, for the connection, the request and its task; and of all streams."""
 STREAMS_OF_ACCOUNT, STREAMS_OF_SESSION = 32, 4
@@ -83,7 +83,7 @@ class Stream:
         self.sent_at = time.monotonic()
         try:
             await self._transport.send_bytes(data)
-        except RuntimeError:  # granian's, without a base class of its own: the client disconnected
+        except RuntimeError:  # granian's, without a specific base class: the client disconnected
             self.end()
 
 
@@ -97,7 +97,7 @@ class Streams:
         """Streams by account and by session."""
         self._open: dict[Stream, None] = {}
         self._due: dict[Stream, None] = {}
-        """Those to which a change is still to be sent, in the order of the changes."""
+        """Streams with an unsent change, in the order of the changes."""
         self._feed: Feed | None = None
         self._checked_at = 0.0
         self._look: asyncio.Task[None] | None = None
@@ -165,7 +165,7 @@ class Streams:
         try:
             places, valid = await self._lane.run(_OWN, _ask, self._feed, followers)
         except (DatabaseError, InterfaceError, Overloaded) as error:
-            logger.debug("changes were not read: %s", error)  # pages look by themselves meanwhile
+            logger.debug("changes were not read: %s", error)  # pages poll until this works again
             return
         if valid is not None:
             self._checked_at = time.monotonic()
@@ -184,7 +184,7 @@ class Streams:
         for stream in [*self._due]:
             if sent == MOST_AT_ONCE:
                 break
-            if stream not in self._due:  # its client left meanwhile
+            if stream not in self._due:  # its client disconnected since
                 continue
             del self._due[stream]
             if stream.take_credit():

@@ -37,7 +37,7 @@ READING_BYTES = 16 * 1024
 _SPARE = 256
 """File descriptors that connections may not use."""
 _INFO = struct.Struct("=B 23x I 24x I 64x Q 16x I")
-"""Of tcp_info in linux/tcp.h: tcpi_state, tcpi_unacked, tcpi_last_data_recv, tcpi_bytes_acked, tcpi_notsent_bytes."""
+"""Of tcp_info (linux/tcp.h): tcpi_state, tcpi_unacked, tcpi_last_data_recv, tcpi_bytes_acked, tcpi_notsent_bytes."""
 _TCP_CLOSE = 7
 _NO_ADDRESS = struct.pack("=H 14x", socket.AF_UNSPEC)  # sockaddr
 _libc = ctypes.CDLL(None)
@@ -248,7 +248,7 @@ class Connections:
             return None
 
     def _look_at(self, descriptor: int) -> Peer | None:
-        """Duplicate the descriptor to the view. Return its peer, or None if it is no TCP connection."""
+        """Duplicate the descriptor to the view. Return its peer, or None if it is not a TCP connection."""
         try:
             os.dup2(descriptor, self._view.fileno(), inheritable=False)
             peer = self._view.getpeername()

@@ -238,7 +238,7 @@ class Gateway:
             return Reply(status, headers, b"".join(response))
 
     async def _send_large(self, environ: WSGIEnvironment, reply: Reply, turn: Turn, name: str) -> None:
-        """Send a response as its client receives it. Raises ConnectionError, or an ApiError if there is no memory."""
+        """Send a response at the pace of its client. Raises ConnectionError, or an ApiError if memory is short."""
         client = client_of(environ).network
         async with AsyncExitStack() as stack:
             if reply.parts is not None:
@@ -270,7 +270,7 @@ class Gateway:
     async def _follow(
         self, environ: WSGIEnvironment, headers: Headers, follower: Follower, turn: Turn, name: str
     ) -> None:
-        """Keep a stream of changes open. Raises an ApiError if there is no place for it."""
+        """Keep a stream of changes open. Raises an ApiError if too many are open."""
         with self._changes.place(client_of(environ).network, follower):
             if turn.take():
                 self._count(turn, 200)
@@ -339,7 +339,8 @@ def _key(header: str) -> str | None:
 
 
 def _call_on_signals(function: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-    """Call it on the loop when this process is asked to stop. Granian tells applications only after all requests ended.
+    """Call `function` on the loop when this process is asked to stop. Granian notifies applications only after all
+    requests have ended.
 
     Its handlers are kept: asyncio and uvloop have one in Python for each signal, and are woken up by C.
     """

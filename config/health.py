@@ -66,10 +66,10 @@ class Cached(Generic[T]):
 def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if requests are served, the scheduler runs and alerts are sent, else 503 with the reasons.
 
-    Monitors without results, clocks that differ, requests to BASE_URL that fail, a mail server that takes nothing, a
-    network of ours that is down, and what was late or refused in the last minute, make it `degraded`, with 200:
-    otherwise a load balancer would take out the web processes that pings and readers of status pages have to reach. So
-    does a newer version of the database, which is the state of an upgrade.
+    It is `degraded`, with 200, if monitors lack results, clocks differ, requests to BASE_URL fail, the mail server
+    rejects mail, our own network is down, requests of the last minute were late or refused, or the database is newer
+    than the code, as during an upgrade. With 503 a load balancer would remove the web processes that pings and readers
+    of status pages have to reach.
     """
     checks = _cached_checks()
     failed = {name for name, result in checks.items() if result != OK}
@@ -89,7 +89,7 @@ def run_checks() -> dict[str, str]:
             queued = int(broker.llen("alerts"))
         levels = read_levels()
         lateness = _check_lateness(LATE.read(levels))
-        mail = OK if not levels.get(MAIL_FAILING.name) else "the mail server takes no messages: check EMAIL_URL"
+        mail = OK if not levels.get(MAIL_FAILING.name) else "the mail server does not accept messages: check EMAIL_URL"
         network = OK if not levels.get(own_network.DOWN.name) else NO_NETWORK
         clocks = check_clocks(read_processes(), CLOCK_STEPS.read(levels))
     except redis.RedisError:

@@ -1,4 +1,4 @@
-"""Messages expire by the broker's clock, which those who send and take them share: their own clocks may be wrong.
+"""Messages expire by the broker's clock, which senders and workers share: their own clocks may be wrong.
 
 Beat imports this too, so it imports little.
 """
@@ -32,7 +32,7 @@ def _set_expiry(headers: dict[str, Any], **_: object) -> None:
 
 
 class Request(request.Request):
-    """A message that a worker has taken."""
+    """A message that a worker has received."""
 
     def maybe_expire(self) -> Literal[True] | None:
         if self.expires is None or self.expires.timestamp() >= BROKER.time():

@@ -57,7 +57,7 @@ def status_pages(get_response: Callable[[HttpRequest], HttpResponse]) -> Callabl
 
 
 def limit_forms(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Refuse large forms of strangers before the check of the CSRF token, which parses them. DRF limits the API's.
+    """Refuse large forms without a session before the check of the CSRF token, which parses them. DRF limits the API's.
 
     The declared charset of a multipart form is ignored: browsers send none, and of those that Python knows, some are no
     encodings of text, some make text that cannot be stored, and some take quadratic time.

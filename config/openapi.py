@@ -62,7 +62,7 @@ ENUMS: dict[str, Iterable[Any]] = {
     "ManifestAction": ACTIONS,
     "ImportOutcome": Outcome,
 }
-"""Definitions whose values get a schema of their own, by the schema's name."""
+"""Definitions whose values get a separate schema, by the schema's name."""
 
 
 def enum_values() -> dict[str, list[str]]:

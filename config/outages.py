@@ -1,8 +1,8 @@
-"""Answer requests that wait for a PostgreSQL that does not answer, from the event loop. Their threads may hang.
+"""While PostgreSQL does not answer, respond to waiting requests from the event loop. Their threads may hang.
 
-A slow query, a lock or a busy machine is no outage. So the watch keeps a connection open that requests never use, and
-sends it an empty query, which is answered at once even if a new connection takes seconds. PostgreSQL is away if nothing
-arrives for CHECK_SEC; what has arrived counts, however late this process reads it. Requests are still refused wrongly
+A slow query, a lock or a busy machine is not an outage. So the watch keeps a separate connection open and sends empty
+queries on it, which are answered at once even if a new connection takes seconds. PostgreSQL counts as away if nothing
+arrives for CHECK_SEC; the time of arrival counts, not when this process reads it. Requests are still refused wrongly
 
 - if PostgreSQL leaves even this query, and all requests, without an answer for CHECK_SEC: its machine stands still, the
   network loses packets, or all connections from PgBouncer to PostgreSQL are busy;
@@ -49,7 +49,7 @@ class Turn:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Return whether nobody has answered yet. May be called from any thread."""
+        """Claim the right to answer. Return False if it is already claimed. May be called from any thread."""
         return self._lock.acquire(blocking=False)
 
 
@@ -99,7 +99,7 @@ class OutageWatch:
                 self._refuse(turn)
 
     async def _answers(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether PostgreSQL answers, or has answered a request meanwhile."""
+        """Return whether PostgreSQL answers this query, or has answered a request since it was sent."""
         if self._connection is not None:
             start = time.monotonic()
             try:

@@ -1,4 +1,4 @@
-"""Messages are published, or the error says that the broker is away. Beat imports this too, so it imports little."""
+"""Publish messages, or report that the broker is unreachable. Beat imports this too, so it imports little."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kombu.pools import ProducerPool
 
 
 class Producer(kombu.Producer):
-    """Publishes again if its channel was closed meanwhile.
+    """Publishes again if its channel was closed while it waited.
 
     kombu declares the queue first, and connects again for that if it must, for example after a failover. Then it
     publishes to the closed channel, which raises AttributeError.

@@ -1,6 +1,6 @@
 """Count the requests of the web server by route, for /metrics.
 
-A route is the pattern of a URL, never a path: every value of a label is kept for ever.
+A route is the pattern of a URL, never a path: every value of a label is kept forever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The queue of each task. There is no default: a task without a route is an error at startup and when it is sent.
+"""The queue of each task, without a default: a task without a route is an error at startup and when it is sent.
 
 A queue decides which process runs a task, and so which services the task can reach: see docs/operate/deployment.md.
 Only `interactive` serves `alerts`: tasks that send webhooks and mails need access to the internet, which `dispatcher`
@@ -48,7 +48,7 @@ ROUTES = {
     "accounts.web.tasks.sweep": "dispatch",
     "projects.tasks.sweep": "dispatch",
     "manifests.tasks.sweep": "dispatch",
-    # Celery registers tasks of its own in every application.
+    # Celery registers its own tasks in every application.
     "celery.*": "dispatch",
 }
 

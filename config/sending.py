@@ -1,6 +1,6 @@
 """Send large answers no faster than their clients receive them.
 
-Granian accepts all that it is given and keeps it in memory until the client reads it. So the gateway gives it a window,
+Granian accepts all data and keeps it in memory until the client reads it. So the gateway limits it to a window,
 and asks the kernel how much of that the client has acknowledged (`config.connections`).
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from granian._granian import RSGIHTTPStreamTransport
 
 PIECE_BYTES = 64 * 1024
-"""Answers up to this are given to granian whole."""
+"""Responses up to this size are passed to granian whole."""
 WINDOW_BYTES = 4 * PIECE_BYTES
 """Limit on what granian and the kernel keep of one answer."""
 PART_SEC = 30.0
@@ -28,7 +28,7 @@ class Receiver:
     """The client of one answer. Used only from the event loop."""
 
     def __init__(self, transport: RSGIHTTPStreamTransport, connection: socket.socket | None) -> None:
-        """`connection` is the client's socket, or None if the system cannot tell what it has received."""
+        """`connection`: the client's socket, or None if the system does not report what the client has received."""
         self._transport = transport
         self._connection = connection
         self._sent = 0
@@ -46,7 +46,7 @@ class Receiver:
             piece = part[start : start + PIECE_BYTES]
             try:
                 await self._transport.send_bytes(piece)
-            except RuntimeError:  # granian's, without a base class of its own
+            except RuntimeError:  # granian's, without a specific base class
                 raise ConnectionResetError from None
             self._sent += len(piece)
             try:

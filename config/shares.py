@@ -42,7 +42,7 @@ def count_refusal(resource: str, *, is_own: bool) -> None:
 
 
 def count_if_late(what: str, seconds: float) -> None:
-    """Count a request that took so long, besides what its client's other requests took."""
+    """Count a request as late if it took more than REQUEST_SEC, without the time of its client's other requests."""
     if seconds > REQUEST_SEC:
         LATE.add(1, what)
 
@@ -55,7 +55,7 @@ def decrease(counts: Count[str], client: str) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Ticket:
-    """Of a request that waits for its turn. One that has run before is first and not refused: it holds a thread."""
+    """A request that waits for its turn. One that has run before comes first and is not refused: it has a thread."""
 
     client: str
     turn: Future[None]
@@ -66,7 +66,7 @@ class ThreadLane:
     """Run one kind of request in threads, `at_once` of them at the same time. More threads may be paused.
 
     Python runs one thread at a time, so more would only slow each other down. A client runs half of them at most. Next
-    is the client whose requests ran least since it had none, so one that asks now and then precedes one that always
+    is the client whose requests ran least since it had none, so an occasional client precedes one that always
     asks. Each fourth turn goes to the client that waited for longest, so that all are served. `counts` is what is late
     (`core.metrics.LATE`) if an answer takes long. Time in which other requests of the same client ran does not count,
     and a client that asks for more than run at once waits for its own.
@@ -117,7 +117,7 @@ class ThreadLane:
                 refused.turn.set_exception(Overloaded())
 
     def end(self, client: str, seconds: float) -> None:
-        """Give the turn of a request that ran for so long to the next one. The request keeps its thread."""
+        """Pass the turn of a request that ran for `seconds` to the next one. The request keeps its thread."""
         self._free += 1
         decrease(self._running, client)
         self._ran[client] += seconds
@@ -125,7 +125,7 @@ class ThreadLane:
         self._pass_on()
 
     def finish(self, turn: _LaneTurn, seconds: float) -> None:
-        """Let a request leave that ran for so long since it had its turn, and count it if it is late."""
+        """Remove a request that ran for `seconds` since its turn began, and count it if it is late."""
         if self._counts and self._present[turn.client] <= self._at_once:
             took = turn.waited if turn.may_take_long else time.monotonic() - turn.start
             others_ran = self._ran[turn.client] - turn.ran_before - turn.ran

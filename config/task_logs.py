@@ -40,7 +40,7 @@ def _configure(**_: object) -> None:
 
 
 def _replace_prints(**_: object) -> None:
-    """Log what Celery prints when a worker gets a signal. Ignore warnings about its user: messages are no pickles."""
+    """Log what Celery prints when a worker gets a signal. Ignore warnings about root: messages are not pickles."""
     from celery import platforms
     from celery.apps import worker
 

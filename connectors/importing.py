@@ -41,7 +41,7 @@ def list_importable(caller: Caller, word: str, *, now: datetime) -> list[Provide
 def import_projects(
     caller: Caller, word: str, refs: Sequence[str], *, place: Mapping[str, Any], now: datetime
 ) -> Imported:
-    """Create monitors for these projects, in the project `place["project_id"]` if it is given.
+    """Create monitors for these projects, in the project `place["project_id"]` if set.
 
     Asks the provider only if something is not imported yet.
     """

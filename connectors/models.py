@@ -16,7 +16,7 @@ class Connector(models.Model):
     """One person's link to one provider. `provider` is the name of the backend, not the word of the paths.
 
     `tokens`: {"access_token", "refresh_token", "expires_at", "team_id", …}, never shown. `tokens_version` changes with
-    each write of them, because encrypted values cannot be compared.
+    each write of the tokens, because encrypted values cannot be compared.
     `revoked_at`: the provider refuses the grant; it has to be linked again. `renewing_until`: the lease of the request
     that renews the tokens; linking again clears it, and its result is dropped.
     `undo_digest`: of the secret that undoes this link until `undo_until` (docs/adr/0020).

@@ -28,7 +28,7 @@ from projects.access import Caller
 
 MAX_META = 200
 LIFETIME = timedelta(minutes=10)
-"""Of an OAuth flow in progress, and of the secret that undoes a link."""
+"""Lifetime of an OAuth flow, and of the secret that undoes a link."""
 
 
 def start(caller: Caller, word: str, *, now: datetime) -> str:
@@ -53,8 +53,8 @@ def start(caller: Caller, word: str, *, now: datetime) -> str:
 def link(word: str, query: Mapping[str, str], *, signed_in: User | None, now: datetime) -> tuple[Connector, str | None]:
     """Link the account that the provider returned with, for the user who started.
 
-    `signed_in` is the user of the browser's session, if any: it has to be the one who started. If nobody is signed
-    in, also return a secret that removes the link again. Waits for the network, so call it outside transactions. The
+    `signed_in` is the user of the browser's session, if any: it has to be the one who started. If the browser is signed
+    out, also return a secret that removes the link again. Waits for the network, so call it outside transactions. The
     state is used up in every case. Raises OAuthRefused, ProviderFailed, GrantRevoked.
     """
     backend_class = BACKENDS[backend_of(word)]

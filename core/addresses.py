@@ -46,9 +46,9 @@ def _is_trusted(address: Address) -> bool:
 def address_of(meta: Mapping[str, Any]) -> Address | None:
     """Return the peer of the connection, or the address that it forwards for if TRUSTED_PROXIES contains the peer.
 
-    X-Forwarded-For is read from its right end, where our own proxies write. The first address that is no trusted proxy
-    is the client; what the client wrote further left is ignored. Return None if a trusted proxy forwards for something
-    that is no address: its client is unknown, and must not count as the proxy. `meta` is that of a request, or a WSGI
+    X-Forwarded-For is read from its right end, where our own proxies write. The first address outside TRUSTED_PROXIES
+    is the client; what the client wrote further left is ignored. Return None if a trusted proxy forwards a value that
+    cannot be parsed: the client is unknown, and must not count as the proxy. `meta`: that of a request, or a WSGI
     environ.
     """
     address = _parse(meta.get("REMOTE_ADDR", ""))

@@ -70,5 +70,5 @@ class Command(ABC):
         """Run and return the exit code. Raises CommandFailed."""
 
     def explain(self, message: str) -> str:
-        """Return the message of a failure as it is printed."""
+        """Return the text to print for the message of a failure."""
         return message

@@ -38,7 +38,7 @@ def reencrypt(token: str) -> str | None:
 
 
 class Ciphertext(bytes):
-    """An encrypted value as the database holds it."""
+    """An encrypted value in its stored form."""
 
     __slots__ = ()
 

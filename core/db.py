@@ -26,7 +26,7 @@ def get_or_not_found(rows: QuerySet[M], **conditions: Any) -> M:
     # No row has a text with a NUL, which PostgreSQL refuses.
     if any(isinstance(value, str) and "\0" in value for value in conditions.values()):
         raise NotFound
-    # Not first(), which orders by the primary key: most requests run such a query, and the order takes time to compile.
+    # Not first(), which orders by the primary key: most requests run this query, and the order takes time to compile.
     found = next(iter(rows.filter(**conditions).order_by()[:1]), None)
     if found is None:
         raise NotFound

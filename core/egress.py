@@ -161,7 +161,7 @@ def literal_address(host: str) -> Address | None:
     text = host.strip()
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
-    # The zone first: its % is no escape, and it does not change the address.
+    # The zone first: its % does not start an escape, and it does not change the address.
     if ":" in text:
         text = text.partition("%")[0]
     text = unicodedata.normalize("NFKC", unquote(text)).translate(_IDNA_DOTS).removesuffix(".")

@@ -171,7 +171,7 @@ class WindowLimit(ApiError, status=403, code="window_limit"):
 
 
 class LimitReached(ApiError, status=403, code="limit_reached"):
-    """For rows that one request reads together, so that no number of them makes it expensive."""
+    """A limit on rows that one request reads together, which bounds its cost."""
 
     reason = "The limit is reached; delete some first."
     limit = 200

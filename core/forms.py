@@ -22,11 +22,11 @@ class Renderer(TemplatesSetting):
 
 
 MAX_FORM_BYTES, MAX_MULTIPART_BYTES = 16 * 1024, 8 * 1024
-"""The largest forms of somebody who is not signed in. Parsing a multipart body costs many times as much."""
+"""The largest forms without a session. Parsing a multipart body costs many times as much."""
 
 
 def require_small_form(request: HttpRequest) -> None:
-    """Raise BodyTooLarge before Django parses a form that is larger than those of strangers."""
+    """Raise BodyTooLarge before Django parses a form above the limits for requests without a session."""
     limit = MAX_MULTIPART_BYTES if request.content_type == "multipart/form-data" else MAX_FORM_BYTES
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise BodyTooLarge(limit=limit)
@@ -45,7 +45,7 @@ class ServiceForm(forms.Form):
     def attempt(self, action: Callable[[], T]) -> T | None:
         """Return the result of `action`, or None if it refused, with its reason beside the field.
 
-        Call it with valid data only. NotFound is raised: it is no error of the form.
+        Call it with valid data only. NotFound is raised: it is not an error of the form.
         """
         try:
             return action()

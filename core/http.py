@@ -41,7 +41,7 @@ class ForbiddenTarget(requests.ConnectionError):
 
 
 class UnencryptedTarget(ForbiddenTarget):
-    """As ForbiddenTarget, by a guard without public addresses: they are not to be sent plain text."""
+    """Like ForbiddenTarget, by a guard that refuses public addresses because plain text must not be sent to them."""
 
 
 class BodyTooLarge(requests.RequestException):
@@ -127,7 +127,7 @@ class _RefusedError(Exception):
 class _Door:
     """Opens the sockets of one hop, and shuts them down at the deadline.
 
-    A socket's timeout limits each read, not their sum: a server could send single bytes for ever. So another thread
+    A socket's timeout limits each read, not their sum: a server could send single bytes forever. So another thread
     shuts the socket down during the read.
     """
 

@@ -71,7 +71,7 @@ def capture() -> None:
 
 
 def formatter_of_granian() -> Formatter:
-    """Return a formatter, and capture errors too: granian's main process loads no other code of ours."""
+    """Return a formatter, and capture errors too: granian's main process loads no other code of Pulsekeeper."""
     capture()
     return Formatter()
 
@@ -170,7 +170,7 @@ def _on_one_line(value: object) -> str:
 
 
 class CrashFilter(logging.Filter):
-    """Passes crashes, of which `config.access` logs only the status. The pool logs why PostgreSQL is away."""
+    """Pass crashes, because `config.access` logs only their status. The pool logs why PostgreSQL is away."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.exc_info is not None and not _is_outage(record.exc_info[1])

@@ -4,7 +4,7 @@ A process adds its sums to a hash in the broker once a second, and when it exits
 that has exited is still counted. Values only grow; after a flush of the broker they start at zero, as Prometheus
 expects of a restart. While the broker is unreachable, sums wait in the process.
 
-A label value never comes from a user: each new one is kept for ever. Counters name the values that they know, which
+A label value never comes from a user: each new one is kept forever. Counters name the values that they know, which
 are shown as 0 before anything is counted: Prometheus sees no increase from a missing series to 1.
 
 Processes also report that they work, by kind (`config.routing.PROCESSES`). This is the one definition of "alive".
@@ -208,7 +208,7 @@ class _Sums:
 
     def report(self) -> None:
         """Report the sums. If the broker is unreachable, log it once and keep them."""
-        if self._thread is None or settings.REDIS_URL is None:  # nothing was counted yet, or there is no broker
+        if self._thread is None or settings.REDIS_URL is None:  # nothing counted yet, or no broker
             return
         with self._reporting:
             with self._lock:
@@ -322,7 +322,7 @@ def read_levels() -> Mapping[str, float]:
 
 
 class _Report(NamedTuple):
-    """What a process has reported."""
+    """The last report of a process."""
 
     at: float
     ahead: float

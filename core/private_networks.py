@@ -1,4 +1,4 @@
-"""Whether checks may reach private networks, as answered once on an installation that `manage.py up` runs.
+"""Permission of checks to reach private networks, answered once on an installation that `manage.py up` runs.
 
 The answer is a file in the data folder, which all commands on that folder read. `up` names it to its processes, unless
 ALLOWED_PRIVATE_NETWORKS is set: then there is nothing to ask. Plain Python, as it decides what the settings are.

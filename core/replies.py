@@ -61,7 +61,7 @@ def ask(task: str, args: Sequence[Any], kind: type[T], *, queue: str, patience_s
 
 
 def _end_wait(address: str) -> None:
-    """Have the waiting thread return None. If the broker does not answer, it stops waiting by itself."""
+    """Let the waiting thread return None. If the broker does not answer, its wait times out."""
     with suppress(redis.RedisError):
         post(address, None)
 

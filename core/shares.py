@@ -19,8 +19,8 @@ from core.turns import paused
 HALF_LIFE_SEC = 30.0
 """After this time, past use counts half."""
 PRESENT_SEC = 0.5
-"""What a request that runs or waits counts as. Without it many requests at once would precede those who used little;
-much more, and who has several would wait for ever behind those with few."""
+"""How much use a running or waiting request counts as. With zero, many concurrent requests of one client would precede
+clients that used little; with much more, a client with several requests would wait forever behind those with few."""
 FORGOTTEN_SEC = 0.001
 """Past use below this counts as none."""
 CLEAN_ABOVE = 1_000

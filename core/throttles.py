@@ -98,12 +98,12 @@ def _broker(url: str) -> redis.Redis:
 def _add(name: str, count: int, seconds: int) -> Counted:
     """Add to the window of `scope:identity`. Return its count, and the seconds until it ends."""
     scope, _, identity = name.partition(":")
-    # A digest, because the broker must not contain e-mail addresses, or what was typed in their place.
+    # A digest, because the broker must not contain e-mail addresses, or other input in their place.
     digest = salted_hmac("pulsekeeper.throttles", identity, algorithm="sha256").hexdigest()[:32]
     key = f"throttle:{scope}:{digest}"
     with _broker(settings.REDIS_URL).pipeline(transaction=True) as pipe:
         pipe.incrby(key, count)
-        # NX: the window ends when its first request says. Asked every time, so that no count is left for ever.
+        # NX: the first request of a window sets its end. Sent every time, so that no count stays without an end.
         pipe.expire(key, seconds, nx=True)
         pipe.pttl(key)
         total, _, remaining_ms = pipe.execute()
@@ -185,7 +185,7 @@ CheckThrottle = _of_callers("check-now")  # a pipeline checks all of a project, 
 ProviderThrottle = _of_callers("ask-provider")  # a foreign API lists projects, and a thread waits for it
 InviteThrottle = _of_callers("invite")  # it sends e-mail to strangers, and shows who has an account
 ChannelTestThrottle = _of_callers("test-channel")  # each test sends a message at once
-LogoThrottle = _of_callers("logo")  # each picture takes a process of its own for up to some seconds
+LogoThrottle = _of_callers("logo")  # each picture occupies a separate process for up to some seconds
 PasswordThrottle = _of_callers("password")  # a stolen session must not try all passwords
 ManifestThrottle = _of_callers("manifest")  # it reads or compares everything in the account
 MetricsThrottle = _of_callers("metrics")  # it reads every monitor of the account

@@ -1,5 +1,5 @@
-"""The turn of a request. The web process answers only a few at the same time (`config.shares`), and one that waits for
-something outside of the process lets others go on meanwhile.
+"""The turn of a request. The web process runs only a few requests at the same time (`config.shares`). A request that
+waits for something outside the process gives up its turn for that time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django.db import connection
 
 
 class Turn(Protocol):
-    """What the thread of a request holds. `may_take_long`: only its waits for a turn count as lateness."""
+    """The turn of a request's thread. `may_take_long`: only its waits for a turn count as lateness."""
 
     may_take_long: bool
 
@@ -27,7 +27,7 @@ current: ContextVar[Turn | None] = ContextVar("turn", default=None)
 
 
 def take_time() -> None:
-    """Let the current request take long without being late: it waits for something outside, or has much to do."""
+    """Do not count the current request as late: it waits for something outside, or has much to do."""
     if (turn := current.get()) is not None:
         turn.may_take_long = True
 
@@ -36,8 +36,8 @@ def take_time() -> None:
 def paused() -> Iterator[None]:
     """Release the connection, and let other requests run while the block waits. It must not use the database.
 
-    Outside of requests, and in a transaction, do nothing: those that have a turn may wait for connections, so those
-    that wait for a turn must hold none. Blocks may be nested.
+    Do nothing outside of requests and in a transaction: requests with a turn may wait for connections, so requests
+    that wait for a turn must not have one. Blocks may be nested.
     """
     turn = current.get()
     if turn is None or connection.in_atomic_block:

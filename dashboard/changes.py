@@ -1,4 +1,4 @@
-"""The stream of changes that open pages follow: who may, and whose monitors and incidents changed. See docs/adr/0047.
+"""The stream of changes that open pages follow: permissions, and the owners of changed monitors. See docs/adr/0047.
 
 `config.changes` keeps the streams on the event loop, and calls this in threads.
 """
@@ -22,12 +22,12 @@ from core.clock import utc_now
 from projects.models import Membership
 
 HELD_SEC = 5.0
-"""How long a row is remembered. One with a lower id may be committed later, by a transaction that takes no longer."""
+"""How long a row is remembered. A row with a lower id may be committed later, by a transaction up to this long."""
 MOST_CHANGES = 2_000
-"""Rows that are read at once. With more, everybody looks for changes."""
+"""Rows that are read at once. With more, all pages are notified."""
 
 Place = tuple[str, int]
-"""Where monitors are: `("owner", key)` or `("project", key)`."""
+"""The place of monitors: `("owner", key)` or `("project", key)`."""
 
 
 class Follower(NamedTuple):
@@ -84,7 +84,7 @@ def _places(users: Iterable[int]) -> dict[int, frozenset[Place]]:
     return {user_id: frozenset({("owner", user_id), *projects[user_id]}) for user_id in users}
 
 
-# The tables whose new rows are changes. What pages show of anything else, they find when they look by themselves.
+# The tables whose new rows are changes. Pages find other changes by polling.
 _LAST = """
     SELECT (SELECT coalesce(max(id), 0) FROM monitors_statuschange),
            (SELECT coalesce(max(id), 0) FROM monitors_monitor),
@@ -115,7 +115,7 @@ def last_rows() -> Sequence[int]:
 
 
 class Feed:
-    """Where something changed since the last look. `since` are the keys after which each table is read."""
+    """Places with changes since the last query. `since`: the keys after which each table is read."""
 
     def __init__(self, since: Sequence[int]) -> None:
         self._since = [*since]

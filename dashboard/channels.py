@@ -275,7 +275,7 @@ def create(request: PageRequest) -> HttpResponse:
 
 
 def _choose_kind(request: PageRequest) -> HttpResponse:
-    """Show the kinds and the variants to choose from, without the variants that have a kind of their own."""
+    """Show the kinds and variants to choose from, without variants that also exist as a kind."""
     own = {kind.scheme for kind in KINDS.values()}
     variants = [(kind, variant) for kind in KINDS.values() for variant in kind.variants() if variant.key not in own]
     kinds = [kind for kind in KINDS.values() if not kind.variants()]

@@ -1,4 +1,4 @@
-"""Delete what a page shows. If somebody changed it after the page was opened, show what changed and ask again."""
+"""Delete the object of a page. If it was changed after the page was opened, show what changed and ask again."""
 
 from __future__ import annotations
 

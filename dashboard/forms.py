@@ -214,7 +214,7 @@ def _tag(content: Any) -> str:
 
 
 def write_tags(values: Iterable[Value]) -> str:
-    """Return the tags of values, for a hidden field: they tell later which of the values changed."""
+    """Return the tags of values, for a hidden field that later shows which values changed."""
     return "\n".join(f"{value.tag} {value.key}" for value in values)
 
 
@@ -226,7 +226,7 @@ def read_tags(text: str) -> Mapping[str, str]:
 class Difference(NamedTuple):
     """A field whose value in an outdated form is not the stored one, with both as texts.
 
-    `tag` is that of the value in the form. `is_theirs`: only somebody else changed it after the form was opened.
+    `tag` is that of the value in the form. `is_theirs`: only another edit changed it since the form was opened.
     """
 
     field: BoundField
@@ -242,7 +242,7 @@ class ObjectForm(PageForm):
     Its template has to render the hidden fields. `form_key` works like the Idempotency-Key of the API. `form_etag` is
     the tag of the settings that the form was opened with, and `form_opened` has the tags of the values: if the settings
     have changed since, the form shows both values of each field that differs, and takes the stored one where the user
-    chooses it (`take_stored`). It is chosen already where only somebody else changed the field.
+    chooses it (`take_stored`). It is preselected if only another edit changed the field.
     """
 
     form_key = forms.CharField(max_length=64, widget=forms.HiddenInput, initial=_new_key)

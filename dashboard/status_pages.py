@@ -54,7 +54,7 @@ _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_name
 class StatusPageForm(ObjectForm):
     """The form of the page `stored`, with rows of fields for shown monitors, or of a new one.
 
-    The rows are those of `data`, or some from the position `first` on. Monitors without a row stay as they are.
+    The rows are those of `data`, or some from the position `first` on. Monitors without a row are not changed.
     """
 
     secret_fields = ("password",)
@@ -347,7 +347,7 @@ def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse
 
 
 def _page(caller: Caller, page_id: str) -> StatusPage:
-    """Return the page without its groups and monitors, of which there may be a thousand."""
+    """Return the page without its groups and monitors, which may be a thousand."""
     return get_or_not_found(selectors.list_pages(caller).prefetch_related(None), public_id=page_id)
 
 

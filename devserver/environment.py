@@ -144,7 +144,7 @@ def _ask_about_networks(path: Path) -> bool | None:
 
 
 def _has_terminal() -> bool:
-    """Return whether somebody can answer. Reading from the terminal would stop a process in the background."""
+    """Return whether a user can answer a prompt. Reading from the terminal would stop a process in the background."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 

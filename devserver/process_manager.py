@@ -91,13 +91,13 @@ class ProcessManager:
     def _watch_or_fail(self) -> None:
         try:
             self._watch(self)
-        except Exception as error:  # noqa: BLE001 - any error must end the run, as nothing watches it any more
+        except Exception as error:  # noqa: BLE001 - any error must end the run, as the watch has stopped
             self.fail(f"watching failed: {error!r}")
 
     def _keep_running(self, name: str, command: str, colour: str) -> None:
         try:
             self._restart(name, command, colour)
-        except Exception as error:  # noqa: BLE001 - any error must end the run, as nothing restarts the child any more
+        except Exception as error:  # noqa: BLE001 - any error must end the run, as the child can no longer be restarted
             self.fail(f"{name} cannot be run: {error!r}")
 
     def _restart(self, name: str, command: str, colour: str) -> None:
@@ -123,7 +123,7 @@ class ProcessManager:
             self.ending.wait(delay)
 
     def _run_once(self, name: str, command: str, colour: str) -> int | None:
-        """Run the child until it ends. Return its exit code, or None if it must not start any more."""
+        """Run the child until it ends. Return its exit code, or None if it must no longer start."""
         with self._lock:
             if self.ending.is_set():
                 return None
@@ -147,7 +147,7 @@ class ProcessManager:
             self._signal(name, signal.SIGKILL)
             code = child.wait()
             del self._children[name]
-        reader.join(GRACE_SECONDS)  # a descendant in a session of its own may still hold the output
+        reader.join(GRACE_SECONDS)  # a descendant in another session may still have the output open
         return code
 
     def _forward(self, output: IO[bytes], name: str, colour: str) -> None:

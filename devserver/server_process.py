@@ -1,4 +1,4 @@
-"""What both servers have in common: start, readiness, stop and log."""
+"""Common parts of both servers: start, readiness, stop and log."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _start_supervisor(
     _supervisors.append(supervisor)
     assert supervisor.stdout is not None
     try:
-        # This cannot block for ever: a supervisor that ends closes its pipe, and its own timeouts end the rest.
+        # This cannot block forever: a supervisor that ends closes its pipe, and its own timeouts end the rest.
         with supervisor.stdout as answer:
             error = json.loads(answer.readline() or "null")
     except BaseException:

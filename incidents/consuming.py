@@ -32,7 +32,7 @@ Resolution = Incident.Resolution
 def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) -> bool:
     """Process up to BATCH changes that no other process has locked. Return whether more may wait.
 
-    `slow` is called in the same transaction with the changes from up to slow, which are no incidents.
+    `slow` is called in the same transaction with the changes from up to slow, which do not open incidents.
     """
     waiting = StatusChange.objects.filter(processed_at=None)
     with transaction.atomic():

@@ -15,7 +15,7 @@ from projects.access import Caller
 TIMELINE = Prefetch("events", IncidentEvent.objects.order_by("pk"))
 INCIDENT_CHARS = Coalesce(Length("detail"), 0)
 WINDOW_BYTES = total_of(MaintenanceWindow.monitors.through.objects.all(), "maintenancewindow", Value(500))
-"""What the chosen monitors take while a list is made."""
+"""Memory of the chosen monitors while a list is created."""
 
 
 def list_incidents(

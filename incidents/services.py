@@ -22,7 +22,7 @@ from projects.placement import place
 
 Type = IncidentEvent.Type
 MAX_COMMENTS = 200
-"""Of an incident."""
+"""Limit of comments on an incident."""
 
 
 def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:

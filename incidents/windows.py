@@ -95,7 +95,7 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
 def update_window(
     caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime, if_match: IfMatch = None
 ) -> MaintenanceWindow:
-    """Change the given fields and validate the merged window; unchanged times may be in the past."""
+    """Change these fields and validate the merged window; unchanged times may be in the past."""
     with transaction.atomic():
         lock_monitors(caller, given.get("monitor_ids", []))
         with_owner = bool(given.get("monitor_ids"))

@@ -18,7 +18,7 @@ _TAG = bytes(4)
 
 class CheckIds:
     """The public ids of one monitor's results, derived from the claim and the time of the check. Those of its signals
-    have another prefix and a number of their own.
+    have another prefix and a separate number.
 
     Row numbers count the checks of all tenants and would reveal how many the service makes. An id is one block,
     encrypted with a key derived from the monitor's own id, which other tenants do not know: it needs no column, cannot

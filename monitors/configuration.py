@@ -31,7 +31,7 @@ def build(given: Mapping[str, Any]) -> MonitorConfig:
 
 
 def merge(config: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
-    """Return the configuration with the given API fields applied, unvalidated."""
+    """Return the configuration with these API fields applied, unvalidated."""
     kind = types.get(given.get("type", config.type))
     common = {name: given[name] for name in settings_of(MonitorConfig) if name in given}
     return _replace(config, lambda group: _changed(group, given), type=kind.name, **common)
@@ -40,7 +40,7 @@ def merge(config: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
 def complete(
     given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits, default_sec: int | None = None
 ) -> MonitorConfig:
-    """Return a new monitor's configuration from the given fields; raises ValidationFailed.
+    """Return a new monitor's configuration from API fields. Raises ValidationFailed.
 
     `floor_sec` is the plan's minimum interval. `default_sec` is the interval for a monitor without one.
     """

@@ -1,7 +1,7 @@
-"""Coverage: the share of monitors that have a result where their plan, interval or schedule, says that one is due.
+"""Coverage: the share of monitors with a result, of those that have one due by their interval or schedule.
 
-It is computed from what was stored, at the time of the database. What the scheduler believes (claims, `next_due_at`,
-faults) plays no part, so it falls whatever keeps checks and judgements away.
+It is computed from stored results, at the time of the database. The state of the scheduler (claims, `next_due_at`,
+faults) is not used, so coverage drops regardless of why results are missing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from monitors.cron import TZDATA_VERSION
 from monitors.slots import next_slot_sql
 
 LATE_SEC = 15
-"""A check may end so much later than interval and timeout say: it waits for a worker."""
+"""How much later than interval and timeout a check may end: it waits for a worker."""
 HEARTBEAT_LATE_SEC = 30
-"""A deadline may be judged so much later: it waits for evidence (`monitors.heartbeats.gaps.CONFIRMED_WITHIN`)."""
+"""How much later a deadline may be judged: it waits for evidence (`monitors.heartbeats.gaps.CONFIRMED_WITHIN`)."""
 
-# Where results are counted from: the last one, the start of the plan, or, for triggers, the last stop of the scheduler,
-# because those of that time are not made up for.
+# Results are counted from the last one, from the start of the plan, or, for triggers, from the last stop of the
+# scheduler, because missed triggers are not repeated.
 _COVERAGE = f"""
     WITH given AS (
         SELECT %(now)s::timestamptz AS now, (SELECT max(ended_at) FROM monitors_schedulergap) AS stopped_until

@@ -23,7 +23,7 @@ from monitors.stale import load_schedules
 UNKNOWN, PAUSED = "unknown", "paused"
 STATUSES = (*(verdict.value for verdict in Verdict), UNKNOWN, PAUSED)
 FEW = 100
-"""Metrics of so many monitors are not streamed."""
+"""Metrics of up to this number of monitors are not streamed."""
 LABELS: Final = ("id", "name", "project", "type")
 
 

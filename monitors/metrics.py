@@ -13,7 +13,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 CHECKS = Counter(
     "pulsekeeper_checks_total",
-    "Checks that were made and recorded, by verdict and reason; `none` where there is no reason.",
+    "Checks that were made and recorded, by verdict and reason; `none` without a reason.",
     ("verdict", "reason"),
     [(Verdict.UP, "none"), (Verdict.SLOW, "none"), *((Verdict.DOWN, reason) for reason in ReasonCode)],
 )

@@ -384,7 +384,7 @@ class DnsAlert(models.Model):
 class Ping(models.Model):
     """A signal of a heartbeat's job. Written once, kept as long as results, and never changed.
 
-    The table is partitioned by day of UTC, and `monitor_id` is no foreign key, both as in CheckResult. The columns are
+    As in CheckResult, the table is partitioned by day of UTC, and `monitor_id` is not a foreign key. The columns are
     ordered by alignment.
     """
 
@@ -467,10 +467,10 @@ class SchedulerGap(models.Model):
 
 
 class PingGap(models.Model):
-    """A period in which pings could not reach us, by evidence of our own. At most one is open (`ended_at` is null).
+    """A period in which pings could not reach us, by our own evidence. At most one is open (`ended_at` is null).
 
-    Missed deadlines are held back until it ends, or until `held_until`: `armed_at` of such a heartbeat is `held_until`,
-    and `slot_at` its deadline. `reason` is the evidence (`monitors.heartbeats.gaps`).
+    Missed deadlines are postponed until it ends, or until `held_until`: `armed_at` of these heartbeats is `held_until`,
+    and `slot_at` their deadline. `reason` is the evidence (`monitors.heartbeats.gaps`).
     """
 
     started_at = models.DateTimeField()
@@ -483,11 +483,11 @@ class PingGap(models.Model):
 
 
 class Canary(models.Model):
-    """One row: the requests that Pulsekeeper sends to its own BASE_URL, and what became of them (`heartbeats.canary`).
+    """One row: the requests that Pulsekeeper sends to its own BASE_URL, and their results (`heartbeats.canary`).
 
-    `public_id` stands for a heartbeat in the path of its ping; `seen_at` is when a web process stored that ping. Of
-    ping and page: when the last one that succeeded was sent, the first failure since, its error, and how long the last
-    one took. Null before the first success or failure at this `base_url`.
+    `public_id` replaces a heartbeat's id in the path of the ping; `seen_at` is when a web process stored that ping. For
+    ping and page: when the last successful one was sent, the first failure since, its error, and the duration of the
+    last one. Null before the first success or failure at this `base_url`.
     """
 
     id = models.SmallIntegerField(primary_key=True, default=1)

@@ -79,7 +79,7 @@ def raise_intervals(owners: Collection[User], plan: Plan, *, now: datetime) -> N
     short intervals: a concurrent edit may shorten an interval.
     """
     owned = Monitor.objects.filter(owner__in=[owner.pk for owner in owners])
-    # The deadlines of heartbeats move; other types keep their due time, but may not be stale any more.
+    # The deadlines of heartbeats move; other types keep their due time, but may no longer be stale.
     has_schedule = Q(config__schedule__isnull=False) & ~Q(config__schedule=None)
     is_raised = Q(interval_sec__lt=plan.min_interval_sec)
     moved = owned.filter(is_raised & (Q(type__in=types.waiting()) | stale(now)) | has_schedule)

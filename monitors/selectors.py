@@ -57,7 +57,7 @@ _CHECKED = StatusChange.objects.filter(monitor=OuterRef("pk"), after__isnull=Fal
 _FIRST_CHECK = {"first_check_at": Subquery(_CHECKED.values("at")[:1])}  # mypy reads the column from Monitor
 _GIVEN = Func("config", function="jsonb_strip_nulls", output_field=JSONField())
 STORED_BYTES = Length(Cast(_GIVEN, TextField())) + Length("url")
-"""How much of a monitor's settings a list reads, in characters. Settings that are null need no memory of their own."""
+"""How much of a monitor's settings a list reads, in characters. Null settings need no extra memory."""
 
 
 def monitors_named(public_ids: Collection[str]) -> QuerySet[Monitor]:

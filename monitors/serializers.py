@@ -177,7 +177,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
 
     @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
     def get_stale_since(self, monitor: Monitor) -> int | None:
-        """Return the time from which on checks were due and not made, by a fault of ours, or None.
+        """Return since when due checks were not made because of our own fault, or None.
 
         `status` is then that of the last check, and unknown now.
         """

@@ -1,8 +1,8 @@
-"""Coming times of cron schedules, stored for the statements that record pings and runs without loading the monitor.
+"""Next times of cron schedules, stored for statements that record pings and runs without loading the monitor.
 
-The rows are a cache: each says what it was computed from, and a statement that finds no valid time leaves the monitor
-to the slow path, which computes it in Python and writes the row. So an edit, other data of time zones and the end of
-the stored times need no care elsewhere.
+The rows are a cache with the input of each computation. A statement that finds no valid time leaves the monitor to the
+slow path, which computes it in Python and writes the row. So edits, new time zone data and the end of the stored times
+need no handling elsewhere.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def count_stale(database: psycopg.Connection, *, now: datetime, most: int) -> Se
 
 
 def unobserved(monitor: Monitor, *, since: datetime, until: datetime) -> list[StatusChange]:
-    """Return the changes to store for a stale period that ends. They are no transitions that incidents process."""
+    """Return the changes to store for a stale period that ends. Incidents do not process them."""
     status = monitor.state.status
     return [
         StatusChange(monitor=monitor, kind=kind, at=at, before=status, after=status, processed_at=until)

@@ -243,7 +243,7 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
 def leave(**_: object) -> None:
     """Stop this worker: running checks get a short grace, all others are due again at once."""
     if left := drain(grace_sec=STOP_SEC):
-        logger.warning("%d checks were given back", left)
+        logger.warning("%d claims of checks were released", left)
 
 
 def _load(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
@@ -264,7 +264,7 @@ def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
         verdict=Verdict.DOWN,
         checked_at=now,
         reason_code=ReasonCode.WORKER_LOST,
-        detail="The trigger may have been sent, but the worker that sent it was lost before the answer came.",
+        detail="The trigger may have been sent, but the worker that sent it was lost before the answer arrived.",
     )
     return CheckRecord(claim.monitor_id, claim.number, claim.config_version, outcome)
 

@@ -95,7 +95,7 @@ class Outbox(ABC, Generic[M]):
     `chosen` is SQL: common table expressions. The last one, named `chosen`, selects and locks the ids to claim next by
     the app's rules of order and fairness. It gets `now`, `start`, a random number below 1, and the limits of the lane
     as parameters. `lease` exceeds the duration of any attempt. A wake-up sends at most `max_per_wake` messages per
-    thread. The last lane claims whatever another one may claim.
+    thread. The last lane can claim every message that another one can claim.
     """
 
     model: type[M]

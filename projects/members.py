@@ -30,7 +30,7 @@ from projects.models import Membership, Project, Role
 logger = logging.getLogger(__name__)
 
 MAX_MEMBERS = 200
-"""Of a project, with open invitations."""
+"""Limit of members of a project, including open invitations."""
 INVITATION_LIFETIME = timedelta(days=14)
 INVITED = "invited_email"
 """Session key: the address of an invitation whose copied link was opened."""

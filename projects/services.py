@@ -18,7 +18,7 @@ from projects.access import Caller
 from projects.models import IdempotencyKey, Membership, Project, Role
 
 MAX_PROJECTS = 200
-"""Of an account."""
+"""Limit of projects of an account."""
 
 monitor_counts: list[Callable[[datetime], Mapping[str, Count]]] = []
 """Hooks of higher layers that return what to annotate projects with."""

@@ -185,7 +185,7 @@ def server_of(options: Mapping[str, Any]) -> Server:
 
 
 def find_token(file: Path | None) -> tuple[str, str]:
-    """Return the token and the name of its source. It is no option, because arguments are visible to others."""
+    """Return the token and the name of its source. No option has it, because others can see arguments."""
     if file is None and (token := os.environ.get(TOKEN)):
         return token, TOKEN
     named = file or os.environ.get(TOKEN_FILE)

@@ -212,7 +212,7 @@ class _Budget:
         self._sizes: Counter[str] = Counter()
 
     def take(self, key: str, size: int, *, owner: str) -> bool:
-        """Return whether an entry of this size may be stored, and count it for as long as it is kept."""
+        """Return whether an entry of this size may be stored. If so, count it until it is removed."""
         now = time.monotonic()
         with self._lock:
             while self._kept and next(iter(self._kept.values()))[2] <= now:

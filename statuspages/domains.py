@@ -46,7 +46,7 @@ _TAKEN = (
 
 
 def verify(caller: Caller, public_id: str) -> StatusPage:
-    """Look for the record of a page's domain, and serve the domain if it is there. Return the page.
+    """Look up the TXT record of a page's domain, and serve the domain if it exists. Return the page.
 
     Raises DomainUnverified, or NoWorker if the record could not be looked up.
     """
@@ -137,7 +137,7 @@ def _holders(page: StatusPage) -> QuerySet[StatusPage]:
 
 
 def _store(page: StatusPage, holder: StatusPage | None, problem: str | None, caller: Caller) -> str | None:
-    """Store the result of a look-up, in a transaction. Raises NotFound if the page or its domain changed meanwhile."""
+    """Store the result of a look-up, in a transaction. Raises NotFound if the page or its domain has changed since."""
     now = utc_now()
     concerned = StatusPage.objects.filter(Q(pk=page.pk) | Q(pk__in=_holders(page)), custom_domain=page.custom_domain)
     locked = {one.pk: one for one in concerned.select_for_update(of=["self"], no_key=True).order_by("pk")}

@@ -122,7 +122,7 @@ def _add_end_events(now: datetime) -> None:
 def create_mails(now: datetime) -> int:
     """Write a mail to each subscriber of new events, in turns of the accounts. Return the number of events.
 
-    Each event has a transaction of its own. While MAX_WAITING mails of an account wait, its next event waits too.
+    Each event has a separate transaction. While MAX_WAITING mails of an account wait, its next event waits too.
     """
     new = PageEvent.objects.filter(addressed_at=None)
     open_mails = PageMail.objects.filter(state=PageMail.State.WAITING).values("subscriber__page__owner")

@@ -92,7 +92,7 @@ class StatusPage(models.Model):
 
     @property
     def domain_record(self) -> DomainRecord | None:
-        """The TXT record that proves the custom domain. Its value is the page's own, whatever the domain."""
+        """The TXT record that proves the custom domain. Its value depends on the page only, not on the domain."""
         if self.custom_domain is None:
             return None
         token = salted_hmac("pulsekeeper.status-page-domains", self.public_id, algorithm="sha256").hexdigest()[:40]

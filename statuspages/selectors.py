@@ -16,7 +16,7 @@ from statuspages.models import Badge, NoteUpdate, PageGroup, PageMonitor, PageNo
 
 PAGE_BYTES = total_of(PageMonitor.objects.all(), "page", Value(2_000)) + Length("description")
 NOTE_CHARS = total_of(NoteUpdate.objects.all(), "note", Length("text"))
-"""What the monitors of a page, and the updates of a note, take while a list is made."""
+"""Memory of the monitors of a page, and of the updates of a note, while a list is created."""
 
 
 def list_pages(caller: Caller) -> QuerySet[StatusPage]:

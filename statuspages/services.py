@@ -31,7 +31,7 @@ from statuspages.selectors import get_note, get_page, showable
 MAX_PAGES = 50
 MAX_MONITORS = 1_000
 MAX_UPDATES = 50
-"""Of a note."""
+"""Limit of updates of a note."""
 _DERIVED = ("password_hash", "domain_verified_at", "domain_check_at", "domain_failures")
 _PLAIN = ("name", "description", "published", "theme", "show_window_names")
 
@@ -143,7 +143,7 @@ _CHECKS = {"slug": validation.check_slug, "accent": validation.check_accent, "cu
 
 
 def _save(caller: Caller, page: StatusPage, given: Mapping[str, Any], monitors: Mapping[str, Monitor]) -> StatusPage:
-    """Save a new or locked page with the given values. Raises ValidationFailed, also if the slug is taken."""
+    """Save a new or locked page with these values. Raises ValidationFailed, also if the slug is taken."""
     old_addresses = (page.slug, page.custom_domain)
     for name in _PLAIN:
         setattr(page, name, given.get(name, getattr(page, name)))

@@ -96,7 +96,7 @@ def confirm(subscriber: Subscriber, *, now: datetime) -> None:
 
 
 def unsubscribe(token: str) -> None:
-    """Delete the subscriber, if it still exists. An invalid link deletes nothing, and says no more than a valid one."""
+    """Delete the subscriber, if it still exists. An invalid link deletes nothing, and the response does not differ."""
     with suppress(NotFound):
         find(token, UNSUBSCRIBE).delete()
 

@@ -183,7 +183,7 @@ class SubscriberViewSet(_OfPage):
 
 
 class BadgeViewSet(ServiceViewSet):
-    """A resource of its own: the Monitor of the specification has no field for it."""
+    """A separate resource, because the Monitor of the specification has no field for it."""
 
     noun = "monitor_badge"
     is_singleton = True

@@ -1,4 +1,4 @@
-"""One private PostgreSQL and Valkey for the whole test session; nobody outside this machine is reached.
+"""One private PostgreSQL and Valkey for the whole test session; other hosts are never contacted.
 
 DJANGO_SETTINGS_MODULE is set here and not in pyproject.toml: pytest-django would load the settings, which read
 DATABASE_URL, before this file can start the servers.
@@ -41,8 +41,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 _session = ExitStack()
 
-# Data that nobody keeps need not survive a power cut. Autovacuum would note that tables are empty between two tests,
-# and the plans for what the second one stores would take many times as long.
+# The data need not survive a power failure. Autovacuum would record between two tests that tables are empty, and the
+# resulting plans would slow the second test down many times.
 POSTGRES_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 VALKEY_DATABASES = 64
 
@@ -57,9 +57,9 @@ def _configure() -> None:
     os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
     django.setup()
     flush_by_deleting()
-    # What costs an attacker much costs a test 0.2 s for each account. Processes that tests start hash as in production.
+    # Production hashes would cost 0.2 s for each account of a test. Processes that tests start use them.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    # Else every client goes through all static files when it is made.
+    # Otherwise every client scans all static files when it is created.
     settings.WHITENOISE_AUTOREFRESH = True
     # Not for our children: pytest-django would load the settings of an xdist process before this file runs there.
     del os.environ["DJANGO_SETTINGS_MODULE"]
@@ -84,12 +84,12 @@ def _start_servers() -> None:
 
 # A busy machine is slow to draw examples, which says nothing about the code.
 hypothesis.settings.register_profile("default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-# New random examples are for the people who can follow them up; a verdict on a commit is the same each time.
+# New random examples are for developers: failures need an investigation. The verdict on a commit must be reproducible.
 hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("default"), derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-# While this file is imported, not in a hook: the conftest files of the folders below, which pytest reads right
-# after this one and before any hook of theirs runs, import models.
+# At import time, not in a hook: conftest files of subfolders import models, and pytest loads them right after this
+# file, before their hooks run.
 _configure()
 
 
@@ -103,14 +103,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage less often, and never search what was imported and collected: that took a tenth of the time."""
+    """Collect garbage less often, and exclude imported modules: this saves a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_unconfigure() -> None:
-    # The servers go before this process, which is no news.
+    # The servers stop before this process; its warning about the lost broker would be noise.
     logging.getLogger("core.metrics").disabled = True
     _session.close()
 
@@ -181,7 +181,7 @@ def template_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
-    """For processes that are to find no servers given, as on a fresh machine."""
+    """An environment without servers, as on a fresh machine."""
     ours = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "DATA_DIR", "PORT")
     dropped = ("ADMIN_", "ALLOWED_", "PYTEST_", "COV_")
     return {name: value for name, value in os.environ.items() if name not in ours and not name.startswith(dropped)}
@@ -191,7 +191,7 @@ def clean_environment() -> dict[str, str]:
 def migrated_cluster(clean_environment: dict[str, str]) -> Path:
     """Migrate the PostgreSQL of one data folder for all processes of xdist, and return its folder.
 
-    An instance of its own that starts on a copy saves seconds of a processor.
+    A separate instance that starts on a copy saves seconds of CPU.
     """
     folder = Path(os.environ["DATA_DIR"]) / "instance"
     with folder.with_suffix(".migrated").open("a+") as migrated:
@@ -206,6 +206,6 @@ def migrated_cluster(clean_environment: dict[str, str]) -> Path:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """A web server to watch, switched on."""
+    """A web server to monitor, switched on."""
     with Site() as site:
         yield site

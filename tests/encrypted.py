@@ -1,4 +1,4 @@
-"""What the encrypted columns of all tables hold."""
+"""The contents of the encrypted columns of all tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random cron expressions that are accepted and come due."""
+"""Random valid cron expressions that have due times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""factory_boy factories. Where production makes a row by a service, so does its factory: only valid rows exist."""
+"""factory_boy factories. If production creates a row by a service, so does its factory: only valid rows exist."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ModelFactory(DjangoModelFactory[ModelType]):
 
 
 class PlanFactory(ModelFactory[Plan]):
-    """`name` of a built-in plan gives that plan, also after a transactional test has truncated the table."""
+    """The `name` of a built-in plan returns that plan, also after a transactional test has truncated the table."""
 
     class Meta:
         model = Plan
@@ -99,7 +99,7 @@ class MembershipFactory(ModelFactory[Membership]):
 
 
 class ProjectFactory(ModelFactory[Project]):
-    """A project of `owner`; `admin=user` and `member=user` add people."""
+    """A project of `owner`; `admin=user` and `member=user` add members."""
 
     class Meta:
         model = Project
@@ -123,9 +123,9 @@ class ProjectFactory(ModelFactory[Project]):
 
 
 class MonitorFactory(ModelFactory[Monitor]):
-    """A monitor as POST leaves it before its first check; `up`, `slow` and `down` record one.
+    """A monitor as after POST and before its first check; `up`, `slow` and `down` record one.
 
-    `owner` is who creates it, by default the project's owner. Other arguments are fields of the API.
+    `owner` creates it, by default the project's owner. Other arguments are fields of the API.
     """
 
     class Meta:
@@ -161,7 +161,7 @@ class MonitorFactory(ModelFactory[Monitor]):
 
 
 class ChannelFactory(ModelFactory[AlertChannel]):
-    """By default a webhook, which needs nobody's consent. Other arguments are fields of the API."""
+    """By default a webhook, which needs no consent. Other arguments are fields of the API."""
 
     class Meta:
         model = AlertChannel
@@ -187,7 +187,7 @@ class ChannelFactory(ModelFactory[AlertChannel]):
 
 
 class DeliveryFactory(ModelFactory[Delivery]):
-    """A message as the outbox leaves it; `items` is their number, and `monitor` the one that they are about."""
+    """A pending message as the outbox creates it; `items`: their number, `monitor`: the monitor of all items."""
 
     class Meta:
         model = Delivery
@@ -233,7 +233,7 @@ class DeliveryFactory(ModelFactory[Delivery]):
 
 
 class ConnectorFactory(ModelFactory[Connector]):
-    """As linking leaves it, with tokens that no provider gave."""
+    """A linked connector, with random tokens."""
 
     class Meta:
         model = Connector

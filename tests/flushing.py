@@ -35,7 +35,7 @@ END $$
 """
 
 
-# The rows of accounts' migration, which tests without transactions find too.
+# Rows of the migration of accounts, which non-transactional tests need.
 _INSERT_PLANS = """
 INSERT INTO accounts_plan (name, min_interval_sec, default_interval_sec, monitor_limit)
 VALUES ('free', 300, NULL, 50), ('pro', 60, NULL, 1000), ('local', 10, 60, NULL)

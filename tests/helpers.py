@@ -1,4 +1,4 @@
-"""What tests of several folders use: times, check results, clean-up, threads. Rows are made by tests/factories.py."""
+"""Helpers for tests of several folders: times, check results, clean-up, threads. tests/factories.py creates rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from notifications import smtp
 PASSWORD = "a fine long password"
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 EXAMPLES = int(os.environ.get("EXAMPLES") or 1)
-"""How many times as many generated examples are tried: `make test-long` sets it."""
+"""Factor for the number of generated examples: `make test-long` sets it."""
 
 
 def examples(count: int) -> int:
@@ -52,7 +52,7 @@ def record_ping(public_id: str, *, now: datetime) -> bool:
 
 
 def signal(public_id: str, word: str = "", *, now: datetime, **given: Any) -> Signal:
-    """Return a signal of the job: a success, or what the last part of the path says."""
+    """Return a signal of the job: a success, or the kind in the last part of the path."""
     target = target_of("POST", f"/v1/heartbeats/{public_id}/ping" + (word and f"/{word}"))
     assert target is not None
     return Signal(target, now, **given)
@@ -63,7 +63,7 @@ def state_of(monitor: Monitor) -> MonitorState:
 
 
 def keep_checked(until: datetime) -> None:
-    """Have no check of any monitor due until then, as if all had been made."""
+    """Let no check of any monitor be due until then, as if all had been made."""
     checked = MonitorState.objects.exclude(next_due_at=None).exclude(monitor__type="heartbeat")
     checked.update(next_due_at=until, claimed_at=None)
 
@@ -74,7 +74,7 @@ def minutes(count: float) -> timedelta:
 
 @contextmanager
 def restored_partitions() -> Iterator[None]:
-    """Partitions that are made or dropped meanwhile are put back to what the migrations made. Not in a transaction."""
+    """Restore the partitions that the migrations created when the block ends. Not inside a transaction."""
     before = {series: parts(series) for series in SERIES}
     try:
         yield
@@ -87,7 +87,7 @@ def restored_partitions() -> Iterator[None]:
 
 
 def flush_broker() -> None:
-    """No messages, and no throttle has counted anything. Nothing was late. The mail server took the last mail."""
+    """Reset the broker: no messages, no counts of throttles and late requests, and no failed e-mail."""
     smtp._is_failing = False
     with metrics._sums._lock:
         for field in metrics._sums._recent:
@@ -99,7 +99,7 @@ def flush_broker() -> None:
 
 
 def is_awaited() -> bool:
-    """Whether a transaction waits for another one."""
+    """Return whether a transaction waits for another one."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_stat_clear_snapshot()")  # of an earlier look in this transaction
         cursor.execute(
@@ -110,9 +110,9 @@ def is_awaited() -> bool:
 
 
 def run_concurrently(*actions: Callable[[], object]) -> list[object]:
-    """Run all in threads that start together; what each returned or raised, in their order.
+    """Run all in threads that start together. Return the result or exception of each, in order.
 
-    An AssertionError or a database error is raised here; errors that the API knows are outcomes.
+    AssertionErrors and database errors are raised here; errors of the API are results.
     """
     barrier = threading.Barrier(len(actions))
     outcomes: list[object] = [None] * len(actions)

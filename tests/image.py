@@ -2,9 +2,9 @@
 
     python -m tests.image ROOT IMAGE_JSON IMAGES_JSON
 
-For deploy/try-image, which says what is needed: the mounted root of the image, and what `buildah inspect` and `buildah
-images` say. The last line printed is one JSON object: sizes, and the exit status of each process, which was stopped
-when it was healthy and `/readyz` answered 200. Exits 1 if that does not happen, or the image is too large.
+For deploy/try-image, which lists the requirements. Arguments: the mounted root of the image, and the output of `buildah
+inspect` and `buildah images`. The last line printed is one JSON object: sizes, and the exit status of each process,
+stopped once it was healthy and `/readyz` answered 200. Exits 1 if that does not happen, or the image is too large.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tests.processes.waiting import until
 
 LARGEST_MB = 200  # over the base
 MIGRATED_SECONDS = 120
-READY_SECONDS = 240  # on cores that others use
+READY_SECONDS = 240  # on shared cores
 STOPPED_SECONDS = 90
-STOPPED = (0, 128 + 15)  # its own end, or that of its shell by SIGTERM
+STOPPED = (0, 128 + 15)  # it ended by itself, or its shell by SIGTERM
 
-# As root, in namespaces of its own; $0 is the root of the image.
+# As root, in separate namespaces; $0 is the root of the image.
 CONTAINER = """
 mount --bind "$0" "$0"
 mount -o remount,bind,ro "$0"

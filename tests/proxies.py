@@ -18,12 +18,12 @@ from tests.faults.virtualenv import ROOT, programs_for
 
 DEPLOY = ROOT / "deploy"
 NAME = "pulsekeeper.example.com"
-# Debian has nginx where only root looks for programs.
+# Debian installs nginx in a folder that only root has in PATH.
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
 
 
 class Connection(http.client.HTTPSConnection):
-    """To an address, with the certificate of a name."""
+    """Connect to an address, and verify the certificate for a name."""
 
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
@@ -91,7 +91,7 @@ def traefik(program: str, folder: Path, *, upstreams: tuple[int, int], plain: in
     text = (DEPLOY / "traefik.yml").read_text()
     static, dynamic = yaml.safe_load("\n".join(re.findall("(?m)^#   (.*)", text))), yaml.safe_load(text)
     static["entryPoints"]["websecure"]["address"] = f"127.0.0.1:{secure}"
-    # Without watching: the kernel allows few watchers, and browsers use them too.
+    # Without watching files: the kernel allows few watchers, and browsers use them too.
     static["providers"] = {"file": {"filename": str(folder / "dynamic.yml"), "watch": False}}
     for router in dynamic["http"]["routers"].values():
         router["tls"] = {}

@@ -1,7 +1,7 @@
 """IANA's list of RDAP registries and one registry, as a web server on loopback (RFC 9083, 9224).
 
-The registry serves the top-level domains com, org and net. What it answers is set per domain, as scripts of
-`tests.targets.server`; of all others it knows nothing.
+The registry serves the top-level domains com, org and net. Its answers are set per domain, as scripts of
+`tests.targets.server`; other domains do not exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.targets.server import Script, Seen, Site, TargetServer, answer
 
 
 def domain_object(name: str, *events: tuple[str, Any], **more: Any) -> dict[str, Any]:
-    """A domain object with these events, (action, date), as RFC 9083 shows one."""
+    """Return a domain object (RFC 9083) with these events, (action, date)."""
     return {
         "rdapConformance": ["rdap_level_0", "icann_rdap_response_profile_1"],
         "objectClassName": "domain",
@@ -58,7 +58,7 @@ class Registry:
 
     @property
     def asked(self) -> list[str]:
-        """The domains, in order of their lookups."""
+        """Return the domains in order of their lookups."""
         prefix = "/rdap/domain/"
         return [seen.path.removeprefix(prefix) for seen in self.site.seen if seen.path.startswith(prefix)]
 

@@ -12,9 +12,10 @@ from django.db import connection
 
 
 class Relay:
-    """`silence`: nothing is forwarded. `silence_new`: not of new connections. `refuse`: there is no listener.
+    """Methods: `silence` forwards nothing any longer; `silence_new` forwards nothing for new connections.
 
-    `lose_commit`: the next connection that commits is cut when PostgreSQL has answered, so that nobody gets the answer.
+    `refuse` closes the listener. `lose_commit` cuts the next connection that commits, after PostgreSQL has answered and
+    before the client gets the answer.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from tests.scheduling import WITH_PROCESSES
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-# Variables that must not reach the checks: most are what a developer has exported for `make up`.
+# Variables that must not reach the checks, mostly exported by developers for `make up`.
 OURS = (
     "ADMIN_",
     "ALLOWED_",
@@ -35,12 +35,12 @@ OURS = (
     "ENCRYPTION_KEYS",
     "PG",
     "PORT",
-    "PYTHONDONTWRITEBYTECODE",  # every process would compile the code again
+    "PYTHONDONTWRITEBYTECODE",  # otherwise every process would compile the code again
     "REDIS_URL",
 )
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith((*OURS, "SECRET_KEY"))} | {
     "NO_MKDOCS_2_WARNING": "1"
-}  # an advertisement, not a warning about ours
+}  # an advertisement, not a warning about our code
 
 
 def checks(*, site: str) -> dict[str, list[str]]:
@@ -54,7 +54,7 @@ def checks(*, site: str) -> dict[str, list[str]]:
         "commits": [str(BIN / "python"), "-m", "tests.commits"],
         "documentation": [str(BIN / "mkdocs"), "build", "--strict", "--quiet", "--site-dir", site],
     }
-    # Ours only: a folder whose name begins with a dot holds the virtualenv or a cache.
+    # Our code only: folders whose names begin with a dot contain the virtualenv or a cache.
     templates = [
         str(path.relative_to(ROOT))
         for path in ROOT.glob("[!.]*/**/*.html")

@@ -1,4 +1,4 @@
-"""Which process of xdist runs which tests, and in which order."""
+"""The distribution of tests to processes of xdist, and their order."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ SLOWEST = (
     "tests/chart/",
     "tests/metrics/",
 )
-"""Started first, in this order: the last group to end must be a short one. Tests that wait for processes take turns
-with tests that use the processor all the time."""
+"""Started first, in this order: the last group to end must be short. Tests that wait for processes alternate with
+tests that use the processor all the time."""
 
 WITH_PROCESSES = (
     "tests/alerts/test_crashes.py",
@@ -75,7 +75,7 @@ WITH_PROCESSES = (
 
 
 def group_of(nodeid: str) -> str:
-    """Return the name of the tests that run one after the other in one process: a group of SHARED, or a file."""
+    """Return the group of a test, which runs sequentially in one process: one of SHARED, or its file."""
     shared = (group for prefix, group in SHARED.items() if nodeid.startswith(prefix))
     return next(shared, nodeid.partition("::")[0])
 

@@ -13,7 +13,7 @@ from accounts.models import User
 
 
 class App:
-    """Switches the second factor of an account on, or knows one from its `secret`."""
+    """Enable the second factor of an account, or use an existing `secret`."""
 
     def __init__(self, user: User | None = None, *, secret: str | None = None) -> None:
         self.secret = secret or generate_totp_secret()
@@ -23,7 +23,7 @@ class App:
             self.recovery_codes = RecoveryCodes.activate(user).generate_codes()
 
     def code(self, *, steps: int = 0) -> str:
-        """What it shows now, or so many periods of 30 seconds later."""
+        """Return the current code, or the one `steps` periods of 30 seconds later."""
         counter = int(time.time()) // app_settings.TOTP_PERIOD + steps
         return str(format_hotp_value(hotp_value(self.secret, counter)))
 

@@ -1,4 +1,4 @@
-"""The web server in this process: granian and the gateway, on a port of loopback, over the test's own database."""
+"""The web server in this process: granian and the gateway, on a loopback port, with the test's database."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PATIENCE_SEC = 30
 
 @contextmanager
 def serving(application: Any, *, address: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
-    """The port at which `application` answers. Settings that a test changes hold here too."""
-    # Granian sets SO_REUSEPORT too. This socket reserves the port, and takes no connections as it does not listen.
+    """Yield the port at which `application` answers. Settings changed by a test apply here too."""
+    # Granian sets SO_REUSEPORT too. This socket reserves the port, and gets no connections as it does not listen.
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind((address, port))

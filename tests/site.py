@@ -1,4 +1,4 @@
-"""A plain web server that can be switched off and on, for tests of what lies above the probe."""
+"""A plain web server that can be switched off and on, for tests of the layers above the probe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """/ok, /status/<code>, /echo (the request as JSON), /hang (accepts, then answers nothing)."""
+    """/ok, /status/<code>, /echo (the request as JSON), /hang (accepts and never answers)."""
 
     server: Site._Server
 
@@ -38,11 +38,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Site:
-    """Keeps its port over `stop` and `start`."""
+    """Keep the port across `stop` and `start`."""
 
     class _Server(ThreadingHTTPServer):
         site: Site
-        # Many checks may come at once, and one that is turned away tries again a second later.
+        # Many checks may connect at once, and a refused connection is retried a second later.
         request_queue_size = 128
 
     def __init__(self, *, address: str = "127.0.0.1") -> None:

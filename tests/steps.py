@@ -1,4 +1,4 @@
-"""A limit of executed lines of Python: a bound of the cost that does not depend on the machine."""
+"""A limit on executed lines of Python, as a bound on cost that does not depend on the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 MAX_STEPS = 100_000
-"""Some 10 ms."""
+"""About 10 ms."""
 
 
 class TooManySteps(Exception):
@@ -18,7 +18,7 @@ class TooManySteps(Exception):
 
 @contextmanager
 def limited_steps(limit: int = MAX_STEPS) -> Iterator[list[int]]:
-    """Count executed lines, and raise TooManySteps at the limit. So a loop without an end fails, and does not hang."""
+    """Count executed lines, and raise TooManySteps at the limit. So an infinite loop fails instead of hanging."""
     steps = [0]
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Beat alone: it sends what is in its table, and loads nothing of what that runs. Workers load nothing of pages."""
+"""Beat sends the tasks in its table and does not import their code. Workers do not import pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_it_names_tasks_that_there_are() -> None:
 
 
 NEVER = {"opentelemetry", "rich", "sentry_sdk", "structlog"}
-"""What is loaded where it is set, or where there is a line to write."""
+"""Modules that are loaded only if configured, or when a line is written."""
 
 
 def test_it_loads_no_code_of_tasks() -> None:

@@ -11,7 +11,7 @@ from django.core.management import get_commands, load_command_class
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "use" / "commands.md").read_text()
-# What Django gives each command.
+# Django's options of each command.
 _GIVEN = {"--help", "--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
 _GIVEN |= {"--force-color", "--skip-checks"}
 

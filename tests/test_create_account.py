@@ -1,4 +1,4 @@
-"""`manage.py create_account`, by which accounts are made."""
+"""`manage.py create_account`, which creates accounts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_password_may_be_a_line_of_standard_input(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"email": "nobody"}, "email"),
+        ({"email": "no-domain"}, "email"),
         ({"password": "12345678"}, "password"),
         ({"plan": "gold"}, "choose one of: free, local, pro"),
     ],

@@ -1,4 +1,4 @@
-"""What the files for containers promise, as far as it can be told without an engine."""
+"""The files for containers, as far as they can be tested without a container engine."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def test_a_service_reaches_what_the_documents_say() -> None:
 
 
 def test_a_prometheus_on_the_same_machine_may_read_metrics() -> None:
-    """A connection to the published port arrives from the gateway. No other address may read them by default."""
+    """Connections to the published port arrive from the gateway. No other address may read metrics by default."""
     (subnet,) = COMPOSE["networks"]["outside"]["ipam"]["config"]
     defaults = _compose_defaults()
     assert defaults["METRICS_ALLOWED"] == defaults["TRUSTED_PROXIES"] == f"{subnet['gateway']}/32"
 
 
 def test_settings_of_the_operator_override_those_of_compose() -> None:
-    """Files in their order, and `environment` after all of them: it may name the files of secrets only."""
+    """Files in order, then `environment`, which may name files of secrets only."""
     settings = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "operate" / "settings.md").read_text(), re.MULTILINE)
     assert {"EMAIL_FROM", "TRUSTED_PROXIES", "ALLOWED_HOSTS", "LOG_FORMAT", "METRICS_ALLOWED"} <= {*settings}
     assert _compose_defaults().keys() <= {*settings}
@@ -113,7 +113,7 @@ def test_who_checks_may_ping() -> None:
 
 
 def test_postgresql_is_that_of_make_up() -> None:
-    """Its major version; a data folder of one does not start with another."""
+    """The major version must match: a data folder does not start with another one."""
     version = subprocess.run([POSTGRES, "--version"], capture_output=True, text=True, check=True).stdout.split()[2]
     assert SERVICES["postgres"]["image"].startswith(f"postgres:{version.partition('.')[0]}.")
 
@@ -187,7 +187,7 @@ def test_the_image_is_not_run_by_root() -> None:
     [("worker", "probes@%h"), ("worker-2", "probes-2@%h"), ("interactive-12", "interactive-12@%h")],
 )
 def test_a_process_by_its_name(tmp_path: Path, asked: str, expected: str) -> None:
-    """With a `celery` that prints what it was called with."""
+    """With a `celery` that prints its arguments."""
     celery = tmp_path / "celery"
     celery.write_text('#!/bin/sh\necho "$@"\n')
     celery.chmod(0o755)
@@ -210,7 +210,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
             "systemd-analyze is not installed: apt-get install systemd"
         )
     for unit in (ROOT / "deploy" / "systemd").iterdir():
-        # It looks for the programs.
+        # It searches for the programs.
         (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/pulsekeeper/current", str(ROOT)))
     names = [unit.name.replace("@.", "@web-1.") for unit in tmp_path.iterdir()]
     verify = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *names]

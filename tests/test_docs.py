@@ -1,4 +1,4 @@
-"""What the documents say against what the code does."""
+"""The documentation against the code."""
 
 from __future__ import annotations
 

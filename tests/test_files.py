@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files are complete or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database whose migrations this code does not know is refused; one that does not answer is not."""
+"""A database with migrations unknown to this code is refused; one that does not answer is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers of the apps are kept, and their check finds violations."""
+"""Imports respect the layers of the apps, and the check finds violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The locks: complete for what they are for, and without an address."""
+"""Lock files are complete for their purpose, and contain no index URL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "requirements"
 
-# Everything a process of production imports, with all packages hidden that its lock does not hold.
+# Imports of all processes of production, with the packages hidden that are not in its lock file.
 IMPORT_ALL = """
 import sys
 from importlib.metadata import packages_distributions

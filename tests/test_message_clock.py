@@ -1,4 +1,4 @@
-"""Messages expire by the broker's clock, whatever those of the machines say. Beat goes on after its clock was set."""
+"""Messages expire by the broker's clock, not by those of the machines. Beat continues after its clock was set."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _known_time() -> None:
 
 
 def sent(seconds: float) -> dict[str, Any]:
-    """Send a message that expires after so long, and return its headers as in the broker."""
+    """Send a message that expires after this time. Return its headers as stored in the broker."""
     app.send_task("monitors.tasks.dispatch_due", expires=seconds)
     headers: dict[str, Any] = json.loads(Redis.from_url(settings.REDIS_URL or "").lpop("dispatch"))["headers"]  # type: ignore[arg-type]
     return headers

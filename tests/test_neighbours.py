@@ -1,4 +1,4 @@
-"""How benchmarks/neighbours.py judges: lateness and changes by what is stored, limits by figures."""
+"""The evaluation of benchmarks/neighbours.py: lateness and changes from stored rows, and limits of figures."""
 
 from __future__ import annotations
 

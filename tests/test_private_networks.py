@@ -1,4 +1,4 @@
-"""Private networks: the question of `manage.py up`, its answer in the data folder, and what errors say."""
+"""Private networks: the question of `manage.py up`, its answer in the data folder, and the texts of errors."""
 
 from __future__ import annotations
 

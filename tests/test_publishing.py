@@ -1,4 +1,4 @@
-"""Messages are published although the broker refuses a write, as it does during a failover."""
+"""Messages are published even if the broker refuses a write, as during a failover."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_task_that_ends_while_the_broker_is_away_leaves_a_warning(caplog: pyte
         assert message.channel is not None
         pool = message.channel.pool
         pool.disconnect()
-        pool.connection_kwargs["port"] = 1  # where no server listens
+        pool.connection_kwargs["port"] = 1  # an address without a server
         pool.reset()
         message.ack_log_error(logging.getLogger("celery.worker.request"), connection.connection_errors)
     (record,) = [record for record in caplog.records if "Couldn't ack" in record.message]

@@ -1,4 +1,4 @@
-"""The command `pulsekeeper`, built as a wheel and installed into a virtualenv of its own, against a running server."""
+"""The command `pulsekeeper`, built as a wheel and installed into a separate virtualenv, against a running server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every regex of the product takes linear time: most of the texts that they search come from others."""
+"""Every regex of the product takes linear time: most of the searched texts come from outside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ATOMS = (
 
 
 def patterns() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:
-    """Those that modules of the product keep, by their names."""
+    """Return the regexes in modules of the product, by name."""
     found: dict[str, re.Pattern[str] | re.Pattern[bytes]] = {}
     for path in sorted(path for app in APPS for path in (ROOT / app).rglob("*.py")):
         if "re.compile(" in path.read_text():
@@ -42,7 +42,7 @@ def test_all_are_found() -> None:
 
 
 def seconds(pattern: re.Pattern[str] | re.Pattern[bytes], text: str) -> float:
-    """The CPU time of the best of three tries."""
+    """Return the lowest CPU time of three attempts."""
     given: str | bytes = text.encode() if isinstance(pattern.pattern, bytes) else text
     best = float("inf")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The samples of reverse proxies, each run by its real server in front of an upstream that repeats what it was sent."""
+"""The samples of reverse proxies, each run by the real proxy in front of an upstream that echoes requests."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CLAIMED = dict.fromkeys(("X-Forwarded-For", "X-Forwarded-Host", "X-Request-ID"),
     "X-Forwarded-Port": "66",
     "Forwarded": "for=203.0.113.66",
 }
-"""Headers with an underscore are not among them: web drops them."""
+"""Without headers that contain an underscore: web drops them."""
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Repeats what it was sent. /changes answers with an event, and ends when the client has left."""
+    """Echo requests. /changes answers with an event, and ends when the client has disconnected."""
 
     def do_POST(self) -> None:
         if self.path == "/changes":
@@ -71,7 +71,7 @@ def authority() -> trustme.CA:
 def proxy(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA, upstream: int
 ) -> Iterator[Callable[..., http.client.HTTPResponse]]:
-    """`ask(method, path, body, headers)` through a running proxy."""
+    """Yield `ask(method, path, body, headers)` through a running proxy."""
     program = find_program(request.param)
     if program is None:
         pytest.skip(f"{request.param} cannot be run: it needs apt-get install {request.param}, or a package index")

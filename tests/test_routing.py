@@ -1,4 +1,4 @@
-"""Queues: every task has one, a task without one stops what would run or send it, and the Procfile serves them all."""
+"""Queues: every task has one, a task without one is an error when it is run or sent, and the Procfile serves all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.processes.waiting import until
 ROOT = Path(__file__).parents[1]
 PROCFILE = ROOT / "Procfile"
 
-# Starts a process of Celery as the Procfile does, with one more task or one more entry of beat, and without a broker.
+# Start a process of Celery as in the Procfile, with an additional task or entry of beat, and without a broker.
 UNROUTED = """
 import sys
 from config.{module} import app
@@ -79,7 +79,7 @@ def test_every_task_and_every_entry_of_beat_has_a_queue_that_a_process_serves() 
     }
     assert sorted(queue for queues in served.values() for queue in queues) == sorted(QUEUES)
     assert set(ROUTES.values()) == set(QUEUES)
-    # These send webhooks and mails: no other process may reach receivers.
+    # These send webhooks and e-mails: no other process can reach receivers.
     sending = {task for task in app.tasks if task.startswith(("alerts.", "statuspages."))}
     assert len(sending) > 4
     assert {queue_of(task) for task in sending} == {"alerts"}

@@ -1,4 +1,4 @@
-"""The seeded past: its results, roll-ups and status changes agree."""
+"""Seeded history: its results, roll-ups and status changes agree."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_past_of_four_days() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_no_outage_reaches_the_present() -> None:
-    """Of 72 monitors with an outage in 10 of 72 slots, some would be in theirs at any time."""
+    """With an outage in 10 of 72 slots, some of 72 monitors would be down at any time."""
     with restored_partitions():
         seed_history(UserFactory(), monitors=72, days=1, interval_sec=3600, now=utc_now())
     assert CheckResult.objects.filter(verdict="down").exists()

@@ -1,4 +1,4 @@
-"""The servers that tests start leave no connection open when they stop, whatever their clients do at that moment."""
+"""Servers started by tests close all connections when they stop, regardless of what their clients do."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_answer_that_the_client_does_not_read(clients: ExitStack) -> None:
 
 
 def test_a_connection_that_closed_when_everything_was_read(clients: ExitStack) -> None:
-    """asyncio still knows it while somebody has its transport, and cannot abort it."""
+    """asyncio still lists it while its transport is referenced, and cannot abort it."""
     transports: list[asyncio.BaseTransport] = []
     lost = threading.Event()
 

@@ -15,7 +15,7 @@ from connectors import providers
 
 
 def read_settings() -> dict[str, Any]:
-    """Read the environment anew, as a new process does."""
+    """Evaluate the settings again, as a new process does."""
     return runpy.run_path(str(Path(settings.__file__)))
 
 

@@ -1,4 +1,4 @@
-"""benchmarks/strangers.py sends what it says, and reports what it found. What inputs cost is no matter of a test."""
+"""benchmarks/strangers.py sends the inputs it lists and reports its findings. Tests do not measure their cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py check`: each of our checks says so when it should, and production's settings are clean."""
+"""`manage.py check`: each of our checks reports its problem, and production's settings pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def production(settings: Settings) -> Settings:
 
 
 def found(**arguments: Any) -> set[str]:
-    """The ids of what our own checks say."""
+    """Return the ids of the messages of our own checks."""
     said = run_checks(tags=[system_checks.TAG], include_deployment_checks=True, **arguments)
     return {str(message.id) for message in said}
 
@@ -73,10 +73,10 @@ def test_what_is_not(production: Settings, changed: dict[str, Any], expected: se
 
 
 def test_no_key_is_shown(production: Settings) -> None:
-    production.ENCRYPTION_KEYS = ("a-key-of-somebody",)
+    production.ENCRYPTION_KEYS = ("a-key-of-an-operator",)
     (message,) = system_checks.check_keys_are_valid()
     assert "key 1" in message.msg
-    assert "a-key-of-somebody" not in str(message)
+    assert "a-key-of-an-operator" not in str(message)
 
 
 def test_a_name_that_is_no_task(production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_a_database_without_tables_and_of_another_zone(production: Settings, mon
     elsewhere = connection.settings_dict | {"NAME": "template1"}
     monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     assert found(databases=["default"]) == {"pulsekeeper.E022"}
-    monkeypatch.setenv("PGTZ", "Asia/Tokyo")  # libpq asks the server for it, as its own setting would be
+    monkeypatch.setenv("PGTZ", "Asia/Tokyo")  # libpq sends it to the server, like the server's own setting
     assert found(databases=["default"]) == {"pulsekeeper.E022", "pulsekeeper.W023"}
 
 
@@ -116,7 +116,7 @@ def test_nothing_is_asked_without_a_database_named(production: Settings) -> None
 
 
 def test_check_deploy_is_clean_under_production_settings(clean_environment: dict[str, str]) -> None:
-    """As an image is checked where it is built: with all settings, and no server anywhere."""
+    """As when an image is built: with all settings, and without servers."""
     given = {
         "SECRET_KEY": "".join(map(chr, range(48, 110))),
         "ENCRYPTION_KEYS": KEY,

@@ -1,4 +1,4 @@
-"""What tasks leave in the logs, of a real worker on the real broker; and beat's lines."""
+"""Log lines of tasks in a real worker on the real broker, and of beat."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def connect() -> None:
 
 @pytest.fixture
 def stream(transactional_db: None) -> Iterator[StringIO]:
-    """What a worker writes."""
+    """Return the output of a worker."""
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.Formatter(json=True))
@@ -76,7 +76,7 @@ def test_lines_of_a_task_name_it_and_the_request_that_asked(stream: StringIO) ->
     assert first.items() >= named.items()
     assert (second["task_id"], second.get("request_id")) == (alone.id, None)
     failures = partial(lines, stream, "celery.app.trace")
-    until(lambda: any("exception" in line for line in failures()), 30, "its failure is told of")
+    until(lambda: any("exception" in line for line in failures()), 30, "its failure is logged")
     (failure,) = [line for line in failures() if "exception" in line]
     assert failure.items() >= named.items()
     assert failure["exception"].endswith("ValueError: it broke")

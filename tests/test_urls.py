@@ -17,7 +17,7 @@ def names(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def test_no_two_routes_share_a_name() -> None:
-    """`reverse` takes the last one: a page would link to an endpoint of the API."""
+    """`reverse` returns the last one: a page would link to an endpoint of the API."""
     own = set(names([one for one in get_resolver().url_patterns if not str(one.pattern).startswith("admin/")]))
     counts = Counter(name for name, _ in own)
     assert {name: count for name, count in counts.items() if count > 1} == {}

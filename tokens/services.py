@@ -34,7 +34,7 @@ TOKEN_PREFIX = "svc_"  # noqa: S105  (a prefix, not a password)
 SESSION_LIFETIME = timedelta(days=14)
 DOOR = "api"  # the value in the audit log; sign-ins by pages have "web"
 MAX_TOKENS = 500
-"""That an account creates."""
+"""Limit of tokens that an account creates."""
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 C = TypeVar("C", bound=Credential)

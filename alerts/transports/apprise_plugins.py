@@ -225,7 +225,7 @@ def plugin_for(url: str, *, thread: str = "", scheme: str | None = None) -> Any:
     if service.own_host:
         address = literal_address(plugin.host or "")
         if address is not None and not guard().permits(address):
-            raise ValueError("The URL's host is a private or reserved address; Pulsekeeper does not connect to such.")
+            raise ValueError("The URL's host is a private or reserved address, which Pulsekeeper does not connect to.")
     # Plugins would sleep between requests to respect limits of their services.
     plugin.throttle = lambda *_, **__: None
     return plugin

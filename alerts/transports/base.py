@@ -1,4 +1,4 @@
-"""What a kind of channel defines, and helpers to define one."""
+"""The interface of a kind of channel, and helpers to define one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ChannelKind(ABC):
         return self.hint(config)
 
     def separated(self, given: Config) -> Config:
-        """Return the given settings, one value each: a value as people paste it may contain several.
+        """Split values that users paste with several settings in them, and return one value for each setting.
 
         Raises ValueError if they contradict each other.
         """
@@ -156,7 +156,7 @@ def choice(name: str, label: str, choices: Iterable[str], *, default: str, help_
 def require_public_url(url: str, *, instead: str) -> str:
     """Return the URL. Raise ValueError if it is invalid or its host is a private address.
 
-    `instead` says what to use in place of a user name in the URL.
+    `instead`: what to use instead of a user name in the URL.
     """
     try:
         host = host_of(url, instead=instead)

@@ -52,7 +52,7 @@ def failure(error: Exception, *, seconds: float) -> str:
     if isinstance(error, UnencryptedTarget):
         return "The receiver is not in a private network that the operator allows, so http is refused; use https."
     if isinstance(error, ForbiddenTarget):
-        return "The receiver's address is private or reserved; Pulsekeeper does not connect to such."
+        return "The receiver's address is private or reserved, and Pulsekeeper does not connect to it."
     if isinstance(error, DeadlineExceeded | requests.Timeout):
         return f"The receiver did not answer within {seconds:g} seconds."
     if isinstance(error, BodyTooLarge):

@@ -3,7 +3,7 @@
 client      an HTTP client for many source addresses, without any dependency
 targets     the quiet tenant's targets, which switch at known times, and hostile ones
 tenants     creates the accounts, monitors and channels, and clears what a row left behind
-watching    pings, pages, /readyz, alerts and memory, as they are seen from outside
+watching    pings, pages, /readyz, alerts and memory, observed from outside
 audit       compares what is stored with the timetable
 figures     the figures of a row, and their limits
 stage       a running Pulsekeeper with its tenants, and how a row is played on it

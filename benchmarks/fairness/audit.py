@@ -19,8 +19,8 @@ BLUR_SEC = 0.5
 Switch = tuple[float, int, bool]
 """When the target with that number goes up or down."""
 
-# A slot is checked by the first result at or after it, whichever slot its process made it for. A slot without one is
-# late until now. Slots do not drift, so they follow from any of them.
+# A slot counts as checked by the first result at or after it, even one made for another slot. A slot without a result
+# is late until now. Slots do not drift, so all can be computed from one.
 _LATENESS = """
     SELECT extract(epoch FROM slot)::float8,
            extract(epoch FROM coalesce(
@@ -34,7 +34,7 @@ _LATENESS = """
 
 
 def slots(quiet: Quiet) -> tuple[list[int], list[datetime]]:
-    """Return the next slot of each polled monitor, as it is planned now."""
+    """Return the next planned slot of each polled monitor."""
     polled = [each.monitor_id for each in quiet.monitors if each.polled]
     with connection.cursor() as cursor:
         cursor.execute(

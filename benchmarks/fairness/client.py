@@ -18,7 +18,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True)
 class Front:
-    """Where web is reached. `name` is set if a proxy terminates TLS for it."""
+    """The address of web. `name` is set if a proxy terminates TLS for it."""
 
     port: int
     name: str = ""

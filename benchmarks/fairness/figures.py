@@ -31,7 +31,7 @@ class Sample(NamedTuple):
 
 @dataclass
 class Observed:
-    """What a row did to the quiet tenant. `false` and `missed` say which changes of status were, in words."""
+    """The effect of a row on the quiet tenant. `false`, `missed`: descriptions of such changes of status."""
 
     samples: Mapping[str, Sequence[Sample]]
     false: list[str] = field(default_factory=list)

@@ -49,7 +49,7 @@ class Attacker:
     counts: Counter[str] = field(default_factory=Counter)
 
     def share(self, total: int) -> range:
-        """Return this attacker's part of so many connections of all."""
+        """Return this attacker's part of `total` connections of all attackers."""
         return range(self.number, total, self.of)
 
     def target(self, kind: str, path: str = "/") -> str:
@@ -124,7 +124,7 @@ def word() -> str:
 
 @row("connections", "addresses")
 async def connections(attacker: Attacker) -> None:
-    """Places for connections: they say nothing, or a head byte by byte."""
+    """Occupy places for connections, silently or with a head sent byte by byte."""
 
     async def hold(number: int) -> None:
         while True:

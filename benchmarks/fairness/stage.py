@@ -29,10 +29,10 @@ from tests.processes.up import free_port
 from tests.proxies import NAME, PROXIES, find_program
 
 CALM_SEC, RESTART_SEC = 80.0, 180.0
-"""`/readyz` is degraded for a minute after what was late."""
+"""`/readyz` is degraded for a minute after a late request."""
 FINE = ("ready", "degraded")
 SLOW = 4
-"""How many times a limit may be exceeded between rows, which on a busy machine is no reason to start again."""
+"""How many times a limit may be exceeded between rows; a busy machine alone does not justify a restart."""
 
 
 def say(text: str) -> None:
@@ -40,7 +40,7 @@ def say(text: str) -> None:
 
 
 class Stage:
-    """`patience` is how long /readyz may say `ready` after a limit was broken."""
+    """`patience`: how long /readyz may stay `ready` after a limit was exceeded."""
 
     def __init__(
         self, stack: ExitStack, folder: Path, *, proxy: str | None, accounts: int, addresses: int, patience: float
@@ -72,7 +72,7 @@ class Stage:
             raise SystemExit(f"not within {RESTART_SEC:g} s: {why}")
 
     def play(self, rows: Sequence[Row], level: int, *, seconds: float) -> Figures:
-        """Play rows together for so many seconds, each with its part of `level` attackers. Return the figures."""
+        """Play rows together for `seconds`, each with its part of `level` attackers. Return the figures."""
         self._restarts = 0
         with ExitStack() as stack:
             hostile = stack.enter_context(Process("benchmarks.fairness.targets", "hostile", nice=True))
@@ -138,7 +138,7 @@ class Stage:
         return observed.figures() | {"web_peak_mib": round(peak, 1), "silent": len(silent)}
 
     def _said(self, start: float, broken: float) -> bool:
-        """Return whether /readyz said anything but `ready` before it had to, after a limit was broken."""
+        """Return whether /readyz left `ready` within its patience after a limit was exceeded."""
         return any(word != "ready" for at, word in self._watch.seen(start).ready if at <= broken + self._patience)
 
     def _switch(self, chosen: Sequence[Watched], start: float, seconds: float) -> list[audit.Switch]:
@@ -153,7 +153,7 @@ class Stage:
         return switches
 
     def _wait(self, until: float) -> float:
-        """Wait, and return the peak of the memory of web. Start processes again that ended."""
+        """Wait, and return the peak memory of web. Restart processes that ended."""
         peak = 0.0
         while True:
             if ended := self._tree.ended():
@@ -168,7 +168,7 @@ class Stage:
             time.sleep(min(0.2, left))
 
     def _recover(self) -> None:
-        """Clear what the row left, and wait until all is as before. If it takes too long, start all processes again."""
+        """Clear the rows, and wait until everything is as before. If that takes too long, restart all processes."""
         tenants.clear(self._quiet, self._grave, self._accounts)
         if not self._calm(CALM_SEC) or not (why := self._calm(1.0, ready=FINE)):
             return
@@ -185,7 +185,7 @@ class Stage:
             say(f"    still not as before: {why}")
 
     def _calm(self, seconds: float, *, ready: Container[str] = ("ready",)) -> str:
-        """Wait until everything is served, on time and as the timetable has it. Return what is not."""
+        """Wait until everything is served on time and matches the timetable. Return what does not."""
         reasons: list[str] = []
 
         def is_calm() -> bool:
@@ -210,7 +210,7 @@ class Stage:
 
 
 def answers(processes: Sequence[Process]) -> dict[str, int]:
-    """End the attacks. Return how many answers they got, by status. Raise SystemExit if one failed by itself."""
+    """End the attacks. Return the number of their answers by status. Raise SystemExit if an attacker failed."""
     counts: dict[str, int] = {}
     for process in processes:
         process.end_input()

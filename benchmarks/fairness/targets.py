@@ -1,4 +1,4 @@
-"""Servers that are checked, in processes of their own. They print their ports as JSON and run until they are killed.
+"""Servers that are checked, in separate processes. They print their ports as JSON and run until they are killed.
 
     python -m benchmarks.fairness.targets quiet FOLDER COUNT
     python -m benchmarks.fairness.targets hostile
@@ -7,7 +7,7 @@ The quiet ones switch at known times: each line of standard input is a JSON list
 number, up]. The target with number N has the address 127.0.20.N in each protocol, so that only hostile tenants make it
 share a limit of an address. Down, it answers at once that it is broken. https://FOLDER/ca.pem is its authority.
 
-Each hostile kind has a port of its own: `hanging` never answers, `flapping` fails every other request of a path,
+Each hostile kind has its own port: `hanging` never answers, `flapping` fails every other request of a path,
 `huge`, `json` and `location` cost a checker time, and `fast` takes every request.
 """
 
@@ -57,7 +57,7 @@ def response(status: int, body: bytes, *headers: str) -> bytes:
 
 
 class Quiet(asyncio.Protocol):
-    """An http target or, `at_once`, one that says its word when it is connected to."""
+    """An http target or, with `at_once`, one that sends its text when a client connects."""
 
     def __init__(self, timetable: Timetable, *, at_once: bool) -> None:
         self._timetable, self._at_once, self._seen = timetable, at_once, b""

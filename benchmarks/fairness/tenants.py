@@ -1,6 +1,6 @@
 """The quiet tenant and the hostile accounts, and what they own. Import it after Django is set up.
 
-Rows of the database are made as the product's services make them, but many at once.
+Rows of the database equal those of the product's services, but are created in bulk.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Process:
         )
 
     def read(self, *, seconds: float = 30.0) -> Any:
-        """Return what the next line says, or None if none comes in time."""
+        """Return the next line, parsed, or None if none arrives in time."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         return json.loads(self._process.stdout.readline() or "null") if ready else None
@@ -317,7 +317,7 @@ def add_page(account: Hostile) -> None:
 
 
 def add_history(accounts: Sequence[Hostile], rows: int) -> None:
-    """Spread so many results over the monitors of the accounts, within today."""
+    """Spread `rows` results over the monitors of the accounts, within today."""
     keys = [key for account in accounts for key in account.own["keys"]]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -330,7 +330,7 @@ def add_history(accounts: Sequence[Hostile], rows: int) -> None:
 
 
 def fall_silent(accounts: Sequence[Hostile], seconds: float) -> None:
-    """Let the deadlines of all heartbeats of these accounts pass in so many seconds."""
+    """Let the deadlines of all heartbeats of these accounts pass in `seconds`."""
     keys = [key for account in accounts for key in account.own["keys"]]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -359,7 +359,8 @@ _CLEAR = {
                       closing_announced_at = coalesce(closing_announced_at, now())
          WHERE monitor_id <> ALL(%(ids)s)
            AND (resolved_at IS NULL OR announced_at IS NULL OR closing_announced_at IS NULL)""",
-    # The messages of one row are no storm for the next one. Senders may add items meanwhile: a retry deletes these too.
+    # The messages of one row must not count as a storm in the next. Senders may add items at the same time; a retry
+    # deletes these too.
     "alerts_delivery": f"""
         WITH items AS (DELETE FROM alerts_deliveryitem WHERE {_THEIRS}),
              theirs AS (DELETE FROM {{}} WHERE {_THEIRS})
@@ -369,7 +370,7 @@ _CLEAR = {
 
 
 def clear(quiet: Quiet, grave: User, accounts: Sequence[Hostile]) -> None:
-    """Take all that rows created out of service, and forget what throttles, turns and gap detection counted."""
+    """Disable everything that rows created, and reset throttles, turns and gap detection."""
     values = {"quiet": quiet.user.pk, "grave": grave.pk, "ids": quiet.ids}
     tables = set(connection.introspection.table_names())
     for table, statement in _CLEAR.items():
@@ -403,7 +404,7 @@ def retry(act: Callable[[], object]) -> None:
 
 
 def unsettled(quiet: Quiet, up: Mapping[int, bool]) -> Iterator[str]:
-    """Yield what of the quiet tenant is not on time, or not as its targets are."""
+    """Yield the monitors of the quiet tenant that are late or differ from their targets."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT monitor_id, status, type <> 'heartbeat'"

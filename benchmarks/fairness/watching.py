@@ -1,6 +1,6 @@
-"""What a neighbour sees from outside: pings, pages, /readyz and alerts, each with the time when it was due.
+"""Observations of a neighbour from outside: pings, pages, /readyz and alerts, each with the time when it was due.
 
-All run in one thread with an event loop. Each request has a connection and a timeout of its own, so a slow one delays
+All run in one thread with an event loop. Each request has its own connection and timeout, so a slow one delays
 no other, and its time counts from when it was due.
 """
 
@@ -35,7 +35,7 @@ class Alert(NamedTuple):
 
 @dataclass
 class Seen:
-    """What was seen of requests that were due, and of alerts that came, since a time.
+    """Observed requests that were due, and received alerts, since a time.
 
     `ready` are the words of /readyz, `other` if it did not answer. Requests without an answer yet are `pings` and
     `pages` too.

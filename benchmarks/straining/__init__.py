@@ -1,1 +1,1 @@
-"""What benchmarks/strangers.py sends, to which data, and how it measures the cost."""
+"""The inputs of benchmarks/strangers.py, their data, and the measurement of their cost."""

@@ -154,7 +154,7 @@ def _fields(
 
 
 def _items(document: Document, send: Any, name: str, items: dict[str, Any], most: int) -> Iterator[Input]:
-    """As many objects as fit, with each of their fields at its limits."""
+    """Return as many objects as fit, with each field at its limit."""
     least = {
         key: (resolve(document, items["properties"][key]).get("enum") or ["a"])[0] for key in items.get("required", [])
     }
@@ -209,7 +209,7 @@ def _examples(operation: Any, mode: GenerationMode, count: int) -> list[Any]:
 
 
 def public(document: Document, sender: Sender) -> Iterator[Input]:
-    """What needs no credential: signing in, the signals of heartbeats, and refusals of everything else."""
+    """Requests without a credential: signing in, the signals of heartbeats, and refusals of everything else."""
     for method, path, operation in operations(document):
         if method != "delete":
             body = b"{}" if "requestBody" in operation else None

@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A request as it is sent. `who` pays for it: a stranger, or a tenant."""
+    """A raw request. `who` is charged for it: a stranger, or a tenant."""
 
     who: str
     name: str
@@ -94,7 +94,7 @@ class Meter:
         return status, size
 
     def _exchange(self, raw: bytes, *, keep: bool = True) -> tuple[int, int, bytes]:
-        """Return the status, the length of the answer, and its body if it is kept: ours is no part of the cost."""
+        """Return the status, the length of the response, and its body if `keep`; reading it is not part of the cost."""
         head, size = b"", 0
         try:
             with socket.create_connection(self._place, timeout=PATIENCE_SEC) as connection:

@@ -12,7 +12,7 @@ from benchmarks.straining.measuring import Input
 from benchmarks.straining.values import SHORT, texts
 
 TOKEN = "a" * 32
-"""Of the cookie and of the form: a stranger may choose any."""
+"""CSRF token of the cookie and of the form: a stranger may choose any."""
 QUERIES = (
     "q",
     "status",
@@ -155,7 +155,7 @@ def forms(browser: Browser, page: str, html: str) -> Iterator[Input]:
         if ENDING.search(path):
             continue
         fields = {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
-        yield browser.post(path, fields, title="as it is")
+        yield browser.post(path, fields, title="unchanged")
         for name in fields:
             for title, text in texts(2_048, limit=SHORT * 2):
                 yield browser.post(path, fields | {name: text}, title=f"{name}: {title}")

@@ -63,7 +63,7 @@ class Traced:
 
 
 def _no_answer(*_: Any, **__: Any) -> None:
-    """As if the patience of a request that waits for a worker were over at once: none runs."""
+    """Time out requests that wait for a worker at once, because none runs."""
 
 
 replies.wait = interactive.await_first_check = _no_answer

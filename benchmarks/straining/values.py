@@ -9,7 +9,7 @@ from typing import Any
 LIMIT = 200_000
 """The longest text that leaves room for the rest of a body of 256 KiB."""
 SHORT = 60_000
-"""The longest text in an address or a header: the web server takes no longer line."""
+"""The longest text in an address or a header: the web server rejects longer lines."""
 
 
 def texts(longest: int, *, limit: int = LIMIT) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The probe engine: checks of any protocol in, outcomes out. Thread-safe; each thread has a loop of its own."""
+"""The probe engine: checks of any protocol in, outcomes out. Thread-safe; each thread has its own loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why there is no connection, in sentences that all protocols share: by errno, and by what OpenSSL reports. Pure."""
+"""Reasons of failed connections as sentences, for all protocols: by errno, and by OpenSSL's error. Pure."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _HANDSHAKE_FAULTS = {
 }
 CONNECT_FAULTS = {
     errno.ECONNREFUSED: "the connection was refused; nothing seems to listen on that port, so check the server",
-    errno.ECONNRESET: "the connection was reset; check the server and the firewalls before it",
-    errno.EACCES: "a firewall rejected the connection; check the firewalls before the server",
+    errno.ECONNRESET: "the connection was reset; check the server and the firewalls in front of it",
+    errno.EACCES: "a firewall rejected the connection; check the firewalls in front of the server",
     errno.EHOSTUNREACH: "the host cannot be reached; check that it runs, and the routes to it",
     errno.ENETUNREACH: "its network cannot be reached; check the addresses in its DNS, and the routes to them",
     errno.EAFNOSUPPORT: "its kind of address is not supported here; give its name an IPv4 address",
-    errno.ETIMEDOUT: "the connection attempt got no answer; check that the host runs, and the firewalls before it",
+    errno.ETIMEDOUT: "the connection attempt got no answer; check that the host runs, and the firewalls in front of it",
 }
 BY_NETWORK = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.ETIMEDOUT})
 """No answer came. A router's ICMP error counts, too: it may be the one that lost its uplink."""

@@ -1,7 +1,7 @@
-"""Find out whether our name servers answer at all, so that their silence is not taken for that of a zone.
+"""Find out whether our name servers answer at all, so that their silence is not mistaken for that of a zone.
 
-A lookup that has no answer after the first try causes a control query to all of our name servers. What lookups bring
-is no proof: c-ares may have one half of an answer in its cache.
+A lookup without an answer after the first attempt causes a control query to all our name servers. Results of lookups
+are not proof that a server is alive: c-ares may have one half of an answer in its cache.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Liveness:
         return wait
 
     def was_silent(self, wait: Wait) -> bool:
-        """Return whether no name server of ours answered during a part of the wait: it says nothing about the name."""
+        """Return whether our name servers were silent during a part of the wait, which says nothing about the name."""
         began, until = self._silence
         return wait.started < until and began < wait.ended
 

@@ -107,10 +107,10 @@ class Probe(ABC, Generic[S]):
 
     @abstractmethod
     def expire(self) -> None:
-        """End because the deadline has passed. Say what was waited for."""
+        """End because the deadline has passed. The failure names the step that timed out."""
 
     def is_heavy(self) -> bool:
-        """Return whether it may take long to find what is wrong with the response. Then accounts take turns."""
+        """Return whether judging the response may take long. Accounts take turns at heavy responses."""
         return False
 
     def may_repeat(self) -> bool:
@@ -248,9 +248,9 @@ class Loop(Generic[K]):
     ) -> None:
         """Call `then` in a second in which no other datagram of the deployment is sent to the address.
 
-        `repeats`: the check has sent one before. `pauses`: nothing is expected from the target meanwhile, so the check
-        goes on afterwards as if no time had passed. It is postponed if its turn is not soon. Otherwise `then` is not
-        called if the turn would come too late.
+        `repeats`: the check has sent one before. `pauses`: the check expects nothing from the target during the wait,
+        so the wait does not count towards its timeout, and the check is postponed if its turn is not soon. Without
+        `pauses`, `then` is not called if the turn would come too late.
         """
         owner, ticket = ("", None) if self._party_of is None else self._party_of(probe.key)  # type: ignore[arg-type]
         began = time.monotonic()
@@ -374,7 +374,7 @@ class Loop(Generic[K]):
         self._deliver(probe)
 
     def _judge_heavy(self) -> None:
-        """Judge one response that takes long, and then none for as long as it took: others go on meanwhile."""
+        """Judge one heavy response. Judge the next one after a pause of the same length, for other checks."""
         start = self._event_at = time.perf_counter()
         self._cpu_marked_at, self._cpu = start, time.thread_time()
         self._deliver(self._heavy.pop())
@@ -469,7 +469,7 @@ class Loop(Generic[K]):
                 outcome.evidence = probe.evidence()
             except Exception:
                 # The verdict stands without its evidence.
-                logger.exception("The evidence could not be taken.", extra={"check": str(probe.key)})
+                logger.exception("The evidence could not be collected.", extra={"check": str(probe.key)})
         return outcome
 
     def _blame(self, probe: AnyProbe, failure: Failure | None) -> Failure | None:

@@ -1,8 +1,8 @@
 """At most one datagram per target address and second, for protocols that send without the target's consent.
 
-Anybody may enter anybody's address, and UDP has no handshake: without a limit, many monitors of one address would be
-an attack on it. The seconds of an address are shared in turns by owner, so that many monitors of one account do not
-keep another account's monitor of the same address unchecked.
+Users may enter addresses of others, and UDP has no handshake: without a limit, many monitors of one address would be an
+attack on it. Owners take turns at the seconds of an address, so that many monitors of one account do not block another
+account's monitor of the same address.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class LocalSeconds:
 class RateLimiter:
     """Lets checks wait for seconds of their addresses. Thread-safe.
 
-    A thread of its own calls `claim`, which may ask a broker, for many checks at once.
+    A separate thread calls `claim`, which may ask a broker, for many checks at once.
     """
 
     def __init__(self, claim: Claim | None = None) -> None:

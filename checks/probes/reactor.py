@@ -28,7 +28,7 @@ Finished = tuple[pycurl.Curl, int, str]
 
 
 class Resources(dict[type, Any]):
-    """What probes of one thread share, or reuse from batch to batch: `resources[Kind]` creates a Kind() once."""
+    """Objects that probes of one thread share or reuse between batches: `resources[Kind]` creates a Kind() once."""
 
     def __missing__(self, kind: type) -> Any:
         self[kind] = made = kind()
@@ -115,7 +115,7 @@ class Reactor:
 
     def _watch(self, what: int, fd: int, _multi: pycurl.CurlMulti, _data: object) -> None:
         # Called by libcurl, so it must not raise. The kernel removes a closed descriptor by itself and may reuse its
-        # number before libcurl reports it, hence the second tries.
+        # number before libcurl reports it, so each change is tried twice.
         try:
             if what == pycurl.POLL_REMOVE:
                 self._watched.discard(fd)

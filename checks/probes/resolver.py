@@ -34,8 +34,8 @@ _TRIES = 6
 # than the usual timeout, because a zone that drops queries for A is up for others.
 _LONELY_SECONDS = 2.0
 _JOIN_SECONDS = 5.0  # an older lookup is between late tries: a new one is faster
-_MOST_ALONE = 64  # lookups with a socket and a thread of their own
-_MOST_ADDRESSES = 32  # of a name: an answer over TCP may hold four thousand
+_MOST_ALONE = 64  # lookups with a separate socket and thread
+_MOST_ADDRESSES = 32  # of a name: an answer over TCP may have four thousand
 _NAME_CHARS = 120  # of a name in a sentence
 
 
@@ -83,7 +83,7 @@ _ERRORS = {
     "The name servers refused or failed to answer for {name}; check its zone.",
 )
 _BY_NETWORK = frozenset({errno.ARES_ETIMEOUT, errno.ARES_ESERVFAIL, errno.ARES_EREFUSED})
-"""A forwarding name server of our own network says these, too, while it reaches no other."""
+"""A forwarding name server in our own network also returns these while it cannot reach other servers."""
 SILENT = "no name server answers"
 _OTHER_ERROR = "The name {name} could not be resolved; check its DNS records."
 
@@ -111,7 +111,7 @@ def _addresses(found: pycares.AddrInfoResult) -> tuple[str, ...]:
 def _is_doubtful(found: pycares.AddrInfoResult | None, status: int) -> bool:
     """Return whether garbage that was received for another name may have caused the answer.
 
-    Bytes that are no DNS message make c-ares close the socket and repeat all queries on it. A few of them use up the
+    Bytes that are not a DNS message make c-ares close the socket and repeat all queries on it. A few of them use up the
     tries of all names, so a hostile zone could make other names fail or lose their IPv4 addresses.
     """
     if found is None:
@@ -184,7 +184,7 @@ class Resolver:
         return self.liveness.watch(lookup)
 
     def _ask_for_lonely(self) -> None:
-        """Query AAAA alone if there is no answer for A.
+        """Query AAAA alone if A gets no answer.
 
         c-ares gives up on a lost AAAA once it has A, but not the other way round: a name whose servers answer AAAA
         and drop A would wait for all tries.

@@ -28,7 +28,7 @@ class BadAddressError(ValueError):
 
 
 class BadHostError(ValueError):
-    """The host is no valid domain name."""
+    """The host is not a valid domain name."""
 
 
 class HostPort(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The authorities that TLS connections trust: the system's, and in addition those of one monitor.
 
-A folder in OpenSSL's format is read one certificate at a time, as they are needed, where a file is parsed whole. So a
-check with authorities of its own costs little, and shares nothing with others.
+A folder in OpenSSL's format is read one certificate at a time, on demand, while a file is parsed completely. So a check
+with its own authorities costs little, and shares nothing with others.
 """
 
 from __future__ import annotations

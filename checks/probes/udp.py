@@ -186,7 +186,7 @@ class UdpProbe(Probe[UdpSpec]):
         self.finish()
 
     def _take_error(self, opened: socket.socket, error: OSError) -> None:
-        """Take what a call says of the socket, mostly an ICMP message that came."""
+        """Handle an error of a socket call, usually caused by a received ICMP message."""
         if error.errno == errno.EMSGSIZE:
             # A router asks for smaller packets. The system cuts the next try into such; the loop would be called for
             # the message until it is read.

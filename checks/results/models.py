@@ -14,8 +14,8 @@ from checks.spec import ReasonCode, Verdict
 class CheckResult(models.Model):
     """The result of one check. Written once, in bulk, and never changed.
 
-    The table is partitioned by day of UTC (ADR 12). `monitor_id` is no foreign key, because `monitors` is a
-    higher floor. A result is identified by (monitor, claim). Recording stores it once, under the lock of the monitor's
+    The table is partitioned by day of UTC (ADR 12). `monitor_id` is not a foreign key, because `monitors` is a
+    higher layer. A result is identified by (monitor, claim). Recording stores it once, under the lock of the monitor's
     state: a unique index would be as large as the rows. The columns are ordered by alignment.
     """
 

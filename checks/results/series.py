@@ -136,7 +136,7 @@ def hours_of(monitor_ids: Collection[int], *, since: datetime, now: datetime) ->
             latency: list[float | None] = [None] * count
             slow = [False] * count
             for offset, mean, was_slow in zip(offsets, means, slows, strict=True):
-                if offset < count:  # a worker's clock may be ahead of ours
+                if offset < count:  # a worker's clock may be fast
                     latency[offset], slow[offset] = mean, was_slow
             found[monitor_id] = Hours(latency, slow)
     return found

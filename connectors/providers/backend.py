@@ -62,7 +62,7 @@ class ProviderBackend(GuardedBackend, ABC):
     ASSOCIATION_ONLY = True
     shares = "your projects"
     needs: str = ""
-    """What must be granted to list projects, as the rest of a sentence."""
+    """The permissions needed to list projects, as the rest of a sentence."""
 
     def __init__(self, strategy: Strategy | None = None, redirect_uri: str | None = None) -> None:
         super().__init__(strategy or Strategy(), redirect_uri)

@@ -35,7 +35,7 @@ class ProviderFailed(Exception):
 
 
 class OAuthRefused(Exception):
-    """Nothing was linked, for a reason on the person's side. The text is a sentence for a page."""
+    """Linking failed for a reason on the user's side. The text is a sentence for a page."""
 
 
 class PipelineStrategy(DjangoStrategy):
@@ -51,7 +51,7 @@ class GuardedBackend(BaseOAuth2[Any]):
     SEND_USER_AGENT = False  # the session sends ours
     title: str = ""
     shares: str
-    """What the person agrees to share with us."""
+    """The permissions that the user grants."""
 
     def __init__(self, strategy: Any, redirect_uri: str | None = None) -> None:
         super().__init__(strategy, redirect_uri)

@@ -11,7 +11,7 @@ PUBLIC_ID = "[0-9A-Za-z_-]{1,64}"
 
 
 def is_public_id(text: str) -> bool:
-    """Whether it can be one at all: what comes in a form is as odd as what comes in a path."""
+    """Return whether the text has the form of a public id. Values in forms are as arbitrary as those in paths."""
     return re.fullmatch(PUBLIC_ID, text) is not None
 
 

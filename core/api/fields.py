@@ -56,7 +56,7 @@ class ChoiceField(serializers.ChoiceField):
 
 
 class ListField(serializers.ListField):
-    """A list that is validated only if it is short enough: a body can hold 50,000 items."""
+    """A list that is validated only if it is short enough: a body can contain 50,000 items."""
 
     def run_child_validation(self, data: Any) -> Any:
         if self.max_length is not None and len(data) > self.max_length:

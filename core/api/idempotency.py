@@ -21,7 +21,7 @@ MAX_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What a request created: its public id, and the response body if a repetition has to return exactly the same."""
+    """The created object: its public id, and the response body if a repetition must return exactly the same."""
 
     object_id: str
     answer: Any = None

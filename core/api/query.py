@@ -136,9 +136,9 @@ class Pages:
     newest_first: bool = False
     default: int | None = None
     weight: Any = None
-    """An expression for the characters of a row, of lists whose rows may be so long that memory does not hold all."""
+    """An expression for the length of a row in characters, for lists whose rows may not all fit into memory."""
     few: int = MAX_LIMIT
-    """So many rows without what is prefetched fit into memory."""
+    """How many rows, without prefetched ones, fit into memory."""
 
     def parameters(self) -> list[OpenApiParameter]:
         cursor = OpenApiParameter("cursor", str, description="From the Link header of the previous page.")
@@ -161,7 +161,7 @@ class Pages:
     def _respond_weighed(
         self, request: Request, queryset: Any, limit: int | None, serialize: Callable[..., Any]
     ) -> HttpResponseBase:
-        """Respond with a list at once if it is short and light. Otherwise weigh all of it, and stream it if heavy."""
+        """Return a short and light list directly. Otherwise compute the weight of all rows, and stream a heavy list."""
         weighed = queryset.annotate(list_weight=self.weight)
         few = self.few if limit is None else min(limit, self.few)
         rows = list(weighed.prefetch_related(None)[: few + 1])
@@ -213,7 +213,7 @@ class Pages:
 
 
 def _batches(weights: Iterable[tuple[int, int]]) -> Iterator[list[int]]:
-    """Divide keys with their weights into batches that memory holds."""
+    """Divide keys with their weights into batches that fit into memory."""
     batch: list[int] = []
     room = HEAVY_BYTES
     for key, weight in weights:

@@ -1,4 +1,4 @@
-"""What drf-spectacular cannot derive by itself: operations of a ServiceViewSet, shared errors, strict bodies."""
+"""Schemas that drf-spectacular cannot derive: operations of a ServiceViewSet, shared errors, strict bodies."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class OkSerializer(serializers.Serializer[Any]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation of the API: what it takes, what it answers, and what openapi.json says about it."""
+    """An operation of the API: its input, its responses, and its description in openapi.json."""
 
     summary: str
     description: str
@@ -48,7 +48,7 @@ class Operation:
     """The serializer class of the answer. None: that of the viewset, or {"ok": true} for a deletion."""
     many: bool = False
     media_types: Sequence[str] = ("application/json",)
-    """Of the answer. One that is not JSON has no serializer: the operation returns the response."""
+    """The media type of the response. If it is not JSON, the operation returns the response without a serializer."""
     status: int = 200
     errors: Collection[type[ApiError]] = ()
     params: Collection[Param] = ()
@@ -127,7 +127,7 @@ class ServiceViewSet(ViewSet):
     get_object: Callable[..., Any]
     get_parent: Callable[..., Any]
     found: Any = None
-    """What `get_object` or `get_parent` returned before the body was read."""
+    """The result of `get_object` or `get_parent`, from before the body was read."""
     data: dict[str, Any]
     """The validated body."""
     secret: str | None = None
@@ -228,7 +228,7 @@ class ServiceViewSet(ViewSet):
 
 
 class ServiceRouter(SimpleRouter):
-    """URLs without trailing slashes. A prefix may hold the ids of parents: `projects/<id:project_id>/members`."""
+    """URLs without trailing slashes. A prefix may contain the ids of parents: `projects/<id:project_id>/members`."""
 
     def __init__(self) -> None:
         super().__init__(trailing_slash=False, use_regex_path=False)

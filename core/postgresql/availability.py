@@ -1,4 +1,4 @@
-"""Whether PostgreSQL answers this process, by what its connections last experienced."""
+"""Whether PostgreSQL answers this process, by the last results of its connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_WRITES = frozenset({"53100", "25006"})
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Return whether PostgreSQL cannot be reached, or takes no writes, so that the same request may succeed later."""
+    """Return whether PostgreSQL is unreachable or read-only, so that the same request may succeed later."""
     cause = error.__cause__ if isinstance(error, django.db.Error) else error
     if isinstance(cause, psycopg.Error) and cause.sqlstate in _NO_WRITES:
         return True
@@ -44,7 +44,7 @@ class Availability:
             logger.info("PostgreSQL answers again")
 
     def failed(self, error: psycopg.OperationalError, *, since: float) -> None:
-        """Note an attempt that began at `since`. Ignore it if another connection got an answer meanwhile."""
+        """Note an attempt that began at `since`. Ignore it if another connection has got an answer since."""
         if self.answered_at < since:
             was_away, self.is_away = self.is_away, is_outage(error) and error.sqlstate != _TOO_MANY_CONNECTIONS
             if self.is_away and not was_away:

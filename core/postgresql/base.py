@@ -71,7 +71,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 class PoolStats(NamedTuple):
-    """How many connections a pool has, how many of them nobody uses, and how many threads wait for one."""
+    """The number of connections of a pool, of unused ones, and of threads that wait for one."""
 
     size: int = 0
     idle: int = 0
@@ -86,7 +86,7 @@ def pool_stats() -> PoolStats:
 
 
 def check(connection: psycopg.Connection[Any], *, seconds: float = CHECK_SEC) -> None:
-    """Close the connection and raise psycopg.OperationalError unless the server answers within so many seconds.
+    """Close the connection and raise psycopg.OperationalError unless the server answers within `seconds`.
 
     The answer corrects the clock (`core.clock.DATABASE`) if that is outdated. ConnectionTimeout says that the server
     was silent. `ConnectionPool.check_connection` would wait for the answer forever.

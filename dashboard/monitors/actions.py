@@ -87,7 +87,7 @@ def deletion(tags: Mapping[str, str]) -> Action:
     """Return the action that deletes monitors whose settings still have these tags, by public id."""
 
     def unless(monitor: Monitor) -> str | None:
-        return None if _tag(monitor) == tags.get(monitor.public_id) else "changed meanwhile"
+        return None if _tag(monitor) == tags.get(monitor.public_id) else "its settings have changed"
 
     return Action(
         partial(_run_in_bulk, lambda ids, caller, **_: operations.delete(ids, caller=caller, unless=unless)), "Deleted"

@@ -35,7 +35,7 @@ FORM = "#monitor-form"
 class TestRun(NamedTuple):
     """The outcome of a test, or the `problem` that prevented it. `dropped` names headers that were sent empty.
 
-    `completed` says to what the address `url` was completed, if it was.
+    `completed` is the completed form of the address `url`, if it was incomplete.
     """
 
     result: CheckResult | None

@@ -49,7 +49,7 @@ SCOPE = "create-and-test"
 PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
 """The fields of which addresses are made, with their defaults."""
 _DEFAULTS: dict[str, Any] = {"name": "", "check_ssl": True, "grace_sec": None}
-"""What the form of a new monitor shows instead of the defaults of the API. An empty grace follows the schedule."""
+"""Defaults of the form of a new monitor that differ from the API's. An empty grace follows the schedule."""
 _ENCRYPTIONS = [("", "None"), ("tls", "TLS"), *((name, f"STARTTLS, {name}") for name in STARTTLS_PROTOCOLS)]
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
 _PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
@@ -60,7 +60,7 @@ def form_field(setting: Setting) -> forms.Field:
     common: dict[str, Any] = {"label": setting.label, "help_text": setting.help, "required": False}
     attributes = {"placeholder": setting.placeholder} if setting.placeholder else {}
     if setting.item in (Rule, Header):
-        return forms.Field(**common)  # no input of its own: shows errors of all rows together
+        return forms.Field(**common)  # without an input: shows errors of all rows together
     if setting.item is not None:
         common["widget"] = forms.Textarea(attrs={"class": "code", "rows": 5, **attributes})
         return LinesField(empty=None if setting.nullable else [], strip=False, **common)
@@ -158,7 +158,7 @@ class MonitorForm(ObjectForm):
             self.fields[name].help_text = _help_text(setting, self.types)
             self.fields[name].suggestions = setting.suggestions  # type: ignore[attr-defined]
             if stored is None and _has_defaults_by_type(setting):
-                # Assigned, because the widget has a list of its own.
+                # Assigned, because the widget has its own list.
                 self.fields[name].choices = [("", "By the type"), *self.fields[name].choices]  # type: ignore[attr-defined]
         if stored is None:
             self.fields["grace_sec"].widget.attrs["placeholder"] = "1m; daily or rarer: 1h"

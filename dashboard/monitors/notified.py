@@ -1,4 +1,4 @@
-"""Who is notified of a monitor: the channels that the form of a monitor selects, and a sentence about them."""
+"""Recipients of alerts in the form of a monitor: the selected channels, and a sentence about them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 class Notified:
     rows: Sequence[Row]
     topics: Collection[str]
-    """Those that monitors of the type have."""
+    """Topics of monitors of the type."""
 
     @property
     def sentence(self) -> str:

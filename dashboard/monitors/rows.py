@@ -52,7 +52,7 @@ _ICONS = {"paused": "pause", "stale": "circle-help"}
 
 @dataclass(frozen=True)
 class Summary:
-    """What the list and the page of a monitor show. `uptime` is in percent of the observed part of the last 24 hours.
+    """Values in the list and on the page of a monitor. `uptime`: percent of the observed part of the last 24 hours.
 
     `standing` is a key of STANDINGS, `since` is when it began, and `failing_since` when the checks of a monitor that is
     not down began to fail. `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps
@@ -114,7 +114,7 @@ class Row(Summary):
 
     @cached_property
     def _columns(self) -> SafeString:
-        """Not a template: Django takes ten times as long to render one, and a page has 50 rows."""
+        """Render without a template: Django would take ten times as long, and a page has 50 rows."""
         monitor, state, standing = self.monitor, self.monitor.state, self.standing
         public_id, name = monitor.public_id, escape(monitor.name)
         mark = icon(_ICONS[standing]) if standing in _ICONS else f'<span class="dot" data-status="{standing}"></span>'

@@ -13,7 +13,7 @@ CURL = "curl -fsS -m 10 --retry 3 -o /dev/null"
 
 
 class Example(NamedTuple):
-    """`is_run`: the tests run it (tests/dashboard/test_snippets.py). The page says so of the others."""
+    """`is_run`: tests/dashboard/test_snippets.py runs it. The page marks the others as untested."""
 
     title: str
     file: str

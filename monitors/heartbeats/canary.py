@@ -1,8 +1,8 @@
-"""Whether a ping of our own to BASE_URL is stored, and a page answered, as those of jobs and visitors would be.
+"""The canary: test requests to BASE_URL, a ping that must be stored and a page that must be answered.
 
-`monitors.heartbeats.own_requests` sends them; this module has the row and what it means. They take the way of all
-requests: name, address, certificate, proxy, accept queue, event loop, threads, database. So whatever keeps pings of
-jobs away shows within seconds, and it is our own evidence: no account can make it up, or hide it. See docs/adr/0039.
+`monitors.heartbeats.own_requests` sends them; this module interprets and stores their results. They take the path of
+all requests: name, address, certificate, proxy, accept queue, event loop, threads, database. So a fault that keeps
+pings away shows within seconds, and accounts can neither forge nor hide the evidence. See docs/adr/0039.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST = timedelta(seconds=20)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request. `error` is None if it was answered as it should be.
+    """The result of a request. `error` is None if the answer was correct.
 
     With `is_unknown` the request did not leave this machine, or its name server did not answer, which says nothing
     about the way of other requests.
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What is known about one kind of our own requests, as in `monitors.models.Canary`."""
+    """The state of one kind of our own requests, as in `monitors.models.Canary`."""
 
     ok_at: datetime | None
     failing_since: datetime | None
@@ -61,7 +61,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class CanaryStatus:
-    """What is known about requests to BASE_URL. `answered_at` is the end of the last attempt."""
+    """The state of requests to BASE_URL. `answered_at`: the end of the last attempt."""
 
     answered_at: datetime
     ping: Requests
@@ -72,7 +72,7 @@ class CanaryStatus:
         return {"ping": self.ping, "page": self.page}
 
     def problems(self, now: datetime) -> list[str]:
-        """Return what keeps, or may keep, jobs and visitors away. An unknown way is no problem."""
+        """Return the problems that pings and visitors have, or may have. An unknown result is not a problem."""
         if all(kind.ok_at is None for kind in self.kinds.values()):
             return []
         if now - self.answered_at > RESTED:

@@ -1,7 +1,7 @@
 """Move the deadlines of heartbeats by the time in which their pings could not reach us, by evidence of our own.
 
-The evidence is a ping of our own that fails (`monitors.heartbeats.canary`), that no web process reports, or that the
-scheduler did not run. Which heartbeats are silent is no evidence: accounts could make it up. See docs/adr/0039.
+The evidence is a canary ping that fails (`monitors.heartbeats.canary`), missing reports of web processes, or a
+scheduler that did not run. Silent heartbeats are not evidence: accounts could fake them. See docs/adr/0039.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ HELD_BACK_FOR = timedelta(hours=1)
 CONFIRMED_WITHIN = timedelta(seconds=15)
 """How long the judgement of a missed deadline may wait for evidence that a ping would have arrived."""
 FORGOTTEN_AFTER = timedelta(minutes=2)
-"""An attempt of the canary that ended earlier is no evidence any more."""
+"""Attempts of the canary that ended earlier no longer count as evidence."""
 UNKNOWN = timedelta(seconds=30)
-"""After a longer time between two successes of the canary, whether pings arrived meanwhile is unknown."""
+"""In a longer time between two successes of the canary, it is unknown whether pings arrived."""
 LATE_REPORT_SEC = 3.0
 WEB = "No web process reports."
 STOP = "The scheduler did not run."
@@ -73,9 +73,9 @@ _MOVE = f"""
 
 
 class Evidence:
-    """What is known at `now` about pings of jobs: the open gap that holds deadlines back, and the canary's last ping.
+    """Whether pings of jobs can arrive at `now`: the open gap, which postpones deadlines, and the canary's last ping.
 
-    `is_awaited` says of a missed deadline whether a ping that the canary sends after it may still show a gap.
+    `is_awaited` returns whether a canary ping sent after a missed deadline may still show a gap.
     """
 
     def __init__(self, now: datetime) -> None:
@@ -117,7 +117,7 @@ _web = _WebReports()
 
 
 def watch(now: datetime, web: ProcessReports) -> None:
-    """Begin a gap if no web process reports any more. End the open one if its evidence is gone."""
+    """Begin a gap if web processes have stopped reporting. End the open gap if its evidence is gone."""
     _web.note(web)
     gap = PingGap.objects.filter(ended_at=None).first()
     last_at = datetime.fromtimestamp(web.last_at, UTC)
@@ -206,7 +206,7 @@ def _hold(now: datetime) -> datetime:
 
 
 def held_until(past: Collection[tuple[datetime, datetime]], *, now: datetime) -> datetime:
-    """Return until when deadlines are held back. `past` are the times that they were held back before."""
+    """Return until when deadlines are held back. `past`: the earlier times in which they were held back."""
     used = sum((max(timedelta(), end - max(start, now - DAY)) for start, end in past), timedelta())
     return now + max(timedelta(), HELD_BACK_FOR - used)
 

@@ -27,7 +27,7 @@ _RID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 class Target(NamedTuple):
-    """What the path of a signal says."""
+    """The parsed path of a signal."""
 
     monitor_id: str
     kind: Ping.Kind
@@ -53,7 +53,7 @@ class Signal(NamedTuple):
 
 
 def target_of(method: str | None, path: str) -> Target | None:
-    """Return what the request signals, or None if it is no signal."""
+    """Return the target of a signal, or None for other requests."""
     found = _PATH.fullmatch(path) if method in _METHODS else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The log of signals: one row for each, whatever it changed."""
+"""The log of signals: one row for each, including those that change nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INSERT = """
 
 
 class Entry(NamedTuple):
-    """A signal as it is stored: the heartbeat's key, its time, and the duration of the run that it ended."""
+    """A stored signal: the heartbeat's key, its time, and the duration of the run that it ended."""
 
     monitor_id: int
     signal: Signal

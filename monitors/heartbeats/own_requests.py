@@ -22,7 +22,7 @@ PAGE = "/account/login/"
 ANSWER_SEC = 4.0
 """Timeout of a request, from its connection to the end of its answer."""
 AGAIN_AFTER_SEC = 1.0
-"""A ping that failed is sent once more, so that one lost packet is no evidence."""
+"""A failed ping is sent once more, so that one lost packet does not count as evidence."""
 
 # BASE_URL is the operator's own address, and often a private one.
 _ANYWHERE = EgressGuard(allowed=(ip_network("0.0.0.0/0"), ip_network("::/0")))
@@ -53,7 +53,7 @@ def _session() -> GuardedSession:
 
 
 def _send(session: GuardedSession, method: str, url: str, *, body: bytes | None = None) -> Answer:
-    """Send a request that 200 should answer, with this body if one is given."""
+    """Send a request and expect status 200, and `body` if passed."""
     start = time.monotonic()
     error, is_unknown = None, False
     try:
@@ -93,5 +93,5 @@ def _reason(failure: BaseException) -> str:
     """Return a short reason, without addresses."""
     errors = [error for error in _chain(failure) if isinstance(error, OSError) and error.strerror]
     if isinstance(failure, requests.Timeout):
-        return f"there was no answer within {ANSWER_SEC:.0f} s"
+        return f"no answer within {ANSWER_SEC:.0f} s"
     return f"{errors[-1].strerror}" if errors else type(failure).__name__

@@ -38,8 +38,8 @@ class Request(NamedTuple):
 
 @dataclass(slots=True)
 class Attempt:
-    """What became of a signal so far. `kept`: whether it was recorded; False if the heartbeat does not exist, None if
-    it is to be recorded yet. `error` is why it cannot be."""
+    """The state of processing a signal. `kept`: True if it was recorded, False if the heartbeat does not exist, None if
+    it is not recorded yet. `error`: why it cannot be recorded."""
 
     signal: Signal | None = None
     kept: bool | None = None

@@ -15,9 +15,9 @@ GIVEN_UP = "given up"
 UNWATCHED, LAST_UNWATCHED = "unwatched", "last unwatched"
 
 Runs = dict[str, int]
-"""The start of each run in microseconds since the epoch, by its rid; that of the run without one by "", or by GIVEN_UP
-if nobody waits for its end any more. UNWATCHED is the number of open runs beyond MAX_OPEN, LAST_UNWATCHED the last
-start of one."""
+"""The start of each run in microseconds since the epoch, by its rid. The key of the run without a rid is "", or
+GIVEN_UP once its end is no longer awaited. UNWATCHED is the number of open runs beyond MAX_OPEN, LAST_UNWATCHED the
+last start of one."""
 
 _UNAWAITED = frozenset({GIVEN_UP, UNWATCHED, LAST_UNWATCHED})
 
@@ -25,7 +25,7 @@ _UNAWAITED = frozenset({GIVEN_UP, UNWATCHED, LAST_UNWATCHED})
 def started(runs: Runs, rid: UUID | None, at: datetime, *, is_watched: bool = True) -> Runs:
     """Return the runs after a start. A second start with the same rid, or without one, replaces the first.
 
-    With `is_watched` False nobody waits for its end: the start of a run without a rid is kept for its duration.
+    With `is_watched` False its end is not awaited: the start of a run without a rid is kept to compute the duration.
     """
     others, _ = ended(runs, rid)
     start = (at - EPOCH) // MICROSECOND
@@ -58,9 +58,9 @@ def ended(runs: Runs, rid: UUID | None) -> tuple[Runs, datetime | None]:
 
 
 def without_overdue(runs: Runs, *, before: datetime) -> Runs:
-    """Give up the runs that were started earlier and must have ended: a later success settles them.
+    """Stop waiting for runs that started before `before` and must have ended: a later success settles them.
 
-    How long they took is still known: of those with a rid from the log, the one without is kept.
+    Their durations can still be computed: with a rid from the log, and the start without one is kept.
     """
     kept = {key: start for key, start in runs.items() if key == UNWATCHED or EPOCH + start * MICROSECOND >= before}
     if LAST_UNWATCHED not in kept:

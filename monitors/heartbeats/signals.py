@@ -254,7 +254,7 @@ def _end_after(monitor: Monitor, start: Signal, unlogged: Unlogged) -> datetime 
 
 
 def _outcome(monitor: Monitor, signal: Signal, duration: timedelta | None, at: datetime) -> CheckOutcome:
-    """Return what the end of a run says about the job."""
+    """Return the outcome of a run that ended."""
     status = signal.target.exit_status
     if signal.target.kind is not Ping.Kind.SUCCESS:
         text = "The job reported a failure." if status is None else f"The job ended with exit status {status}."
@@ -362,9 +362,9 @@ def _judge(batch: StateBatch, monitor: Monitor, evidence: gaps.Evidence | None, 
 
 
 def _missed(monitor: Monitor, at: datetime) -> CheckOutcome:
-    """Return what the earlier one of the deadlines says."""
+    """Return the outcome of the earlier of the missed deadlines."""
     grace_sec, longest = monitor.options["grace_sec"], monitor.options["max_duration_sec"]
-    text = f"No ping came within {_patience(monitor)}."
+    text = f"No ping arrived within {_patience(monitor)}."
     ping, run = monitor.ping_deadline, monitor.run_deadline
     if run is not None and (ping is None or run < ping):
         if longest is not None:

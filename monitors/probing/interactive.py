@@ -67,7 +67,7 @@ def await_first_check(monitor: Monitor, *, claim: int) -> None:
 
 
 class DraftAnswer(msgspec.Struct, omit_defaults=True):
-    """A worker's answer: the result and what was seen of the target, or the fault of ours that prevented the check.
+    """A worker's answer: the result and the evidence, or our own fault that prevented the check.
 
     `evidence` is that of any protocol: http has all fields that others have. `blocked`: the target may not be probed.
     """

@@ -109,7 +109,7 @@ def begin(ids: Collection[int], *, now: datetime) -> BulkResult[Monitor]:
 
 
 def faults(ids: Collection[int]) -> dict[int, str]:
-    """Return the faults of ours that prevented the last checks of the monitors with these keys, by monitor."""
+    """Return our own faults that prevented the last checks of the monitors with these keys, by monitor."""
     prevented = MonitorState.objects.filter(monitor__in=list(ids)).exclude(fault=None)
     return {key: fault or "" for key, fault in prevented.values_list("monitor_id", "fault")}
 

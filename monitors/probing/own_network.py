@@ -1,4 +1,4 @@
-"""Tells a failure of this process's own network from one of a target, by servers that should always answer."""
+"""Distinguish failures of this process's own network from those of targets, by servers that should always answer."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 ANSWER_SEC = 2.0
 """Timeout of connecting to a server."""
 NO_SEC = 5.0
-"""For how long a no is good."""
+"""How long a negative answer is cached."""
 _APART_SEC = 1.0
-"""At least so long from a yes to the next question, however many checks fail."""
+"""Minimum time from a positive answer to the next test, regardless of how many checks fail."""
 
 DOWN = Level("pulsekeeper_own_network_down", "Processes that check and whose own network is down.")
 _SILENT = "own_network_silent,"
@@ -31,9 +31,9 @@ _Question = tuple[float, Then, Then]
 
 
 class OwnNetwork:
-    """Asks servers, hosts with ports, whether any of them accepts a connection. For use in any thread.
+    """Test whether any of these servers (host, port) accepts a connection. For use in any thread.
 
-    As long as none ever did, nothing is held back: a firewall may forbid it.
+    Failures are not suppressed until a server has answered once: a firewall may block them all.
     """
 
     def __init__(self, servers: Sequence[tuple[str, int]]) -> None:
@@ -73,7 +73,7 @@ class OwnNetwork:
         self._questions.put(None)
 
     def run(self) -> None:
-        """Ask until `close`, in a thread of its own."""
+        """Answer questions until `close`, in a separate thread."""
         waiting: list[_Question] = []
         while self._servers:
             self._note(is_up=self._ask())

@@ -1,9 +1,9 @@
 """A worker's single probe loop: any task submits checks, and results are recorded in groups as they arrive.
 
 All batches share the loop, so a hanging target occupies a slot but no thread, and delays neither its own batch nor
-the next. A full loop takes a slot from the account that holds the most, for one that holds less: so hanging targets of
-some accounts delay no check of another. What has to go gives its claim back. Tasks block while too many checks wait to
-be started or recorded, so the worker takes no more messages from the queue.
+the next. A full loop preempts a check of the account with the most slots for one of an account with fewer, so hanging
+targets of some accounts do not delay checks of others. A preempted check releases its claim. Tasks block while too many
+checks wait to be started or recorded, so the worker receives no more messages from the queue.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MAX_ASKED = MAX_IN_FLIGHT // 2
 MAX_ASKED_OF_OWNER = MAX_ASKED // 16
 ASKED_RESERVED = MAX_ASKED // 4
 """The last places, for owners that have none."""
-LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU of its own
+LINGER_SEC = 0.2  # results this close together are recorded together, as each transaction costs CPU
 LINGER_ASKED_SEC = 0.05  # with one that a caller waits for, at most
 MOST_AT_ONCE = 500
 _CHECK_TIME = timedelta(seconds=CHECK_SEC)
@@ -142,7 +142,7 @@ class Prober:
     def submit(self, jobs: Iterable[CheckJob], *, then: Then | None = None) -> None:
         """Submit all checks. Block while too many wait.
 
-        `then`, if given, is called for each check in some thread: with the outcome once it is recorded, or with None if
+        `then`, if passed, is called for each check, in any thread: with its outcome once recorded, or with None if
         it is not recorded.
         """
         for job in jobs:
@@ -150,7 +150,7 @@ class Prober:
             self._start(job, then, due_at=job.slot_at if then is None else None)
 
     def ask(self, check: CheckJob | CheckSpec, *, owner_id: int, then: Then) -> bool:
-        """Check a monitor, or an unsaved configuration, whose caller waits. Return False if there is no place for it.
+        """Check a monitor, or an unsaved configuration, whose caller waits. Return False if all places are taken.
 
         `then` is called as in `submit`. Never blocks, because alerts use the same threads.
         """
@@ -211,7 +211,7 @@ class Prober:
                 self._room.notify_all()
 
     def _admit(self, check: _Running) -> CheckOutcome | None:
-        """Give the check a slot, or return its outcome if its account holds the most, or a trigger waited for too long.
+        """Give the check a slot, or return its outcome if its account has the most slots or a trigger waited too long.
 
         Runs in the loop's thread.
         """
@@ -380,7 +380,7 @@ class Prober:
 
     def _answer(self, then: Then | None, outcome: CheckOutcome | None) -> None:
         if then is not None:
-            with suppress(RuntimeError):  # the worker has stopped: nobody passes the answer on
+            with suppress(RuntimeError):  # the worker has stopped and cannot send the answer
                 self._callers.submit(_call, then, outcome)
 
     def _store(self, records: Sequence[CheckRecord]) -> tuple[set[_Key], set[_Key]]:
@@ -439,7 +439,7 @@ def _naming(job: CheckJob, outcome: CheckOutcome) -> dict[str, object]:
 
 
 def _is_late(outcome: CheckOutcome, due_at: datetime, spec: CheckSpec) -> bool:
-    """Return whether the check began too late. Only that of a connection is known to have taken just its latency."""
+    """Return whether the check began too late. The latency covers the whole check only if it has a connection."""
     late = outcome.checked_at - due_at
     if late <= _CHECK_TIME:
         return False
@@ -503,7 +503,7 @@ def prober() -> Prober:
 
 
 def drain(*, grace_sec: float) -> int:
-    """Stop this process's prober, if it has one. Return how many claims were given back."""
+    """Stop this process's prober, if it has one. Return how many claims were released."""
     global _prober
     with _making:
         leaving, _prober = _prober, None

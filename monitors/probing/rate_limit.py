@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 
 # Start-time fair queueing, for each address. The key itself is the second: while it exists, nothing is sent. Checks
 # that find it taken queue in `:tags`, by the number of the round in which it is their turn: an owner's first check gets
-# the current round, each further one the round after. So each owner gets one second of a round, whatever the number of
-# its checks. A datagram that a check repeats goes first, and counts for the owner too.
+# the current round, each further one the next round. So each owner gets one second of a round, regardless of the number
+# of its checks. A datagram that a check repeats takes precedence, and counts for the owner too.
 #
-# Most of those in the queue are not here: they come back when `:back` says. A free second goes to the check that asks
-# for it, unless one before it is about to come (for `lapse`: its process may have died). So no second is lost on a
-# check that does not return, and the order holds among those that do.
+# Most queued checks are not waiting: they return at the time in `:back`. A free second goes to the check that asks for
+# it, unless an earlier one is about to return (for `lapse`: its process may have died). So no second is lost on a check
+# that does not return, and the others keep their order.
 _CLAIM = """
     local second, lapse, kept = tonumber(ARGV[1]), 3 * ARGV[1], 60 * ARGV[1]
     local order = 1073741824  -- arrivals in a round

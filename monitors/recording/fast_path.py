@@ -94,7 +94,7 @@ def try_lock_states(monitor_ids: Sequence[int]) -> set[int]:
 def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[CheckRecord]:
     """Store and apply the records that change nothing, under locked states. Return those that may change something.
 
-    At most one record per monitor may be given.
+    At most one record per monitor is allowed.
     """
     if not records:
         return []

@@ -20,7 +20,7 @@ from monitors.stale import LOST
 
 STOPPED_AFTER = timedelta(seconds=30)
 REFUSED_BEFORE = timedelta(seconds=20)
-"""Writes may have failed for so long before a tick that succeeded: it tests them less often."""
+"""Writes may have failed for up to this time before a successful tick, which tests them less often."""
 SHORT_STOP = timedelta(seconds=5)
 """A shorter time between two ticks is usual. A longer one, up to STOPPED_AFTER, moves deadlines only."""
 MOST_ORDERED = 10_000
@@ -50,8 +50,8 @@ class Claim:
 # SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. After an expired lease the
 # slot stays that of the first attempt, so that the next slot is counted from it.
 #
-# Accounts take turns: the most overdue monitor of each goes before the second one of any. The window needs all rows
-# that it orders, so a backlog is cut at `most`.
+# Accounts take turns: the most overdue monitor of each comes before the second one of any. The window function reads
+# all rows that it orders, so a backlog is cut at `most`.
 _CLAIM = """
     WITH due AS MATERIALIZED (
         SELECT monitor_id, next_due_at, row_number() OVER (PARTITION BY owner_id ORDER BY next_due_at) AS turn
@@ -276,8 +276,8 @@ def tick(
 def _get_over(start: datetime, end: datetime) -> None:
     """Adjust due times after Pulsekeeper was stopped.
 
-    Deadlines of heartbeats move by its length. Missed slots of schedulers are skipped, or made once, at
-    once, as `missed` says. Missed polls are made once, at once, like any overdue check.
+    Deadlines of heartbeats move by the length of the stop. Missed slots of schedulers are skipped, or run once now,
+    depending on `missed`. Missed polls run once now, like any overdue check.
     """
     due = MonitorState.objects.filter(next_due_at__gte=start, next_due_at__lte=end, claimed_at=None)
     skipped = due.filter(monitor__type__in=types.firing()).exclude(monitor__config__missed="once")

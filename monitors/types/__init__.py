@@ -34,7 +34,7 @@ class _Types(Registry[MonitorType]):
             for name in own.keys() & theirs.keys():
                 if own[name] != theirs[name]:
                     raise NameTakenError(
-                        f"the types {other.name!r} and {entry.name!r} both define {name!r}, not alike."
+                        f"the types {other.name!r} and {entry.name!r} both define {name!r}, in different ways."
                     )
 
 

@@ -65,7 +65,7 @@ class MonitorType(ABC):
     panel: ClassVar[str] = "dashboard/monitors/latency.html"
     rule_types: ClassVar[frozenset[RuleType]] = frozenset(RuleType)
     required_rules: ClassVar[frozenset[RuleType]] = frozenset()
-    rules_help: ClassVar[str] = "Optional: what the response must contain, besides its status."
+    rules_help: ClassVar[str] = "Optional: what the response must contain, in addition to the status."
     first_rule: ClassVar[RuleType] = RuleType.TEXT_CONTAINS
     body_encodings: ClassVar[tuple[str, ...]] = ("text", "hex", "base64")
     max_body_bytes: ClassVar[int | None] = None
@@ -120,7 +120,7 @@ class MonitorType(ABC):
         return self.split(self.example)["url"]
 
     def title(self, url: str) -> str | None:
-        """Return a name for a monitor of this address, or None if it is no valid address."""
+        """Return a name for a monitor of this address, or None if it is not a valid address."""
         try:
             return urlsplit(url).hostname
         except ValueError:

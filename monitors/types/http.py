@@ -100,7 +100,7 @@ class HttpSettings(TlsSettings, frozen=True, kw_only=True):
             description="scheduler: what to do about runs that were missed while Pulsekeeper was stopped: nothing, or "
             "one run at once.",
             label="Missed runs",
-            help="When Pulsekeeper itself was stopped: skip them, or run once as soon as it is back.",
+            help="When Pulsekeeper itself was stopped: skip them, or run once after it has started again.",
             position=23,
             section="when",
             choices=MISSED,

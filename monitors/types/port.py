@@ -24,8 +24,8 @@ class Port(ServerType):
     helps = {  # noqa: RUF012
         "url": "A name or an IP address.",
         "request_body": "Sent once connected. Lines end with LF; where CRLF is needed, use hex (0d0a).",
-        "check_ssl": "Warns 30, 14, 7, 3 and 1 days before. An expired or wrong certificate is reported as such, not "
-        "as a failed connection. TLS only.",
+        "check_ssl": "Warns 30, 14, 7, 3 and 1 days before. An expired or wrong certificate is reported as an SSL "
+        "problem, not as a failed connection. TLS only.",
     }
     settings = TlsSettings
     rule_types = TEXT_RULES

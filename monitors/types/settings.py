@@ -167,8 +167,8 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Setting(
             label="Warn before the certificate expires, and report certificate errors",
-            help="Warns 30, 14, 7, 3 and 1 days before. An expired or wrong certificate is reported as such, not as a "
-            "failed connection. https:// only.",
+            help="Warns 30, 14, 7, 3 and 1 days before. An expired or wrong certificate is reported as an SSL "
+            "problem, not as a failed connection. https:// only.",
             position=80,
         ),
     ] = False

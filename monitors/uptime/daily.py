@@ -257,7 +257,7 @@ def write_days(now: datetime) -> int:
 
 
 def leave_out(spans: Mapping[tuple[int, datetime], datetime], *, now: datetime) -> None:
-    """Store the active maintenance: the planned end by monitor and start. Stored periods that are not given end now.
+    """Store the active maintenance: the planned end by monitor and start. Stored periods absent from `spans` end now.
 
     Only changes are written.
     """

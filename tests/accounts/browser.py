@@ -1,4 +1,4 @@
-"""Somebody before a browser: reads pages, fills forms in, follows links of mails."""
+"""A user with a browser: reads pages, fills in forms, follows links in e-mails."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Browser:
         return Page(self.client.get(path, query, follow=True))
 
     def send(self, path: str, **fields: str) -> Page:
-        """A form, with the token that its page would hold."""
+        """Send a form with the CSRF token of its page."""
         return Page(self.client.post(path, {**fields, "csrfmiddlewaretoken": self.token()}, follow=True))
 
     def token(self) -> str:
@@ -55,22 +55,22 @@ class Browser:
         return self.send(reverse("account_signup"), email=email, **fields)
 
     def choose_password(self, to: str, password: str = PASSWORD) -> Page:
-        """The link of the mail about the sign-up, and the page that it leads to."""
+        """Open the link in the sign-up e-mail, and sign up with this password."""
         self.follow(to)
         return self.sign_up(to, password)
 
     def prove(self, *, to: str = "/account/") -> Page:
-        """Type the password once more, and go on to that page."""
+        """Enter the password again, and continue to that page."""
         return self.send(f"{reverse('account_reauthenticate')}?next={to}", password=PASSWORD)
 
     def prove_by_mail(self, email: str, *, to: str = "/account/") -> Page:
-        """For an account that has no password: the code that is mailed."""
+        """Enter the code from the e-mail, for accounts without a password."""
         path = f"{reverse('account_reauthenticate_by_mail')}?next={to}"
         self.send(path, send="")
         return self.send(path, code=code_of(email))
 
     def follow(self, to: str) -> Page:
-        """The link of the last mail to that address; it is confirmed by a button."""
+        """Open the link in the last e-mail to that address, and confirm with the button."""
         return self.open(link_of(to))
 
     def confirm(self, to: str) -> Page:
@@ -80,7 +80,7 @@ class Browser:
         return self.send(_link(body))
 
     def person(self) -> str | None:
-        """Whose account the pages are of, by the foot of the navigation."""
+        """Return the address of the signed-in account, from the footer of the navigation."""
         answer = self.client.get(reverse("account"))
         return getattr(answer.wsgi_request.user, "email", None) if answer.status_code == 200 else None
 

@@ -1,4 +1,4 @@
-"""People with browsers, and the mail that they get."""
+"""Users with browsers, and their e-mail."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.factories import UserFactory
 
 @pytest.fixture(autouse=True)
 def _cheap_open_and_unthrottled(settings: Settings, transactional_db: None) -> None:
-    """Mail goes out after a commit, so there have to be commits."""
+    """E-mail is sent after a commit, so the tests commit."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.THROTTLE_SCALE = 0
     settings.SIGN_UP = True
     settings.BASE_URL = "http://testserver"
-    UserFactory(plan__name="free")  # brings the plan back, which a test of transactions takes away behind itself
+    UserFactory(plan__name="free")  # restores the plan, which transactional tests truncate
 
 
 @pytest.fixture

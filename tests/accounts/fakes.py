@@ -9,7 +9,7 @@ from tests.connectors.fakes import Answer, Fake, Refused, invalid
 
 
 class FakeDoor(Fake):
-    """`uid` and `email` are of whoever presses the button; `verified` says whether the provider knows the address."""
+    """`uid`, `email`: the account at the provider; `verified`: whether the provider has verified the address."""
 
     def __init__(self, *, uid: int = 4711, email: str = "ada@example.com", verified: bool = True) -> None:
         super().__init__(redirect_uri=f"http://testserver/account/with/{self.NAME}/callback")

@@ -1,4 +1,4 @@
-"""The page that gives somebody all that is kept of him."""
+"""The page that exports the data of an account."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.audit.reading import last
 from tests.helpers import PASSWORD
 
 
-def test_the_file_is_given_to_whoever_shows_that_it_is_his(user: User) -> None:
+def test_the_file_is_only_for_its_confirmed_owner(user: User) -> None:
     browser, path = signed_in(user), reverse("account_export")
     assert path in browser.open(reverse("account")).text
     assert browser.open(path).heading == "Confirm it's you"

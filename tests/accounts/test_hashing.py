@@ -22,7 +22,7 @@ def hashers(settings: Settings) -> None:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """Whose turns were taken."""
+    """Return the clients whose turns were used, in order."""
     taken: list[tuple[str, ...]] = []
     turn = hashing.shares.turn
 

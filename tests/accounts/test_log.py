@@ -1,4 +1,4 @@
-"""What the audit log has of the doors of the web."""
+"""Entries of the audit log about signing in, up and out on the web."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def github(settings: Settings) -> Iterator[FakeGitHub]:
 
 @pytest.fixture
 def _own_content_types() -> Iterator[None]:
-    """They go with the test, and Django would remember them."""
+    """Clear Django's cache of content types: their rows are removed with the test."""
     ContentType.objects.clear_cache()
     yield
     ContentType.objects.clear_cache()
@@ -47,7 +47,7 @@ def test_signing_up_in_and_failing_to(browser: Browser) -> None:
     browser.choose_password("ada@example.com")
     assert browser.person() == "ada@example.com"
     Browser().sign_in("ada@example.com", "wrong")
-    Browser().sign_in("nobody@example.com", "wrong")
+    Browser().sign_in("unknown@example.com", "wrong")
     signed_in(User.objects.get(email="ada@example.com"))
     user = User.objects.get(email="ada@example.com")
     found = [(e.action, e.actor_type, e.actor_id, e.subject_id) for e in Entry.objects.order_by("pk")]

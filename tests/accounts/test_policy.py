@@ -1,4 +1,4 @@
-"""What pages that are not allauth's may load, now that there is one policy for all."""
+"""The Content-Security-Policy of pages that are not allauth's: one policy for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stolen session must not do, of accounts that have no password either."""
+"""Actions that a stolen session must not allow, also for accounts without a password."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.second_factor import App
 ADA = "ada@example.com"
 BY_MAIL = "account_reauthenticate_by_mail"
 
-# What is asked for, and the form of it.
+# The required proof, and its form.
 GUARDED = {
     "account_set_password": {"password1": "a stranger's password"},
     "account_email": {"email": "stranger@example.com", "action_add": ""},

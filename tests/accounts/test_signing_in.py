@@ -1,4 +1,4 @@
-"""Signing in and staying so: passwords, the second factor, sessions, and what ends them."""
+"""Signing in and staying signed in: passwords, the second factor, sessions, and what ends them."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def test_signing_in_and_out(browser: Browser, user: User) -> None:
     page = browser.sign_in(user.email.upper(), next="/account/sessions/")
     assert (page.path, browser.person()) == ("/account/sessions/", user.email)
     assert browser.open(reverse("account_logout")).heading == "Sign out"
-    assert browser.person() == user.email, "a link signs nobody out"
+    assert browser.person() == user.email, "a GET request does not sign out"
     browser.send(reverse("account_logout"))
     assert browser.person() is None
 
 
 def test_wrong_credentials_keep_the_address(browser: Browser, user: User) -> None:
-    for email in (user.email, "nobody@example.com"):
+    for email in (user.email, "unknown@example.com"):
         page = browser.sign_in(email, "wrong")
         assert "are not correct" in page.text
         assert f'value="{email}"' in page.text
         assert browser.person() is None
 
 
-def test_whoever_was_shut_out(browser: Browser, user: User) -> None:
+def test_a_deactivated_account(browser: Browser, user: User) -> None:
     inside = signed_in(user)
     User.objects.filter(pk=user.pk).update(is_active=False)
     browser.sign_in(user.email)
@@ -95,7 +95,9 @@ def test_an_address_gets_so_many_mails_and_no_more(user: User, settings: Setting
     assert (pages, len(mails_to(user.email))) == ({"Check your e-mail"}, 3)
 
 
-def test_a_mail_server_that_is_away_is_told(user: User, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_mail_server_is_reported(
+    user: User, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.EMAIL_HOST, settings.EMAIL_PORT = server.getsockname()
@@ -132,10 +134,10 @@ def test_a_forgotten_password(browser: Browser, user: User) -> None:
     assert "no longer valid" in Browser().open(link).heading
 
 
-def test_an_unknown_address_is_told_by_mail_alone(browser: Browser) -> None:
-    page = browser.send(reverse("account_reset_password"), email="nobody@example.com")
+def test_an_unknown_address_is_reported_by_email_only(browser: Browser) -> None:
+    page = browser.send(reverse("account_reset_password"), email="unknown@example.com")
     assert page.heading == "Check your e-mail"
-    assert "has no account" in mails_to("nobody@example.com")[0]
+    assert "has no account" in mails_to("unknown@example.com")[0]
 
 
 def test_a_link_of_a_mail_leads_to_the_deployment_whatever_host_was_named(
@@ -166,7 +168,7 @@ def test_changing_the_address(user: User) -> None:
     assert Browser().sign_in(old).heading == "Sign in"
 
 
-def test_an_address_that_somebody_else_takes_meanwhile(user: User) -> None:
+def test_an_address_that_is_taken_concurrently(user: User) -> None:
     browser, old = signed_in(user), user.email
     page = browser.send(reverse("account_email"), email="new@example.com", action_add="")
     browser.send(f"{page.path}?next={reverse('account_email')}", password=PASSWORD)
@@ -290,7 +292,7 @@ def test_the_admin_is_behind_the_same_door(browser: Browser) -> None:
 
 
 def test_the_admin_has_no_door_and_no_password_form_of_its_own() -> None:
-    """Django's would pass by the throttle, the second factor, the mail and the audit log."""
+    """Django's own sign-in would bypass the throttle, the second factor, the e-mail and the audit log."""
     staff = create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
     other = create_account(email="other@example.com", password=PASSWORD, is_staff=True, is_superuser=True)
     App(other)

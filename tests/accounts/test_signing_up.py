@@ -1,4 +1,4 @@
-"""Signing up: by whom, with what mail, and what becomes of it."""
+"""Signing up: open or closed registration, the e-mails, and confirming the address."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_signing_up_choosing_a_password_and_being_signed_in(browser: Browser) ->
 
 
 def test_a_sign_up_that_somebody_else_began_ends_with_ones_own_password(user: User) -> None:
-    """However its person comes: by the mail, by an invitation, or by the link of an earlier version."""
+    """In all ways to return: by the e-mail, by an invitation, or by a link of an earlier version."""
     stranger = Browser()
     invitation = invite(user, "invited@example.com")
     for email in (NEW, "invited@example.com"):
@@ -229,7 +229,7 @@ def test_an_invitation_that_was_withdrawn_opens_nothing(browser: Browser, user: 
     assert not User.objects.filter(email=NEW).exists()
 
 
-def test_an_invitation_of_somebody_who_is_signed_in(user: User) -> None:
+def test_an_invitation_of_a_signed_in_user(user: User) -> None:
     newcomer = UserFactory(email=NEW)
     Membership.objects.all().delete()
     path = invite(user, "later@example.com")
@@ -237,7 +237,7 @@ def test_an_invitation_of_somebody_who_is_signed_in(user: User) -> None:
     assert "later@example.com" in page.text
     assert NEW in page.text
     later = UserFactory(email="later@example.com")
-    browser = signed_in(later)  # takes it up
+    browser = signed_in(later)  # follows the invitation
     assert Membership.objects.filter(user=later).exists()
     assert browser.open(path).status == 404
 

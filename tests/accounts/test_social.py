@@ -1,4 +1,4 @@
-"""Signing in with GitHub or Google: whose account it opens, and what keeps it shut."""
+"""Signing in with GitHub or Google: which account it signs in to, and when it is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def github(settings: Settings) -> Iterator[FakeGitHub]:
 
 
 def begin(browser: Browser, door: FakeDoor, **fields: str) -> str:
-    """The address that the button leads to, at the provider."""
+    """Return the provider's URL that the button leads to."""
     path = reverse("social_begin", kwargs={"provider": door.NAME})
     answer = browser.client.post(path, {**fields, "csrfmiddlewaretoken": browser.token()})
     assert answer.status_code == 302, answer.content
@@ -57,7 +57,7 @@ def come_back(browser: Browser, callback: str) -> Page:
 
 
 def go(browser: Browser, door: FakeDoor, **fields: str) -> Page:
-    """The whole way."""
+    """Sign in, from the button to the callback."""
     return come_back(browser, door.consent(begin(browser, door, **fields)))
 
 
@@ -72,7 +72,7 @@ def test_somebody_new(browser: Browser, door: FakeDoor) -> None:
     assert (page.path, browser.person(), is_verified(user)) == ("/account/sessions/", ADA, True)
     assert (user.has_usable_password(), user.plan.name) == (False, "free")
     again = Browser()
-    door.email = "ada@new.example"  # changed there meanwhile: it is the same person
+    door.email = "ada@new.example"  # the provider's address changed; `uid` still identifies the account
     go(again, door)
     assert again.person() == ADA
     assert User.objects.filter(email="ada@new.example").count() == 0
@@ -163,8 +163,8 @@ def test_a_state_of_another_browser_or_none_or_a_second_time(browser: Browser, d
     assert browser.person() is None
 
 
-def test_a_code_of_somebody_else_s_way_is_refused_by_the_provider(browser: Browser, door: FakeDoor) -> None:
-    """PKCE: a code is good with the verifier of the browser that began alone."""
+def test_a_code_of_another_flow_is_refused_by_the_provider(browser: Browser, door: FakeDoor) -> None:
+    """PKCE: a code is valid only with the verifier of the browser that started."""
     theirs = parse_qs(urlsplit(door.consent(begin(Browser(), door))).query)
     ours = parse_qs(urlsplit(door.consent(begin(browser, door))).query)
     mixed = urlencode({"code": theirs["code"][0], "state": ours["state"][0]})
@@ -200,7 +200,7 @@ def test_keys_that_the_provider_does_not_know(browser: Browser, door: FakeDoor) 
     assert browser.person() is None
 
 
-def test_whoever_is_shut_out_stays_so(browser: Browser, door: FakeDoor) -> None:
+def test_a_deactivated_account_stays_deactivated(browser: Browser, door: FakeDoor) -> None:
     User.objects.filter(pk=UserFactory(email=ADA).pk).update(is_active=False)
     assert go(browser, door).heading == "Account deactivated"
     assert browser.person() is None
@@ -268,7 +268,7 @@ def test_linking_and_unlinking(door: FakeDoor) -> None:
     assert "is no longer linked to this account" in page.text
     assert browser.send(remove).status == 404
     go(Browser(), door)
-    assert User.objects.filter(email=ADA).exists(), "it is nobody's now, so it is somebody new"
+    assert User.objects.filter(email=ADA).exists(), "the identity was disconnected, so it creates a new account"
 
 
 def test_what_opens_another_account_is_not_linked(github: FakeGitHub) -> None:
@@ -281,7 +281,7 @@ def test_what_opens_another_account_is_not_linked(github: FakeGitHub) -> None:
     assert not UserSocialAuth.objects.filter(user=user).exists()
 
 
-def test_whoever_signs_out_on_the_way_links_nothing(github: FakeGitHub) -> None:
+def test_signing_out_during_the_flow_links_nothing(github: FakeGitHub) -> None:
     user = UserFactory()
     browser = signed_in(user)
     prove(browser)

@@ -1,4 +1,4 @@
-"""Where the pages of the admin are, of whatever models there are: for tests, and for benchmarks/admin.py."""
+"""URLs of the admin's pages for all registered models; tests and benchmarks/admin.py use them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils.http import urlencode
 
 
 def pages_of(model: type[Model], page: Any) -> list[str]:
-    """The list, asked to be in another order, searches with and without a find, each filter, and a row's page."""
+    """Return the URLs of the list, another order, searches with and without a match, each filter, and a row's page."""
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
     listing = reverse(f"{name}_changelist")
     first = model._default_manager.order_by("-pk")[0]

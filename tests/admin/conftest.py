@@ -16,7 +16,7 @@ from tests.helpers import PASSWORD
 
 @pytest.fixture(autouse=True)
 def _content_types_of_this_test() -> Iterator[None]:
-    """They go with the test's transaction, and Django would remember them."""
+    """Clear Django's cache of content types: their rows are rolled back with the test."""
     ContentType.objects.clear_cache()
     yield
     ContentType.objects.clear_cache()
@@ -24,7 +24,7 @@ def _content_types_of_this_test() -> Iterator[None]:
 
 @pytest.fixture
 def staff(db: None) -> Client:
-    for plan in ("free", "pro"):  # which a test of transactions takes away behind itself
+    for plan in ("free", "pro"):  # which transactional tests truncate
         UserFactory(plan__name=plan)
     client = Client()
     client.force_login(create_account(email="staff@example.com", password=PASSWORD, is_staff=True, is_superuser=True))
@@ -33,7 +33,7 @@ def staff(db: None) -> Client:
 
 @pytest.fixture
 def with_rights(staff: Client) -> Callable[..., Client]:
-    """Somebody of the staff with these permissions alone, each as `app.codename`."""
+    """Create a staff user with only these permissions, each as `app.codename`."""
 
     def made(*names: str) -> Client:
         user = create_account(email=f"helper{len(names)}@example.com", password=PASSWORD, is_staff=True)

@@ -41,12 +41,12 @@ from tokens import services as token_services
 from tokens.models import Session
 from tokens.services import create_token
 
-SECRET = "a secret that nobody sees"
+SECRET = "a secret that is never shown"
 BODY = "what is sent to the customer"
 
 
 def furnish(count: int) -> list[str]:
-    """`count` rows of each; returns what no page may show."""
+    """Create `count` rows of each model. Return the secrets that no page may show."""
     hidden: list[str] = [SECRET, SECRET.replace(" ", "-"), BODY]
     for number in range(count):
         hidden += _one_of_each(number)
@@ -86,7 +86,7 @@ def _one_of_each(number: int) -> list[str]:
 
 
 def _around(owner: User, project: Project, monitor: Monitor, incident: Incident, number: int) -> None:
-    """What hangs on an account, a project, a monitor and its incident."""
+    """Create the rows that belong to an account, a project, a monitor and its incident."""
     StatusChangeFactory(monitor=monitor, processed_at=NOON)
     ExpiryWarning.objects.create(
         monitor=monitor, subject="domain", expires_at=NOON, threshold_days=7, at=NOON, processed_at=NOON

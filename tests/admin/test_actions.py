@@ -1,4 +1,4 @@
-"""What staff does to chosen rows: done by the services, told, noted, done once, and by whoever may."""
+"""Admin actions on selected rows: they call services, notify, are logged, run once, and check permissions."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from tokens.services import caller_for, create_token, sign_in
 
 
 def act(client: Client, model: type[Model], action: str, *rows: Model, **given: Any) -> str:
-    """Choose rows and do it; what the page says then, nothing where it asks for more."""
+    """Run an action on rows. Return the message of the page, or nothing if the page asks for confirmation."""
     listing = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-    client.cookies.pop("messages", None)  # what no page has shown yet
+    client.cookies.pop("messages", None)  # messages that no page has shown yet
     answer = client.post(listing, {"action": action, "_selected_action": [row.pk for row in rows]} | given)
     return " ".join(str(message) for message in get_messages(answer.wsgi_request))
 
@@ -219,7 +219,7 @@ def test_the_form_of_an_account_changes_the_plan_in_the_same_way(staff: Client) 
     assert owner.check_password(PASSWORD)
 
 
-def test_whoever_may_only_look_has_no_actions(with_rights: Callable[..., Client]) -> None:
+def test_staff_who_may_only_view_have_no_actions(with_rights: Callable[..., Client]) -> None:
     monitor = MonitorFactory(up=True)
     looking = with_rights("monitors.view_monitor")
     page = looking.get(reverse("admin:monitors_monitor_change", args=[monitor.pk])).content.decode()

@@ -1,4 +1,4 @@
-"""The log of what was done, for staff; and what staff itself does to accounts, in it."""
+"""The audit log for staff, and its entries about actions of staff on accounts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ QUERIES = [
 @pytest.mark.django_db
 @pytest.mark.parametrize(("condition", "indexes"), QUERIES, ids=[condition for condition, _ in QUERIES])
 def test_what_is_asked_has_an_index(condition: str, indexes: tuple[str, ...]) -> None:
-    """The planner is asked for few of many rows, which it is told there are."""
+    """The table's statistics are set to many rows, so that the planner picks an index for a selective query."""
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO audit_entry (public_id, at, action, actor_type, actor_id, actor_public_id, actor_email,"

@@ -1,4 +1,4 @@
-"""Every page of the admin: whole, in few queries, and without secrets. A new model cannot be forgotten."""
+"""Every page of the admin loads, in few queries and without secrets. New models are covered automatically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_QUERIES = 20
 ROWS = 15  # a query for each would be too many by itself
 
 NOT_REGISTERED = {
-    # Parts of the monitor that they are of, and shown there; their keys are of several columns.
+    # Parts of a monitor, shown on its page; their keys have several columns.
     "checks.CheckResult",
     "checks.HourlyRollup",
     "monitors.DailyUptime",
@@ -33,22 +33,22 @@ NOT_REGISTERED = {
     "monitors.ScheduleSlots",
     # Shown by the health page.
     "monitors.Canary",
-    # Signals of jobs with their bodies, which are none of the staff's business.
+    # Signals of jobs with their bodies, which are private.
     "monitors.Ping",
-    # Parts of what is registered, shown there.
+    # Parts of registered models, shown on their pages.
     "alerts.DeliveryItem",
     "incidents.IncidentEvent",
     "statuspages.NoteUpdate",
     "statuspages.PageGroup",
     "statuspages.PageMonitor",
     "statuspages.PageLogo",
-    # How far we are ourselves: the health page says so.
+    # Our own progress: the health page shows it.
     "checks.DeletedMonitor",
     "checks.LateHour",
     "checks.RollupProgress",
     "monitors.SchedulerTick",
     "monitors.UptimeProgress",
-    # Nothing but a secret, and what is gone within a day.
+    # Only secrets, and rows that are deleted within a day.
     "social_django.Nonce",
     "connectors.OAuthState",
     "manifests.Upload",
@@ -106,7 +106,7 @@ def test_what_is_for_reading_has_no_form_and_strangers_see_no_list(staff: Client
         assert Client().get(reverse(f"{name}_changelist")).status_code == 302
 
 
-def test_nobody_guesses_what_is_not_shown(staff: Client) -> None:
+def test_what_is_not_shown_cannot_be_guessed(staff: Client) -> None:
     furnish(1)
     for address in (
         "accounts/user/?password__startswith=md5",
@@ -118,7 +118,7 @@ def test_nobody_guesses_what_is_not_shown(staff: Client) -> None:
         assert staff.get(f"/admin/{address}").status_code == 400, address
 
 
-def test_whoever_may_look_at_nothing_sees_nothing(with_rights: Callable[..., Client]) -> None:
+def test_staff_without_permissions_see_nothing(with_rights: Callable[..., Client]) -> None:
     looking = with_rights()
     for model in admin.site._registry:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"

@@ -1,4 +1,4 @@
-"""`/system`: the status of the deployment, also while parts are away."""
+"""`/system`: the status of the deployment, also while parts of it are down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, Use
 from tests.helpers import flush_broker
 from tests.processes.up import free_port
 
-# Asked over a connection of its own, which sees what is committed.
+# Read over a separate connection, which sees committed rows only.
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -169,7 +169,7 @@ def test_failing_alerts_are_a_problem_but_one_failing_receiver_is_not(staff: Cli
 
 
 def test_servers_that_have_never_answered_a_process_are_listed(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Nothing is reported before something was counted, which depends on the tests before this one.
+    # Reports start with the first count, which depends on earlier tests.
     monkeypatch.setattr(metrics._sums, "_thread", metrics._sums._thread or current_thread())
     monkeypatch.setitem(metrics._sums._levels, "own_network_silent,192.0.2.1:443", lambda: 1)
     metrics.report()

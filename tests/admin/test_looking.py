@@ -1,4 +1,4 @@
-"""What stands on pages of incidents, deliveries, new accounts and monitors."""
+"""Contents of the pages of incidents, deliveries, new accounts and monitors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_filter_without_matches_lists_nothing(staff: Client) -> None:
 def test_items_of_a_delivery_take_no_query_each(staff: Client) -> None:
     fill(1)
     delivery = Delivery.objects.get()
-    shown(staff, "alerts_delivery_change", delivery.pk)  # what Django keeps from the first page on
+    shown(staff, "alerts_delivery_change", delivery.pk)  # Django caches these from the first page on
     _, two = shown(staff, "alerts_delivery_change", delivery.pk)
     DeliveryFactory(channel=delivery.channel, items=20).items.update(delivery=delivery, incident=Incident.objects.get())
     _, many = shown(staff, "alerts_delivery_change", delivery.pk)

@@ -9,7 +9,7 @@ START, END = "<!-- services -->", "<!-- /services -->"
 
 
 def with_services(text: str) -> str:
-    """The document's text with the services as they are now. Raises ValueError where a marker is missing."""
+    """Return the document's text with the current list of services. Raise ValueError if a marker is missing."""
     from alerts.transports.apprise import SERVICES
     from alerts.transports.apprise_plugins import form_of
 

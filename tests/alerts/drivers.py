@@ -1,4 +1,4 @@
-"""Monitors that are driven through time by hand, and the messages that come of it. Nothing leaves this process."""
+"""Simulate checks of monitors over time and collect the messages. Nothing is sent to the network."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finish(
 
 
 def make_channel(owner: User, *, topics: Iterable[str] = EVERYTHING, **columns: Any) -> AlertChannel:
-    """A webhook that everything goes to, but for what is given."""
+    """Create a webhook subscribed to everything, except for the passed fields."""
     monitors = columns.pop("monitors", ())
     given = {"created_at": NOON, "confirmed_at": NOON, "name": "Pager", "kind": "webhook", "hint": "https://x.example"}
     channel = AlertChannel(owner=owner, topics=list(topics), **(given | columns))
@@ -56,7 +56,7 @@ def make_channel(owner: User, *, topics: Iterable[str] = EVERYTHING, **columns: 
 
 @dataclass(frozen=True)
 class Message:
-    """What one channel was sent at one time: (event type, name of the monitor) of each of its items."""
+    """A message sent to one channel: (event type, name of the monitor) of each item."""
 
     channel_id: int
     at: datetime
@@ -69,18 +69,18 @@ class Message:
 
 @dataclass
 class Drive:
-    """Checks are recorded, ticks are made, and each message that is due is taken by its receiver at once."""
+    """Record checks and run ticks; each due message is delivered at once."""
 
     sent: list[Message] = field(default_factory=list)
     payload: list[Payload] = field(default_factory=list)
     _claims: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def monitor(self, owner: User, name: str = "Shop", *, interval_sec: int = 60, **given: Any) -> Monitor:
-        """One that is up since NOON and goes down by one failure."""
+        """Create a monitor that is up since NOON and goes down after one failure."""
         return self.monitors(owner, [name], interval_sec=interval_sec, **given)[0]
 
     def monitors(self, owner: User, names: Iterable[str], *, interval_sec: int = 60, **given: Any) -> list[Monitor]:
-        """The same, of each name; all like the first one, since a storm takes many."""
+        """Create a monitor for each name, copied from the first one, since a storm needs many."""
         first, *others = names
         given = {"fail_threshold": 1} | given
         model = MonitorFactory(owner=owner, name=first, interval_sec=interval_sec, **given)
@@ -105,7 +105,7 @@ class Drive:
         record(readings, now=moment)
 
     def tick(self, moment: datetime) -> list[Message]:
-        """One tick of the worker at that time; the messages that it sent."""
+        """Run one tick of the worker at that time. Return the messages that it sent."""
         consuming.consume(moment, slow=partial(notify.notify_slow, now=moment))
         consuming.close_deleted(moment)
         notify.notify_incidents(moment)
@@ -144,7 +144,7 @@ def _columns(row: Model, *without: str) -> dict[str, Any]:
 
 
 def events(messages: Iterable[Message]) -> list[str]:
-    """What they told, message by message, in a line each: `down` or `down+down`."""
+    """Return the events of each message, joined: `down` or `down+down`."""
     return ["+".join(message.events) for message in messages]
 
 

@@ -1,9 +1,9 @@
-"""Workers that kill themselves (-9) right after a step, to see what their successors find.
+"""Workers that kill themselves (-9) right after a step, to test what their successors find.
 
     python -m tests.alerts.dying_worker
 
-Each line of standard input is a step, or empty. A forked process makes one tick, sends all that is due and dies right
-after the step, or ends when nothing is left to do; its exit code is printed. So Django is loaded once.
+Each line of standard input is a step, or empty. A forked process runs one tick, sends all due messages and dies right
+after the step, or ends when nothing is left to do; its exit code is printed. Forking avoids loading Django again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from alerts.models import Delivery  # noqa: E402
 from incidents import consuming  # noqa: E402
 from tests.processes.waiting import until  # noqa: E402
 
-# In the order of the way: what dies right after it has done its work, `…ing` inside its transaction.
+# In order. A worker dies right after the step; `…ing` steps are inside a transaction.
 STEPS: dict[str, tuple[Any, str]] = {
     "locked": (consuming, "lock_in_turn"),
     "consuming": (consuming._Batch, "write"),
@@ -54,7 +54,7 @@ def work(step: str) -> None:
         place, name = STEPS[step]
         setattr(place, name, deadly(getattr(place, name)))
     tasks.tick()
-    # The account's cap may leave nothing to claim while messages are being sent: only the rows say when all are sent.
+    # The account's limit may leave nothing to claim while messages are sent: only the rows show when all are sent.
     until(
         lambda: not outbox.OUTBOX.send_next() and not Delivery.objects.filter(done_at=None).exists(), 50, "all is sent"
     )

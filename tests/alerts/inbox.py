@@ -1,4 +1,4 @@
-"""A mail server that keeps what it took."""
+"""A mail server that stores the mail it accepts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.targets.loop import ServerLoop
 
 
 class Inbox:
-    """Takes all but what it is told to refuse. `mails` and `recipients` are in the order in which they came."""
+    """An SMTP server that accepts all mail unless `refuse_…` is set. `mails`, `recipients`: in order of arrival."""
 
     def __init__(self, *, address: str = "127.0.0.1", port: int = 0) -> None:
         self.refuse_recipient: str | None = None
         self.refuse_data: str | None = None
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
-        self._listening = socket.create_server((address, port))  # nobody else takes the port before the start
+        self._listening = socket.create_server((address, port))  # reserves the port before the start
         self._loop = ServerLoop("inbox")
         self.port: int = self._listening.getsockname()[1]
 
@@ -62,7 +62,7 @@ class Inbox:
 
 
 def part(mail: EmailMessage, kind: str) -> str:
-    """The text of a mail that has one of that kind: `plain` or `html`."""
+    """Return the text of a mail in this format: `plain` or `html`."""
     found: Any = mail.get_body((kind,))
     text: str = found.get_content()
     return text

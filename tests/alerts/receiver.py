@@ -1,4 +1,4 @@
-"""A receiver of webhooks that keeps what it was sent."""
+"""A receiver of webhooks that stores its requests."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Server(ThreadingHTTPServer):
 
 
 class Receiver:
-    """Answers 200 to all, or with the status that `answer` has for a call; for None it hangs up instead.
+    """Answer 200, or the status that `answer` returns for a call; hang up if it is None.
 
-    `calls` are in the order in which they came.
+    `calls` are in order of arrival.
     """
 
     def __init__(self, answer: Callable[[Call], int | None] = lambda _: 200, *, address: str = "127.0.0.1") -> None:

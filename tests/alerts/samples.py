@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 21, 3, 16, 47, tzinfo=UTC)
 
 
 def at(hour: int, minute: int, second: int = 0, *, day: int = 21) -> int:
-    """Epoch milliseconds of a moment in November 2026."""
+    """Return a time in November 2026 as epoch milliseconds."""
     return int(datetime(2026, 11, day, hour, minute, second, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -89,7 +89,7 @@ def rendered(name: str) -> Message:
 
 
 def files(name: str) -> dict[str, str]:
-    """What is in the files of a sample, by their names."""
+    """Return the content of a sample's files, by name."""
     message = rendered(name)
     return {
         f"{name}.txt": f"Subject: {message.subject}\n\n{message.text}\n---- to a chat service ----\n{message.short}\n",

@@ -1,4 +1,4 @@
-"""Apprise: what it may reach, and that it reaches nothing but through the egress guard."""
+"""Apprise: which hosts it may reach, and that all its requests pass the egress guard."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def serve(targets: TargetServer, certificates: Certificates, script: Script) -> 
     return targets.serve(script, tls=certificates.good())
 
 
-# What a service of people's own hosts is asked for, and the address that it is given for that.
+# URLs of self-hosted services, and the request address that each leads to.
 OWN = [
     ("gotifys://{host}/Aa1-4f6a0c81b2.x", "/message"),
     ("ntfys://{host}/topic", "/"),
@@ -99,7 +99,7 @@ def test_a_message_that_takes_several_requests_arrives(targets: TargetServer, tr
     assert {request.header("authorization") for request in site.seen[1:]} == {"Bearer access-token"}
 
 
-# xMatters takes a name without a dot for one below xmatters.com.
+# xMatters treats a name without a dot as one below xmatters.com.
 NAMED = [url for url, _ in OWN if not url.startswith("xmatters:")]
 
 
@@ -107,7 +107,7 @@ NAMED = [url for url, _ in OWN if not url.startswith("xmatters:")]
 def test_no_private_address_by_name(
     targets: TargetServer, trusting: Certificates, settings: Settings, url: str
 ) -> None:
-    """A name is not judged before it is resolved, which is when the socket opens."""
+    """A name is checked when it is resolved, which is when the socket opens."""
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     site = serve(targets, trusting, [answer()])
     outcome = deliver(url.format(host=f"localhost:{site.port}"))
@@ -205,7 +205,7 @@ def test_a_bad_url(url: str, said: str) -> None:
 
 
 def test_a_template_is_never_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where the option were not refused by its name."""
+    """Even if the option were not rejected by its name."""
     monkeypatch.setattr(apprise_plugins, "_refuse_options", lambda _: None)
     with pytest.raises(ValueError, match="This is not a URL of Slack"):
         apprise_plugins.plugin_for(f"{SLACK}/?template=/etc/hostname")
@@ -225,8 +225,8 @@ def test_an_on_call_service_opens_and_closes_one_alert(targets: TargetServer, tr
 @pytest.mark.parametrize(
     "url", ["goalerts://{host}/a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d", "gotifys://{host}/Aa1-4f6a0c81b2.x"]
 )
-def test_nobody_is_called_by_a_name(targets: TargetServer, trusting: Certificates, url: str) -> None:
-    """Neither where the title is the service's own nor where it is a part of the body."""
+def test_a_name_mentions_no_user(targets: TargetServer, trusting: Certificates, url: str) -> None:
+    """Neither if the service has a separate title nor if the title is part of the body."""
     site = serve(targets, trusting, [answer(200, b"{}")])
     name = "@everyone &#64;here &lt;!channel&gt; <b>x</b>"
     message = render([replace(DOWN, monitor=name)], key="dlv_1", base_url=BASE_URL, now=NOW)
@@ -245,8 +245,8 @@ def test_what_a_url_says_goes_before_what_we_set(targets: TargetServer, trusting
     assert json.loads(site.seen[0].body)["dedup"] == "mine"
 
 
-def test_saying_yes_without_asking_anybody_is_no_delivery() -> None:
-    """Opsgenie's plugin closes the alerts that it has stored, and it has stored none."""
+def test_success_without_a_request_is_not_a_delivery() -> None:
+    """Opsgenie's plugin closes only alerts that it has stored itself."""
     url = "opsgenie://a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d?action=map"
     assert deliver(url, name="recovered") == SendResult(
         delivered=False, detail="Opsgenie: nothing was sent; check the URL.", retry=False
@@ -360,7 +360,7 @@ HARMLESS_OF_APPRISE = {
     "exception",
     "locale",
     "url",
-    "utils.http",  # of it, what test_no_plugin_uses_more_of_os names
+    "utils.http",  # only the parts that test_no_plugin_uses_more_of_os names
     "utils.parse",
     "utils.sanitize",
     "utils.templates",
@@ -442,7 +442,7 @@ def test_no_scheme_is_listed_twice() -> None:
 
 
 def test_the_registry_of_all_plugins_is_never_loaded() -> None:
-    """It would import every module, and whatever libraries those find."""
+    """It would import every plugin module and every optional library that is installed."""
     script = """
 import sys, django
 django.setup()
@@ -494,7 +494,7 @@ def test_nothing_is_written_to_disk() -> None:
 
 
 def test_the_version_is_the_one_that_was_looked_at() -> None:
-    """A newer Apprise may bring plugins that do something else: look at them, then change this line."""
+    """A new version of Apprise may add plugins with other behaviour: review them, then update this line."""
     assert importlib.metadata.version("apprise") == "2.2.0"
 
 
@@ -517,5 +517,5 @@ def test_odd_urls_are_refused_or_taken(recwarn: pytest.WarningsRecorder) -> None
         for odd in ODD:
             with contextlib.suppress(ValueError):
                 apprise_plugins.plugin_for(f"{scheme}://{odd}")
-    gc.collect()  # 0.2 s, and so once
+    gc.collect()  # takes 0.2 s, so done once
     assert not recwarn.list

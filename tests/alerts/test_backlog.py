@@ -1,4 +1,4 @@
-"""What counts as alert lag: alerts that no process sends, and nothing that a receiver delays."""
+"""What counts as alert lag: alerts that no process sends, but not delays caused by receivers."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def claimed(moment: datetime) -> Delivery:
     return found
 
 
-def test_a_message_that_nobody_sends_is_late(owner: User) -> None:
+def test_a_message_that_is_not_sent_is_late(owner: User) -> None:
     delivery = DeliveryFactory(channel=make_channel(owner), created_at=at(0))
     assert lag(at(100)) == timedelta(seconds=100)
     attempt = claimed(at(100))
     assert lag(at(101)) == timedelta(), "it is being sent"
-    # Its sender died, and no other takes it.
+    # Its sender died, and no other claims it.
     assert lag(at(200)) == at(200) - (at(100) + OUTBOX.lease)
     finish(attempt, delivered=True, detail="200", retry=True, now=at(200))
     delivery.refresh_from_db()
     assert (delivery.state, lag(at(300))) == ("sent", timedelta())
 
 
-def test_a_status_change_that_nobody_takes_in_is_late(owner: User) -> None:
+def test_a_status_change_that_is_not_consumed_is_late(owner: User) -> None:
     drive = Drive()
     monitor = drive.monitor(owner)
     consuming.consume(at(0), slow=lambda _: None)  # it is up
@@ -68,7 +68,7 @@ def outages(monitor: Monitor, drive: Drive, count: int) -> None:
 
 
 def test_a_dead_webhook_is_no_lag_of_ours(owner: User) -> None:
-    """Neither what is tried again later, nor what waits for that, nor what would be sent to it next."""
+    """Neither retries, nor messages that wait for a retry, nor the next messages to that channel."""
     make_channel(owner)
     drive = Drive()
     outages(drive.monitor(owner), drive, 2)
@@ -77,7 +77,7 @@ def test_a_dead_webhook_is_no_lag_of_ours(owner: User) -> None:
     for _ in range(8):
         assert Delivery.objects.filter(state="waiting", next_try_at__lte=moment).exists()
         attempt = claimed(moment)
-        # Its other messages wait for this try, and then for a sender.
+        # Its other messages wait for this attempt, and then for a sender.
         assert lag(moment) == timedelta()
         moment += timedelta(seconds=10)
         finish(attempt, delivered=False, detail="It hung.", retry=True, now=moment)
@@ -86,7 +86,7 @@ def test_a_dead_webhook_is_no_lag_of_ours(owner: User) -> None:
 
 
 def test_a_message_behind_one_that_is_tried_again_is_not_late(owner: User) -> None:
-    """Also where other messages to its channel arrive, so that the channel is not a failing one."""
+    """Also if other messages to its channel are delivered, so that the channel does not count as failing."""
     channel = make_channel(owner)
     drive = Drive()
     outages(drive.monitor(owner), drive, 1)

@@ -1,4 +1,4 @@
-"""Several processes turn changes into messages at once: they share the work, and the order per monitor is kept."""
+"""Concurrent processes turn changes into messages: they share the work and keep the order per monitor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def account() -> User:
-    """One with a single channel."""
+    """Create an account with a single channel."""
     user = UserFactory()
     AlertChannel.objects.filter(owner=user).delete()
     make_channel(user)
@@ -65,13 +65,13 @@ def consume() -> bool:
 
 
 def step() -> None:
-    """What each process does with a batch."""
+    """Process a batch, as each process does."""
     consume()
     notify.notify_incidents(utc_now())
 
 
 def elsewhere(action: Callable[[], object]) -> None:
-    """Do it over another connection."""
+    """Run it over another connection."""
     run_concurrently(action)
 
 
@@ -80,7 +80,7 @@ def pending() -> list[tuple[int, str | None]]:
 
 
 def window(owner: User, start: float, end: float) -> MaintenanceWindow:
-    """One over all monitors."""
+    """Create a window for all monitors."""
     return MaintenanceWindow.objects.create(
         owner=owner,
         created_at=at(0),
@@ -145,7 +145,7 @@ def test_incidents_behind_a_locked_one_do_not_end_the_run(drive: Drive, monkeypa
 def test_small_batches_end_and_keep_the_order_after_a_silence(
     drive: Drive, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    """All monitors have a recovery and a new outage that wait: more of each than a batch has."""
+    """All monitors have a pending recovery and a pending new outage, more of each than fit into a batch."""
     settings.FLAPPING_CHANGES = 1000
     owner = account()
     monitors = drive.monitors(owner, [f"m{number}" for number in range(5)])
@@ -330,7 +330,7 @@ def project_with_outage(drive: Drive) -> tuple[User, Project, Monitor]:
 
 
 def test_an_incident_follows_a_monitor_that_moves_while_its_changes_wait(drive: Drive) -> None:
-    """Its earlier change counts as one of the new account, which is notified."""
+    """Its earlier change belongs to the new account, which is notified."""
     before, after = account(), account()
     monitor = drive.monitor(before, "moved")
     drive.check(monitor, DOWN, at(60))

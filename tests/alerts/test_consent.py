@@ -1,4 +1,4 @@
-"""Consent to get alerts by e-mail: whose it is, what ends it, and that no mail follows."""
+"""Consent to alerts by e-mail: giving it, what ends it, and that no e-mail follows."""
 
 from __future__ import annotations
 
@@ -168,8 +168,8 @@ def test_an_account_that_ends_or_moves_while_its_person_enters_the_address(
     assert before not in [channel.config["address"] for channel in confirmed]
 
 
-def test_nobody_agrees_for_somebody_else(project: Project, member: User) -> None:
-    """Not their being a member, not that they own the project, and not a token of theirs."""
+def test_members_agree_for_themselves_only(project: Project, member: User) -> None:
+    """Neither membership, nor ownership of the project, nor the member's own token counts as consent."""
     owner = owner_of(project)
     path = "/v1/alert-channels"
 

@@ -1,4 +1,4 @@
-"""A worker is killed (-9) between every two steps on the way of an alert: it arrives, and a repetition has its key."""
+"""A worker is killed (-9) after each step of an alert: the alert arrives, and repetitions have the same key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.alerts.receiver import Receiver
 from tests.factories import UserFactory
 
 ROOT = Path(__file__).parents[2]
-# As tests.alerts.dying_worker has them, which is no module to import: it loads the settings for a process of its own.
+# A copy of the steps in tests.alerts.dying_worker. Importing it would load the settings of a separate process.
 STEPS = (
     *("locked", "consuming", "consumed", "pending", "put", "announced"),
     *("claimed", "loaded", "sent", "finishing", "finished"),
@@ -56,7 +56,7 @@ def dying_workers() -> Iterator[Callable[[str], int]]:
 
 
 def end_leases() -> None:
-    """Those who died took leases along; here they are over."""
+    """Expire the leases of killed workers."""
     Delivery.objects.update(leased_until=utc_now() - timedelta(seconds=1))
 
 

@@ -1,4 +1,4 @@
-"""A channel may go at any moment: while news is put on its way there, and while a message is being sent."""
+"""A channel can be deleted at any moment: while a delivery is enqueued, and while a message is sent."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def monitor(owner: User) -> Monitor:
 
 
 class Finder:
-    """Records what checks of one monitor find."""
+    """Records the results of checks of one monitor."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor

@@ -1,4 +1,4 @@
-"""Messages by e-mail, through a real SMTP server, and what comes of one that is not as it should be."""
+"""E-mail through a real SMTP server, including servers and messages that are faulty."""
 
 from __future__ import annotations
 

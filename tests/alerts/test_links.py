@@ -1,4 +1,4 @@
-"""The links of messages lead somewhere, and tell a stranger nothing."""
+"""Links in messages lead to existing pages, and reveal nothing to a stranger."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_a_test_without_a_mail_server_says_so_in_the_answer_the_log_and_on_the_p
 @pytest.mark.parametrize(
     ("staff", "remedy"), [(True, "Set EMAIL_URL"), (False, "The operator of this Pulsekeeper can")]
 )
-def test_the_first_page_tells_staff_and_a_monitor_everybody(no_server: None, staff: bool, remedy: str) -> None:
+def test_the_first_page_informs_staff_and_a_monitor_everyone(no_server: None, staff: bool, remedy: str) -> None:
     channel = own_address()
     owner = channel.owner
     User.objects.update(is_staff=staff)
@@ -166,7 +166,7 @@ def test_a_test_is_logged_and_never_sent_again(inbox: Inbox) -> None:
 
 
 def test_tests_do_not_delay_the_alert_that_follows() -> None:
-    """The storm rule gathers what comes after two messages in a minute; tests are not part of a storm."""
+    """The storm rule groups messages after two in a minute; test messages are not part of a storm."""
     with Receiver() as receiver:
         channel = ChannelFactory(kind="webhook", url=receiver.url)
         for _ in range(3):

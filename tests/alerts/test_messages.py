@@ -1,4 +1,4 @@
-"""What messages say, and that nobody's name, detail or page makes one say something else."""
+"""The text of messages, and that names, details and bodies from outside cannot forge parts of it."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_messages_of_one_incident_are_a_thread() -> None:
 
 
 def test_each_dns_change_is_a_thread() -> None:
-    """On-call services drop an alert while one of the same thread is open, and nothing closes that of a change."""
+    """On-call services drop an alert while one with the same key is open, and alerts about changes are never closed."""
     slow = replace(DOWN, event_type=EventType.SLOW, incident_id=None)
     change = replace(slow, event_type=EventType.DNS_CHANGE)
     threads = [message(payload).thread for payload in (slow, change, replace(change, at=change.at + 1))]
@@ -325,7 +325,7 @@ def test_hostile_names_and_details(hostile: str, grouped: bool) -> None:
     assert not re.search(r"[@<][^\s\u200b]", made.short)
     assert len(made.short.splitlines()) == 2
     assert made.text.count("Bcc") == len(re.findall(r"(?<!\n)Bcc", made.text))
-    # The page has the elements and links that it has for a harmless name.
+    # The page has the same elements and links as for a harmless name.
     assert Tags(made.html).names == Tags(plain.html).names
     assert Tags(made.html).links == Tags(plain.html).links
     assert json.loads(json.dumps(made.webhook_body)) == made.webhook_body
@@ -373,7 +373,7 @@ def test_other_protocols_have_facts_and_no_link() -> None:
     lines = made.text.replace("\u200b", "").splitlines()
     assert "From:          192.0.2.53:53" in lines
     assert "Response code: NOERROR" in lines
-    assert f"Address:       {url}" in lines, "its query is no secret"
+    assert f"Address:       {url}" in lines, "the query of a DNS address is not secret"
     assert url not in made.text, "no program makes it a link"
     assert url not in made.html
     assert "Received:" in lines

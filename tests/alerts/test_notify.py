@@ -1,4 +1,4 @@
-"""Who is told what, when, and when not."""
+"""Who is notified of what, when, and when not."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def drive() -> Drive:
 
 
 def window(owner: User, start: float, end: float, *monitors: Monitor, **columns: Any) -> MaintenanceWindow:
-    """One that is on from `start` to `end`; for all monitors of the owner where none is named."""
+    """Create a window from `start` to `end`, by default for all monitors of the owner."""
     made = MaintenanceWindow.objects.create(
         owner=owner,
         created_at=NOON,
@@ -68,7 +68,7 @@ def window(owner: User, start: float, end: float, *monitors: Monitor, **columns:
 def test_a_recovery_in_a_window_is_sent_before_the_next_outage(
     owner: User, channel: AlertChannel, drive: Drive
 ) -> None:
-    """Each is looked at every 15 seconds while the window suppresses it, and the recovery not at the same second."""
+    """Incidents are reviewed every 15 s while the window suppresses them, the recovery not in the same second."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     drive.tick(at(61))
@@ -78,7 +78,7 @@ def test_a_recovery_in_a_window_is_sent_before_the_next_outage(
     drive.check(monitor, DOWN, at(3926))
     drive.ticks(at(3926), at(4030), every=1)
     assert events(drive.sent) == ["down", "recovered", "still_down"]
-    assert len({message.at for message in drive.sent[1:]}) == 1, "nobody reads for a while that it is up"
+    assert len({message.at for message in drive.sent[1:]}) == 1, "recovered and still_down are sent together"
 
 
 def test_a_slow_tick_sees_the_window_that_another_process_has_moved(
@@ -116,8 +116,8 @@ def test_down_and_recovered(owner: User, channel: AlertChannel, drive: Drive) ->
     assert told.started_at == int(at(60).timestamp() * 1000)
 
 
-def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
-    """It is short, but it was an outage; and an outage that nobody hears of is a lost alert."""
+def test_a_late_notification_reports_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    """A short outage is still an outage; without a notification its alert would be lost."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     consuming.consume(at(60), slow=lambda _: None)
@@ -126,8 +126,8 @@ def test_what_is_told_too_late_is_told_as_both(owner: User, channel: AlertChanne
     assert events(drive.tick(at(62))) == ["down", "recovered"]
 
 
-def test_what_was_over_before_anybody_looked_is_told_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
-    """The senders were away, say."""
+def test_an_outage_that_ended_unseen_is_notified_as_both(owner: User, channel: AlertChannel, drive: Drive) -> None:
+    """For example because the senders were stopped."""
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     drive.check(monitor, UP, at(120))
@@ -136,7 +136,7 @@ def test_what_was_over_before_anybody_looked_is_told_as_both(owner: User, channe
     assert timeline(Incident.objects.get()).count("announced") == 2
 
 
-def test_what_was_over_under_a_silence_before_anybody_looked_is_not_told(
+def test_an_outage_that_ended_unseen_under_a_silence_is_not_notified(
     owner: User, channel: AlertChannel, drive: Drive
 ) -> None:
     monitor = drive.monitor(owner)
@@ -166,7 +166,7 @@ def test_a_channel_hears_of_its_topics(owner: User, drive: Drive) -> None:
     }
 
 
-def test_an_acknowledgement_is_told_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
+def test_an_acknowledgement_is_notified_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
     drive.tick(at(61))
@@ -175,7 +175,7 @@ def test_an_acknowledgement_is_told_once(owner: User, channel: AlertChannel, dri
     assert drive.payload[-1].by == owner.email
 
 
-def test_an_acknowledgement_of_what_nobody_was_told_of_is_not_told(
+def test_an_acknowledgement_of_an_unannounced_incident_is_not_notified(
     owner: User, channel: AlertChannel, drive: Drive
 ) -> None:
     monitor = drive.monitor(owner)
@@ -187,7 +187,7 @@ def test_an_acknowledgement_of_what_nobody_was_told_of_is_not_told(
     assert events(drive.ticks(at(900), at(950), every=10)) == ["still_down"]
 
 
-def test_pause_and_deletion_are_told_as_ends(owner: User, channel: AlertChannel, drive: Drive) -> None:
+def test_pause_and_deletion_are_notified_as_ends(owner: User, channel: AlertChannel, drive: Drive) -> None:
     paused, deleted = drive.monitor(owner, "Paused"), drive.monitor(owner, "Deleted")
     drive.checks([paused, deleted], DOWN, at(60))
     drive.tick(at(61))
@@ -199,7 +199,7 @@ def test_pause_and_deletion_are_told_as_ends(owner: User, channel: AlertChannel,
     }
 
 
-def test_who_was_not_told_of_a_deleted_monitor_hears_nothing(owner: User, drive: Drive) -> None:
+def test_channels_without_the_alert_hear_nothing_of_a_deleted_monitor(owner: User, drive: Drive) -> None:
     make_channel(owner, topics=["recovered"])
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
@@ -255,9 +255,9 @@ def test_an_account_that_is_switched_off_hears_nothing(owner: User, channel: Ale
 
 # Silences -----------------------------------------------------------------------------------------------------
 
-# An outage from 100 to 700 (or one that goes on) against a silence: where it begins and ends, and what is told, by the
-# minute at which it is. Silences are from 0 to 50 (before), 150 to 400 (inside), 50 to 400 (over its beginning),
-# 400 to 900 (over its end), 50 to 900 (over all of it).
+# An outage from 100 to 700 (or one that continues) against a silence: the kind and position of the silence, whether the
+# outage ends, and the notifications, each with its minute. Silences last from 0 to 50 (before), 150 to 400 (inside),
+# 50 to 400 (over the start), 400 to 900 (over the end), 50 to 900 (over the whole outage).
 SILENCES = {"before": (0, 50), "inside": (150, 400), "beginning": (50, 400), "end": (400, 900), "all": (50, 900)}
 TRUTH: dict[tuple[str, str, bool], list[tuple[str, int]]] = {
     # (mute, window, both or neither; silence; whether it recovers at 700)
@@ -282,7 +282,7 @@ TRUTH: dict[tuple[str, str, bool], list[tuple[str, int]]] = {
     ("mute", "end", False): [("down", 100)],
     ("mute", "all", True): [],
     ("mute", "all", False): [("down", 900)],
-    # Both at once: failures do not count, and what was told before is told again at the window's end.
+    # Both at once: failures do not count, and an outage notified before is notified again when the window ends.
     ("both", "before", True): [("down", 100), ("recovered", 700)],
     ("both", "before", False): [("down", 100)],
     ("both", "inside", True): [("down", 100), ("still_down", 400), ("recovered", 700)],
@@ -302,7 +302,7 @@ STEP = 50
 
 @pytest.mark.django_db
 def test_silences(drive: Drive) -> None:
-    """All at once, each of an owner of its own, who is told nothing of the others."""
+    """All cases run together, each with its own owner and channel, so that alerts can be attributed to cases."""
     channels, monitors, mutes = {}, {}, defaultdict(list)
     for case in TRUTH:
         way, silence, _ = case
@@ -330,7 +330,7 @@ def test_silences(drive: Drive) -> None:
 
 
 def test_a_mute_within_a_window_and_a_window_within_a_mute(owner: User, channel: AlertChannel, drive: Drive) -> None:
-    """Silence lasts until the last of them is over."""
+    """Alerts are suppressed until the last of them ends."""
     monitor, muted = drive.monitor(owner, "one"), drive.monitor(owner, "two")
     window(owner, 50, 300)
     drive.checks([monitor, muted], DOWN, at(100))
@@ -447,7 +447,7 @@ def test_one_owners_storm_is_not_anothers(owner: User, channel: AlertChannel, dr
 @pytest.mark.django_db
 @pytest.mark.parametrize("interval", [60, 300, 600])
 def test_flapping_at_every_check_for_an_hour(drive: Drive, interval: int) -> None:
-    """Two of them, of which one stays up in the end, and the other down; and then they do what the other did."""
+    """Two monitors flap; one ends up and the other down. Later each switches to the opposite state."""
     monitors, channels = {}, {}
     for ends in (UP, DOWN):
         owner = UserFactory()
@@ -483,7 +483,7 @@ def test_a_pause_ends_flapping(owner: User, channel: AlertChannel, drive: Drive)
     assert events(drive.sent) == ["down", "recovered", "flapping", "recovered"]
 
 
-def test_wavering_between_up_and_slow_is_told_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
+def test_wavering_between_up_and_slow_is_notified_once(owner: User, channel: AlertChannel, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     for number in range(1, 60):
         drive.check(monitor, SLOW if number % 2 else UP, at(60 * number))
@@ -491,7 +491,7 @@ def test_wavering_between_up_and_slow_is_told_once(owner: User, channel: AlertCh
     assert events(drive.sent) == ["slow"]
 
 
-def test_reminders_until_somebody_acknowledges(owner: User, drive: Drive) -> None:
+def test_reminders_until_an_acknowledgement(owner: User, drive: Drive) -> None:
     often, seldom = make_channel(owner, remind_every_hours=2), make_channel(owner, remind_every_hours=5)
     monitor = drive.monitor(owner)
     drive.check(monitor, DOWN, at(60))
@@ -537,7 +537,7 @@ def test_one_tick_notifies_of_more_outages_than_fit_into_a_batch(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_ticks_at_once_tell_each_thing_once() -> None:
+def test_many_ticks_at_once_notify_each_event_once() -> None:
     drive, owner = Drive(), UserFactory()
     AlertChannel.objects.all().delete()
     make_channel(owner)

@@ -1,4 +1,4 @@
-"""Accounts that were there before channels were get their e-mail address as one."""
+"""Accounts that are older than channels get a channel for their e-mail address."""
 
 from __future__ import annotations
 

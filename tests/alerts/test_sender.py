@@ -1,4 +1,4 @@
-"""The threads that send: hanging receivers of one account take a few, and no thread of Celery."""
+"""Sender threads: hanging receivers of one account occupy only a few, and no thread of Celery."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SENDERS = 16
 HOSTILE = 100
 PATIENCE = 20.0
-"""Less than a webhook may take here: what waits for one that hangs is late."""
+"""Shorter than the timeout of a webhook here: a message that waits for a hanging one is late."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def _webhooks_may_hang_for_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 class Stuck(Receiver):
-    """Answers nothing until it is let go."""
+    """Does not answer until it is released."""
 
     def __init__(self) -> None:
         self._go = threading.Event()
@@ -108,14 +108,14 @@ def test_a_message_finds_a_thread_while_others_hang(stuck: Stuck, prompt: Receiv
 
 
 def test_a_message_finds_a_thread_while_those_of_a_hundred_accounts_hang(stuck: Stuck, prompt: Receiver) -> None:
-    """Each is new, or was prompt until now, so nothing tells it from the neighbour but that it hangs."""
+    """Each is new or was prompt so far, so only its hanging distinguishes it from the neighbour."""
     sender = DeliveryOutbox()
     for number in range(HOSTILE):
         for channel in account(MAX_PER_OWNER if number < 5 else 2, stuck.url):
             AlertChannel.objects.filter(pk=channel.pk).update(prompt=number % 2)
             DeliveryFactory(channel=channel, created_at=utc_now())
     sender.wake(utc_now())
-    # Without others that wait, a few accounts may have more than one in flight.
+    # If no others wait, a few accounts may have more than one message in flight.
     until(lambda: len(stuck.calls) >= HOSTILE, 3 * PATIENCE, "one of each account hangs")
     new, proven = account(1, prompt.url)[0], account(1, prompt.url)[0]
     AlertChannel.objects.filter(pk=proven.pk).update(prompt=True)
@@ -149,7 +149,7 @@ def test_tests_of_one_account_that_hang_delay_no_other_and_take_no_thread_of_cel
 
 
 def run_in_time(channel_id: int, address: str) -> None:
-    """Run the task as a thread of Celery would, which must not wait for the receiver."""
+    """Run the task as a Celery thread, which must not wait for the receiver."""
 
     def run() -> None:
         tasks.send_test(channel_id, address)

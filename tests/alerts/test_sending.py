@@ -1,4 +1,4 @@
-"""Messages on their way: in order, more than once rather than never, and no channel at the cost of another."""
+"""Delivery of messages: in order, at least once, and without one channel delaying another."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tell(channel: AlertChannel, source: str, moment: datetime) -> None:
 
 
 def waiting(channel: AlertChannel, count: int = 1) -> list[Delivery]:
-    """So many messages of their own, each for something else."""
+    """Create `count` pending deliveries, each with a separate message."""
     first = channel.deliveries.count()
     for number in range(count):
         # Far enough apart not to be gathered.
@@ -125,7 +125,7 @@ def test_a_sender_that_dies_leaves_a_lease(owner: User) -> None:
     assert claim(at(0) + OUTBOX.lease - timedelta(seconds=1)) is None
     second = claimed(at(0) + OUTBOX.lease)
     assert (second.public_id, second.attempts) == (first.public_id, 2)
-    # The first was not dead, only slow: what it has to say counts no more.
+    # The first sender was slow, not dead: its result no longer counts.
     assert tried(first, at(100), delivered=True) is None
     assert tried(second, at(101), delivered=True) == "sent"
 
@@ -176,7 +176,7 @@ def test_failures_are_counted_until_it_works_again(owner: User) -> None:
 
 
 def outage(drive: Drive, owner: User) -> Incident:
-    """One that is over, and told of by two messages that wait."""
+    """Return a resolved incident with two pending messages."""
     monitor = drive.monitor(owner)
     for second, verdict in ((60, DOWN), (120, UP)):
         drive.check(monitor, verdict, at(second))
@@ -225,7 +225,7 @@ def test_an_outage_that_was_given_up_holds_nothing_up(owner: User) -> None:
     assert timeline(incident)[-2:] == ["alert_failed", "alert_sent"]
 
 
-def test_the_timeline_tells_a_failure_once_and_how_it_ended(owner: User) -> None:
+def test_the_timeline_shows_a_failure_once_and_how_it_ended(owner: User) -> None:
     channel = make_channel(owner)
     incident = outage(Drive(), owner)
     delivery = Delivery.objects.order_by("pk")[0]

@@ -1,4 +1,4 @@
-"""Services with forms of their own: what is accepted, what each is sent, and what it answers.
+"""Services with their own forms: accepted settings, the request to each, and its responses.
 
 The services are real HTTPS servers on loopback with certificates for the services' own names. Only name resolution is
 replaced, so the address, the certificate check and the request are those of a real delivery.
@@ -49,7 +49,7 @@ USER, APP = "uQiRzpo4DXghDmr9QzzfQu27cmVRsG", "azGDORePK8gMaC0QOYAMyEEuzJnyUi"
 
 @dataclass(frozen=True)
 class Case:
-    """What a person enters, and the request that the service has to get for it."""
+    """Entered settings, and the request that the service must get."""
 
     kind: str
     given: Mapping[str, str]
@@ -352,7 +352,7 @@ def test_ntfy_takes_http_only_where_private_networks_are_allowed(
 def test_ntfy_sends_no_plain_text_to_public_addresses(
     api: Api, settings: Settings, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name may resolve publicly where private networks are allowed. The token would be readable on the way."""
+    """If private networks are allowed, a name may still resolve publicly. The token would be sent in plain text."""
     site = targets.serve([answer(200, b"{}", OK_JSON)])
     channel = stored(api, "ntfy", {"topic": f"http://ntfy.example.com:{site.port}/shop", "access_token": TK})
     real, found = socket.getaddrinfo, {"address": "93.184.216.34"}
@@ -395,7 +395,7 @@ def test_a_page_is_resolved_when_its_incident_is(api: Api, pose: Pose) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_storm_is_a_page_for_each_incident() -> None:
-    """One message for many incidents would be a page that no recovery resolves."""
+    """A message for many incidents would open an alert that no recovery resolves."""
     owner = UserFactory()
     pager, chat = (ChannelFactory(owner=owner, kind="pagerduty", integration_key=KEY), ChannelFactory(owner=owner))
     pieces = [

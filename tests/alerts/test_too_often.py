@@ -1,4 +1,4 @@
-"""Alerts about jobs that run more often than expected, and notes of it on incidents' timelines."""
+"""Alerts about jobs that run more often than expected, and their entries in timelines of incidents."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_at_most_one_alert_an_hour(owner: User, job: Monitor) -> None:
     make_channel(owner, topics=["too_often"])
     run(job, *range(0, 7_200, 600))
     sent = [(second, events) for second in range(0, 7_300, 60) for events in tick(drive, second)]
-    # Signals are there before their time here, so the first tick sees them all.
+    # All signals are stored in advance here, so the first tick sees them all.
     assert sent == [(0, ["too_often"]), (3_600, ["too_often"]), (7_200, ["too_often"])]
 
 
@@ -90,7 +90,7 @@ def test_switched_off(owner: User, job: Monitor, given: dict[str, Any]) -> None:
     assert not PingExcess.objects.exists()
 
 
-def test_a_muted_heartbeat_notes_it_and_alerts_nobody(owner: User, job: Monitor) -> None:
+def test_a_muted_heartbeat_notes_it_and_sends_no_alert(owner: User, job: Monitor) -> None:
     drive = Drive()
     make_channel(owner, topics=["too_often"])
     mute_for([job.pk], minutes=10, now=at(0))

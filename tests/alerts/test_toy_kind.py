@@ -52,7 +52,7 @@ class Toy(ChannelKind):
 
 @cache
 def document() -> dict[str, Any]:
-    """Return openapi.json as it is with the toy."""
+    """Return openapi.json with the toy kind registered."""
     generator: Any = SchemaGenerator
     rendered: dict[str, Any] = json.loads(OpenApiJsonRenderer().render(generator().get_schema(public=True)))
     return rendered

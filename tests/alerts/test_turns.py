@@ -1,4 +1,4 @@
-"""Accounts take turns: what one has waiting, hanging or failing delays no message of another."""
+"""Accounts take turns: pending, hanging or failing messages of one do not delay those of another."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_account_with_the_fewest_messages_in_flight_is_first() -> None:
 
 
 def test_then_the_one_that_was_served_least_recently() -> None:
-    """However old the messages are that the other one has waiting, and whatever became of the last one."""
+    """The age of pending messages does not count, nor whether the last delivery succeeded."""
     busy, quiet = account(), account()
     for _ in range(2):
         message(busy, at(-100))
@@ -132,7 +132,7 @@ def test_a_message_that_is_deleted_releases_the_next() -> None:
 
 
 def test_a_claim_among_many_messages_reads_few_rows() -> None:
-    """Some accounts have most of them, in channels that fail, hang, or send one after the other."""
+    """A few accounts own most messages, in channels that fail, hang, or send one message at a time."""
     owners = [account() for _ in range(20)]
     channels = [make_channel(owner) for owner in owners for _ in range(5)]
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Signed webhooks, to real receivers: good ones, and all that a bad one may do."""
+"""Signed webhooks to real receivers, good and misbehaving ones."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ BROKEN = "The connection to the receiver broke before it answered."
     ("script", "detail"),
     [
         pytest.param([Hang()], SLOW, id="hangs"),
-        pytest.param([b"HTTP/1.1 200 OK\r\n", Hang()], SLOW, id="hangs amid the head"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n", Hang()], SLOW, id="hangs within the head"),
         pytest.param([b"HTTP/1.1 200 OK\r\n", Repeat(b"X", 0.05)], SLOW, id="a byte now and then, head"),
         pytest.param([LONG, Repeat(b"x", 0.05)], SLOW, id="a byte now and then, body"),
         pytest.param([], BROKEN, id="closes"),
@@ -148,7 +148,7 @@ def test_no_private_address(targets: TargetServer, settings: Settings) -> None:
     for host in ("127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"):
         assert deliver(site.url(host=host)) == SendResult(
             delivered=False,
-            detail="The receiver's address is private or reserved; Pulsekeeper does not connect to such.",
+            detail="The receiver's address is private or reserved, and Pulsekeeper does not connect to it.",
         )
     assert site.connections == 0
 

@@ -1,4 +1,4 @@
-"""A caller of the API that checks every answer against openapi.json."""
+"""A client of the API that validates every response against openapi.json."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """The code of an Error, its reason behind it: `validation_error url: must …`."""
+        """Return the code and reason of an Error: `validation_error url: must …`."""
         return " ".join(filter(None, [self.json["error"], self.json.get("reason")]))
 
 

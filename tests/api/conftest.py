@@ -33,7 +33,7 @@ def api(user: User) -> Api:
 
 @pytest.fixture
 def worker(transactional_db: None) -> Iterator[None]:
-    """A real worker on the real broker, in threads of this process. Rows that it is to see must be committed."""
+    """A real worker on the real broker, in threads of this process. It sees committed rows only."""
     flush_broker()
     queues = ["interactive", "probes", "dispatch", "alerts"]
     with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=queues):

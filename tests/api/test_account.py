@@ -1,4 +1,4 @@
-"""The account: what it is, its plan and usage, and changing the password."""
+"""The account: its fields, plan and usage, and changing the password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alert channels over the API: what each kind takes, what is told of, who may, how many."""
+"""Alert channels over the API: fields of each kind, subscriptions, permissions and limits."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_new_account_has_its_address_as_a_channel(api: Api, user: User) -> Non
     assert Api.signed_in(user).get(PATH).json == [], "deleted, it stays so"
 
 
-def test_a_webhook_tells_its_generated_secret_once(api: Api) -> None:
+def test_a_webhook_returns_its_generated_secret_once(api: Api) -> None:
     made = api.post(PATH, WEBHOOK | {"name": "On call"})
     assert made.status == 201
     assert re.fullmatch(r"whs_[a-z2-7]{52}", made.json["secret"])
@@ -89,7 +89,7 @@ def test_a_webhook_tells_its_generated_secret_once(api: Api) -> None:
     assert "hunter2" not in stored
 
 
-def test_a_repeated_creation_tells_the_same_secret_and_makes_one(api: Api) -> None:
+def test_a_repeated_creation_returns_the_same_secret_and_makes_one(api: Api) -> None:
     first = api.post(PATH, WEBHOOK, key="k")
     assert api.post(PATH, WEBHOOK, key="k").text == first.text
     assert AlertChannel.objects.filter(kind="webhook").count() == 1
@@ -152,7 +152,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (WEBHOOK | {"address": "a@example.com"}, "address: is not a field"),
     (WEBHOOK | {"apprise_url": "slack://x"}, "apprise_url: is not a field"),
     ({"kind": "apprise", "apprise_url": "slack://x", "url": "https://x.example"}, "url: is not a field"),
-    ({"kind": "email", "address": "nobody"}, "address: "),
+    ({"kind": "email", "address": "no-domain"}, "address: "),
     ({"kind": "email", "address": "a@example.com\r\nBcc: b@example.com"}, "address: "),
     ({"kind": "email", "address": "a@example.com, b@example.com"}, "address: "),
     ({"kind": "webhook", "url": "ftp://example.com/"}, "url: must begin with"),
@@ -228,7 +228,7 @@ def test_changes_that_do_not_hold(api: Api, user: User, body: dict[str, Any], re
     assert AlertChannel.objects.values().get(pk=channel.pk) == before
 
 
-def test_what_a_channel_tells_of(api: Api, user: User) -> None:
+def test_the_scope_of_a_channel(api: Api, user: User) -> None:
     project, other = ProjectFactory(owner=user), ProjectFactory(owner=user)
     first, second = (MonitorFactory(owner=user) for _ in range(2))
     channel = ChannelFactory(owner=user)
@@ -274,7 +274,7 @@ def test_only_ones_own_monitors_and_projects(api: Api, user: User) -> None:
     remove_member(
         Caller(stranger), theirs.public_id, Membership.objects.get(project=theirs, user=user).public_id, now=NOON
     )
-    assert api.get(path_of(chosen)).json["monitor_ids"] == [], "one's own channel shows no monitor of others"
+    assert api.get(path_of(chosen)).json["monitor_ids"] == [], "a personal channel shows no monitors of other accounts"
     assert {c["project_id"] for c in api.get(PATH).json} == {None}
 
 
@@ -287,7 +287,7 @@ def test_a_projects_channel(user: User) -> None:
     made = token.post(PATH, WEBHOOK | {"monitors": "chosen", "monitor_ids": [inside.public_id]})
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
     assert AlertChannel.objects.get(public_id=made.json["id"]).owner == user
-    assert [c["id"] for c in token.get(PATH).json] == [made.json["id"]], "and nobody's own"
+    assert [c["id"] for c in token.get(PATH).json] == [made.json["id"]], "and no personal channels"
     assert api.patch(path_of(made.json), {"name": "By a member"}).json["name"] == "By a member"
     for caller, more in (
         (token, {"project_id": None}),
@@ -332,7 +332,7 @@ def test_the_cap_holds_when_many_are_made_at_once(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.django_db(transaction=True)
 def test_channels_are_made_changed_and_deleted_while_what_they_name_goes() -> None:
-    """Monitors and projects that are deleted at the same moment: 422, 404 or done, and never a broken key."""
+    """Monitors and projects deleted concurrently: 422, 404 or success, but no foreign key violation."""
     user = UserFactory()
     caller = Caller(user)
     for _ in range(6):
@@ -374,9 +374,9 @@ def test_two_changes_at_once_undo_nothing_of_each_other() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("broker", ["there", "away"])
-def test_nobody_tests(broker: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_result_without_a_worker(broker: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing, "PATIENCE_SEC", 0.2)
-    assert app.conf.broker_url  # Celery reads it once, and is not to find what follows
+    assert app.conf.broker_url  # Celery reads it once, before the test changes it
     if broker == "away":
         settings.REDIS_URL = "redis://127.0.0.1:1/0"
     user = UserFactory()

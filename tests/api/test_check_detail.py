@@ -36,7 +36,7 @@ def monitor(user: User) -> Monitor:
 
 
 def add(monitor: Monitor, found: CheckOutcome, *, claim: int = 2) -> str:
-    """Records the outcome; the path of the check."""
+    """Record the outcome. Return the path of the check."""
     record([CheckRecord(monitor.pk, claim, 1, found)], now=found.checked_at)
     public_id = CheckIds(monitor.public_id).encode(claim, found.checked_at)
     return f"/v1/monitors/{monitor.public_id}/checks/{public_id}"
@@ -119,7 +119,7 @@ def test_an_id_of_a_check_that_is_gone(api: Api, monitor: Monitor) -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_what_a_real_check_saw(api: Api, user: User) -> None:
-    """From the wire to the API: bytes that no database takes are gone, the monitor's secret is not told."""
+    """From socket to API: bytes that PostgreSQL cannot store are removed, and the monitor's secret is redacted."""
     page = b"\x00broken\xff \xed\xa0\x80 key=top-secret-value <b>\x1b[31m"
     with TargetServer() as targets:
         site = targets.serve([answer(500, page, "Set-Cookie: a=b", "Server: nginx\xff")])

@@ -65,7 +65,7 @@ def test_what_is_not_checked_on_demand(api: Api, user: User, kind: str, refusal:
 
 
 def test_the_rhythm_stays(user: User) -> None:
-    """Between two slots; and where the slot is due already, in its place."""
+    """Between two slots, and in place of a slot that is already due."""
     monitor = MonitorFactory(owner=user, up=True)
     at = NOON + minutes(0.5)
     assert claim_now([monitor.pk], now=at) == {monitor.pk: 2}

@@ -1,4 +1,4 @@
-"""Somebody else's e-mail address agrees before it gets alerts, and gets one mail until then."""
+"""Another person's e-mail address must confirm before it gets alerts, and gets one e-mail until then."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_link_leads_to_a_page_whose_button_confirms(api: Api, user: User) -> N
     assert len(mail.outbox) == 1
 
 
-def test_another_address_has_to_agree_anew(api: Api, user: User) -> None:
+def test_another_address_has_to_agree_again(api: Api, user: User) -> None:
     made = add(api, "a@example.com")
     (first,) = links()
     assert Client().post(first).status_code == 200

@@ -1,4 +1,4 @@
-"""Section 4's connectors and decisions 37 to 39 and 46: each rule and error, under both pairs of words."""
+"""Connectors of the REST contract (section 4): each rule and error, under both pairs of names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS = [*PLAIN_WORDS.items(), *OWN_WORDS.items()]
 
 @pytest.fixture
 def user(transactional_db: None) -> User:
-    """Rows are committed: the network is never awaited inside a transaction, and so not in a test's."""
+    """Commit rows: the code never waits for the network inside a transaction, so not in a test's either."""
     return UserFactory()
 
 
@@ -90,7 +90,7 @@ def test_the_whole_way(there: Place, api: Api, user: User) -> None:
 
 
 def test_linking_again_replaces_the_grant(linked: Place, api: Api, user: User) -> None:
-    """It is not a second connector, and what was imported is still known."""
+    """The connector stays the same, and its imports are still known."""
     api.post(f"{linked.path}/import", {"external_refs": ["prj_1"]})
     before = Connector.objects.get()
     linked.fake.revoke()
@@ -116,7 +116,7 @@ def test_everybody_links_for_himself(linked: Place, api: Api) -> None:
     assert len(api.get("/v1/connectors").json) == 1
 
 
-# What is refused, and nothing is linked.
+# Refusals, after which nothing is linked.
 
 
 @pytest.mark.parametrize("call", ["oauth/start", "projects", "import", ""])
@@ -248,7 +248,7 @@ def test_a_provider_that_fails_links_nothing(there: Place, api: Api, mode: Mode)
     assert "pulsekeeper-secret" not in refused(come_back(back), status=502)
 
 
-def test_the_page_leads_back_and_tells_nobody(there: Place, api: Api, settings: Settings) -> None:
+def test_the_page_leads_back_and_sends_no_referrer(there: Place, api: Api, settings: Settings) -> None:
     page = come_back(there.fake.consent(there.begin(api)))
     text = page.content.decode()
     assert f'href="{settings.BASE_URL}/connectors"' in text
@@ -261,7 +261,7 @@ def test_the_page_leads_back_and_tells_nobody(there: Place, api: Api, settings: 
     assert page.headers["Cache-Control"] == "no-store"
 
 
-# Whose browser it is (docs/adr/0020).
+# The browser must belong to the user who started (docs/adr/0020).
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def undo(page: Any, browser: Client | None = None, *, word: str | None = None) -
     return (browser or Client(enforce_csrf_checks=True)).post(path, {"secret": found[2]})
 
 
-def test_an_unknown_browser_is_told_whose_account_it_was_and_may_undo(there: Place, api: Api, user: User) -> None:
+def test_an_unknown_browser_sees_whose_account_it_was_and_may_undo(there: Place, api: Api, user: User) -> None:
     page = come_back(there.fake.consent(there.begin(api)))
     assert user.email in page.content.decode()
     assert len(api.get("/v1/connectors").json) == 1
@@ -367,7 +367,7 @@ def test_a_look_ahead_spends_no_state(there: Place, api: Api) -> None:
 
 
 def test_a_permission_that_is_missing_is_502_and_says_which(vercel: Place, api: Api) -> None:
-    """The grant is good: linking again would not help."""
+    """The grant is valid: linking again would not help."""
     vercel.link(api)
     assert isinstance(vercel.fake, FakeVercel)
     vercel.fake.forbidden = {"/v9/projects"}
@@ -472,7 +472,7 @@ def test_bodies_that_are_refused(vercel: Place, api: Api, body: Any, names: str)
     assert len(vercel.fake.calls) == calls
 
 
-def test_somebody_elses_project_is_422(vercel: Place, api: Api) -> None:
+def test_a_project_of_another_account_is_422(vercel: Place, api: Api) -> None:
     vercel.link(api)
     foreign = ProjectFactory()
     body = {"external_refs": ["prj_1"], "project_id": foreign.public_id}
@@ -514,7 +514,7 @@ def test_of_a_team(settings: Settings, api: Api) -> None:
 def test_no_table_holds_a_token_in_clear_text(
     linked: Place, api: Api, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A dump of everything, while a second way is under way; and the log."""
+    """Neither a dump of all tables, taken during a second connection attempt, nor the log contains them."""
     page = come_back(linked.fake.consent(linked.begin(api)))
     begun = linked.begin(api)
     api.get(f"{linked.path}/projects")

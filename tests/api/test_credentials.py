@@ -224,7 +224,7 @@ def test_what_a_role_may_do(user: User) -> None:
 
 
 def test_who_may_revoke_a_token(db: None) -> None:
-    """Owner and admin: any of the project. A member: his own."""
+    """Owner and admin: any token of the project. Member: their own."""
     owner, admin, member, other, stranger = (UserFactory() for _ in range(5))
     project = ProjectFactory(owner=owner, admin=admin, member=member)
     MembershipFactory(project=project, user=other, role="member")

@@ -1,4 +1,4 @@
-"""The log of a channel's deliveries, and trying a dead one again."""
+"""The log of a channel's deliveries, and replaying a dead one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_log_of_a_channel(api: Api, user: User) -> None:
 
 def test_the_log_in_pages(api: Api, user: User) -> None:
     channel = ChannelFactory(owner=user)
-    # Several of one moment, as a storm makes them.
+    # Several at the same time, as in a storm.
     made = [DeliveryFactory(channel=channel, created_at=NOON + minutes(n // 3)) for n in range(8)]
     path = f"/v1/alert-channels/{channel.public_id}/deliveries?limit=3"
     seen = []

@@ -1,4 +1,4 @@
-"""From a monitor with `check_domain` to its expiry in the API and its warning, by what beat sends to real workers."""
+"""`check_domain`, up to the expiry in the API and the warning, with tasks that beat sends to real workers."""
 
 from __future__ import annotations
 

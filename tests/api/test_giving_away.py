@@ -52,7 +52,7 @@ class Scene:
         return update_monitor(Caller(self.mover), self.monitor.public_id, given, now=utc_now())
 
     def file(self, *, project: str | None) -> str:
-        """A configuration that moves the monitor, and sets its secrets as a file has to."""
+        """Return a configuration that moves the monitor and sets its secrets, as a file must."""
         place = "" if project is None else f"project: {project}, "
         return (
             f"version: 1\nprojects: [{{name: Mine}}]\nmonitors:\n- {{id: {self.monitor.public_id}, {place}"
@@ -112,7 +112,7 @@ def test_a_member_gives_nothing_away(way: Callable[[Scene], tuple[int, str]]) ->
 @pytest.mark.django_db
 @pytest.mark.parametrize("project", ["Mine", None])
 def test_a_member_s_file_gives_nothing_away(project: str | None) -> None:
-    """Also not to no project, which in a file is the account's own place."""
+    """Nor out of all projects, which in a file means the account itself."""
     scene = Scene()
     (kept,) = refusal(scene.mover, scene.file(project=project))
     assert "is for another server or owner; set PK_TOKEN in the environment" in kept
@@ -270,7 +270,7 @@ def test_an_export_that_a_move_overtakes_has_no_later_signal() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("ending", ["removed", "demoted"])
-def test_nobody_gives_away_by_a_role_that_has_ended(ending: str) -> None:
+def test_an_ended_role_does_not_allow_giving_away(ending: str) -> None:
     def end(scene: Scene) -> None:
         caller, now = Caller(scene.owner), utc_now()
         project, member = scene.shop.public_id, scene.place.public_id
@@ -294,7 +294,7 @@ def test_nobody_gives_away_by_a_role_that_has_ended(ending: str) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_two_moves_in_opposite_directions_both_end() -> None:
-    """Each locks both projects; in one order, or they would wait for each other."""
+    """Both lock both projects; in different orders they would deadlock."""
     admin = UserFactory()
     projects = [ProjectFactory(admin=admin) for _ in range(2)]
     monitors = [

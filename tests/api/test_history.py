@@ -1,4 +1,4 @@
-"""GET /v1/monitors/<id>/checks and /uptime (decisions 17, 35, 40 and 42)."""
+"""GET /v1/monitors/<id>/checks and /uptime."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def next_path(answer: Answer) -> str | None:
 
 
 def pages(api: Api, path: str) -> list[list[int]]:
-    """The pages of `checked_at`, in ms after NOON."""
+    """Return `checked_at` of each page, in ms after NOON."""
     found = []
     following: str | None = path
     while following:
@@ -125,7 +125,7 @@ class TestChecks:
         assert [len(page) for page in pages(api, f"{checks}?limit=201")] == [201]
 
     def test_ties_are_neither_repeated_nor_dropped(self, api: Api, monitor: Monitor, checks: str) -> None:
-        # The same microsecond, and the same millisecond: the cursor has to tell both apart.
+        # The same microsecond, and the same millisecond: the cursor must distinguish both.
         moments = [NOON, NOON, NOON, NOON + timedelta(microseconds=1), NOON, NOON + timedelta(microseconds=2)]
         for claim, at in enumerate(moments, start=1):
             add_result(monitor, claim, at)
@@ -138,9 +138,7 @@ class TestChecks:
         assert len(set(ids)) == len(moments)
         assert ids == [row["id"] for row in api.get(checks).json]
 
-    def test_results_that_arrive_meanwhile_do_not_shift_the_pages(
-        self, api: Api, monitor: Monitor, checks: str
-    ) -> None:
+    def test_results_that_arrive_between_pages_do_not_shift_them(self, api: Api, monitor: Monitor, checks: str) -> None:
         for claim in range(1, 5):
             add_result(monitor, claim, NOON + minutes(claim))
         first = api.get(f"{checks}?limit=2")
@@ -183,7 +181,7 @@ class TestChecks:
         assert query.split("=")[0] in answer.json["reason"]
 
     @pytest.mark.parametrize("kind", ["checks", "uptime"])
-    def test_somebody_elses_monitor_is_not_there(self, api: Api, user: User, kind: str) -> None:
+    def test_a_monitor_of_another_account_is_not_found(self, api: Api, user: User, kind: str) -> None:
         foreign = MonitorFactory()
         outside = MonitorFactory(owner=user)
         token = Api.with_token(user, ProjectFactory(owner=user))
@@ -218,7 +216,7 @@ class TestChecks:
 
 
 class CapturedPlans:
-    """EXPLAIN ANALYZE of each SELECT in the block."""
+    """Collect EXPLAIN ANALYZE of each SELECT in the block."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -245,7 +243,7 @@ class CapturedPlans:
 
 @pytest.mark.usefixtures("_noon")
 class TestUptime:
-    """Seen from NOON of 2026-03-01."""
+    """As of NOON of 2026-03-01."""
 
     def days(self, api: Api, path: str, count: int = 3) -> list[dict[str, Any]]:
         answer = api.get(f"{path}?days={count}")
@@ -294,7 +292,7 @@ class TestUptime:
         SchedulerGapFactory(started_at=MIDNIGHT + minutes(120), ended_at=MIDNIGHT + minutes(240))
         add_change(monitor, NOON - minutes(60), DOWN, UP)
         today = self.days(api, uptime, 1)[0]
-        # Down for 1 h, then 3 h that were not seen, down for 7 h, up for the last one.
+        # Down for 1 h, then 3 h without observation, down for 7 h, up for the last hour.
         assert (today["down_sec"], today["uptime"]) == (8 * 3600, round(100 / 9, 2))
 
     def test_a_day_spent_paused_is_null(self, api: Api, monitor: Monitor, uptime: str) -> None:
@@ -362,7 +360,7 @@ class TestStatistics:
         add_change(monitor, NOON - minutes(2000), None, UP)
         pause(monitor, NOON - minutes(200), UP)
         pause(monitor, NOON - minutes(100), UP, resume=True)
-        # Written after the resuming, dated before it: it counts from the resuming on.
+        # Written after the monitor resumed but dated before: it counts from the resumption on.
         add_change(monitor, NOON - minutes(101), UP, DOWN)
         assert self.shown(api, monitor)[0] == round(100 * 1240 / 1340, 2)
 
@@ -381,7 +379,7 @@ class TestStatistics:
 def test_pages_are_whole_over_days_and_weeks(
     monitor: Monitor, limit: int, since: float | None, until: float | None
 ) -> None:
-    """The stretches that a page is read in neither overlap nor leave a gap. Bounds are days before NOON."""
+    """The ranges in which a page is read neither overlap nor leave a gap. Bounds are days before NOON."""
     day = timedelta(days=1)
     start, end = (None if days is None else NOON - days * day for days in (since, until))
     moments = [NOON + minutes(1), *(NOON - hours * day / 4 for hours in range(60))]

@@ -1,6 +1,6 @@
 """Bad input of every kind: an error in the right shape, nothing stored, and never a 500.
 
-The wrong values are made from docs/openapi.json: every field of every body, whatever is added to it later.
+The wrong values are generated from docs/openapi.json, so that fields added later are covered.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WRONG: dict[str, list[Json]] = {
     "object": ["x", 5, True, ["x"], []],
 }
 SOON = to_ms(utc_now() + timedelta(days=1))
-# Bodies to which wrong fields are added: with the fields that go before any other are in order.
+# Valid bodies to which a wrong field is added. They contain the fields that are validated first.
 SOUND: dict[str, dict[str, Json]] = {
     "/v1/monitors": {"type": "heartbeat"},
     "/v1/monitors/test": {"url": "http://127.0.0.1:9/"},
@@ -50,7 +50,7 @@ SOUND: dict[str, dict[str, Json]] = {
     "/v1/incidents": {"title": "t", "text": "t"},
     "/v1/maintenance-windows": {"name": "t", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all"},
 }
-# What decision 15 and the specification have clamped, floored or capped instead of refused.
+# Fields that the specification clamps, floors or caps instead of rejecting them.
 BENT = {"interval_sec", "timeout_ms", "minutes"}
 
 
@@ -78,7 +78,7 @@ def types_of(schema: dict[str, Any]) -> set[str]:
 
 
 def wrong_values(schema: dict[str, Any]) -> Iterator[Json]:
-    """Values of wrong types for it, and such values in each place within it."""
+    """Yield values of wrong types for a schema, at the top and at each place within it."""
     given = resolve(schema)
     types = types_of(schema)
     if "null" not in types:
@@ -100,7 +100,7 @@ def wrong_values(schema: dict[str, Any]) -> Iterator[Json]:
 
 
 def smallest(schema: dict[str, Any]) -> dict[str, Json]:
-    """An object with the required fields and a plausible value in each."""
+    """Return an object with the required fields and a plausible value for each."""
     properties = schema.get("properties", {})
     return {n: resolve(properties[n]).get("enum", ["x"])[0] for n in schema.get("required", [])}
 
@@ -124,7 +124,7 @@ def user(module_db: None) -> User:
 
 @pytest.fixture(scope="module")
 def names(user: User) -> dict[str, str]:
-    """Ids for the paths, of what the user has, and what a body refers to."""
+    """Create the user's objects. Return their ids for paths and bodies."""
     project = ProjectFactory(owner=user)
     Api.with_token(user, project)
     monitor = MonitorFactory(owner=user, up=True, project=project)
@@ -160,7 +160,7 @@ def sound(path: str, names: dict[str, str]) -> dict[str, Json]:
 
 
 def everything() -> dict[str, int]:
-    """How many rows each table holds, and what the few that are to be changed say."""
+    """Return the number of rows of each table, and the content of the rows that requests could change."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
         tables = [table for (table,) in cursor.fetchall()]
@@ -183,11 +183,11 @@ def assert_error(answered: Answer, *statuses: int, what: object) -> None:
 def test_wrong_types_in_every_field(
     api: Api, names: dict[str, str], method: str, path: str, schema: dict[str, Any]
 ) -> None:
-    """Each value of each wrong type, in each field, at each depth: an error that stores nothing."""
+    """Each wrong value in each field at each depth is an error that stores nothing."""
     address, base = placed(path, names), sound(path, names)
     before = everything()
     for whole in [*WRONG["object"], None, [], [base]]:
-        # Without a project_id that could be read at all the answer is the 400 of decision 6.
+        # If no project_id can be parsed, the answer is 400.
         assert_error(api.send(method, address, json.dumps(whole)), 400, 401, 404, 422, what=whole)
     for name, field in schema["properties"].items():
         for value in wrong_values(field):
@@ -227,7 +227,7 @@ def test_numbers_and_strings_that_fit_nowhere(
 def test_bodies_that_are_hardly_json(
     api: Api, names: dict[str, str], method: str, path: str, schema: dict[str, Any]
 ) -> None:
-    """Deep nesting, huge lists, cut short, no UTF-8, no JSON."""
+    """Deep nesting, huge lists, truncated bodies, invalid UTF-8, invalid JSON."""
     address, before = placed(path, names), everything()
     raw: list[bytes] = [
         b"{",
@@ -252,7 +252,7 @@ def test_bodies_that_are_hardly_json(
         b'{"' + b"a" * 10_000 + b'": 1}',
         b'{"__proto__": {}, "__class__": 1}',
     ]
-    if method != "patch":  # where nothing is given, nothing is changed
+    if method != "patch":  # an empty body changes nothing
         raw.append(b"")
     for body in raw:
         assert_error(api.send(method, address, body), 400, 401, 404, 413, 422, what=body[:60])
@@ -308,7 +308,7 @@ def test_header_values_that_would_end_the_line(api: Api, names: dict[str, str], 
     ],
 )
 def test_headers_of_the_connection_itself(api: Api, names: dict[str, str], name: str) -> None:
-    """Content-Length, Transfer-Encoding, Connection and other hop-by-hop names → 422 (decision 13)."""
+    """Content-Length, Transfer-Encoding, Connection and other hop-by-hop names → 422."""
     answered = api.patch(f"/v1/monitors/{names['monitor_id']}", {"request_headers": [{"name": name, "value": "1"}]})
     assert_error(answered, 422, what=name)
 
@@ -328,7 +328,7 @@ ODD = [
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:12])
 def test_odd_ids(api: Api, names: dict[str, str], odd: str) -> None:
-    """In every path of the description, with every method it has: not found, in the Error shape."""
+    """In every path of openapi.json, with each of its methods: not found, in the Error shape."""
     before = everything()
     for path, operations in document()["paths"].items():
         if "{" not in path:
@@ -383,7 +383,7 @@ def test_odd_queries(api: Api, names: dict[str, str], path: str) -> None:
     ids=lambda value: ascii(value)[:14],
 )
 def test_odd_request_headers(api: Api, names: dict[str, str], value: str) -> None:
-    """In Authorization a 401; in Idempotency-Key, Accept and the rest no 500, and one row at most."""
+    """401 for Authorization; for Idempotency-Key, Accept and the others no 500, and at most one row."""
     client = Client(raise_request_exception=False)
 
     def send(method: str, path: str, body: str = "", **headers: str) -> Answer:
@@ -404,7 +404,7 @@ def test_odd_request_headers(api: Api, names: dict[str, str], value: str) -> Non
 
 
 def test_ids_of_others_and_of_the_wrong_kind(api: Api, names: dict[str, str]) -> None:
-    """ids of other tenants, ids of the wrong kind: a 404 or a 422, wherever an id is taken."""
+    """Ids of other tenants or of the wrong kind: 404 or 422, wherever an id is accepted."""
     stranger = UserFactory()
     theirs = ProjectFactory(owner=stranger)
     foreign_token = Api.with_token(stranger, theirs)

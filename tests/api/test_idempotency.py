@@ -1,4 +1,4 @@
-"""Idempotency-Key: created once, answered the same, whatever is repeated, raced or broken off."""
+"""Idempotency-Key: repeated, concurrent and interrupted requests create one object and get the same answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_token_is_created_once_and_its_plaintext_is_not_stored_in_clear(api: A
     assert api.post("/v1/tokens", body, key=KEY).text == first.text, "what was answered, though it opens nothing"
 
 
-def test_a_monitor_is_created_once_and_read_anew(worker: None, site: Site) -> None:
+def test_a_monitor_is_created_once_and_read_again(worker: None, site: Site) -> None:
     user = UserFactory(plan=PlanFactory(monitor_limit=1))
     api = Api.signed_in(user)
     body = {"url": site.url("/ok"), "name": "Shop", "request_headers": [{"name": "X", "value": "hunter2"}]}
@@ -195,7 +195,7 @@ def test_different_bodies_at_once_under_one_key() -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_second_waits_for_the_first(commits: bool) -> None:
-    """Until the first has committed, or has failed: then the second is the first."""
+    """The second request waits until the first has committed or failed; after a failure it replaces the first."""
     api = Api.signed_in(UserFactory())
     holding, end = threading.Event(), threading.Event()
     real = crypto.encrypt

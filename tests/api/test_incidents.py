@@ -1,4 +1,4 @@
-"""/v1/incidents: decision 45 field by field, who sees what, and what people do about it."""
+"""/v1/incidents: each field, permissions, and actions on incidents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIELDS = [
 
 
 def make_incident(monitor: Monitor, *, resolution: str | None = None, **fields: Any) -> Incident:
-    """As the outage of a monitor leaves it."""
+    """Create an incident, as an outage of a monitor does."""
     found = {
         "reason_code": "http_failure",
         "detail": "Answered 500.",

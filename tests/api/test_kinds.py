@@ -59,7 +59,7 @@ def test_2xx_alone_is_success_of_a_scheduler(worker: None, site: Site, status: i
     made = api.post("/v1/monitors", {"type": "scheduler", "url": site.url(f"/status/{status}")})
     assert made.json["status"] == expected
     strict = {"type": "scheduler", "url": site.url(f"/status/{status}"), "expect_status": status}
-    assert api.post("/v1/monitors/test", strict).json["status"] == "up", "expect_status goes before"
+    assert api.post("/v1/monitors/test", strict).json["status"] == "up", "expect_status takes precedence"
 
 
 def test_api_and_keyword_are_returned_as_given(worker: None, site: Site) -> None:

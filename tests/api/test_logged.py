@@ -1,4 +1,4 @@
-"""What requests leave in the logs: one line each, found by its id, and no secret."""
+"""Log lines of requests: one for each, found by its id, and without secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def logged(settings: Any) -> Iterator[Lines]:
-    """All that is written at LOG_LEVEL=DEBUG, and by libraries as in production."""
+    """Capture all output at LOG_LEVEL=DEBUG, with the libraries' levels of production."""
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Formatter(json=True))
@@ -68,7 +68,7 @@ def test_a_request_is_a_line(logged: Lines) -> None:
     }
 
 
-def test_a_page_tells_who_asked(logged: Lines) -> None:
+def test_a_page_names_who_asked(logged: Lines) -> None:
     user = UserFactory()
     client = Client()
     client.force_login(user)
@@ -117,7 +117,7 @@ def test_tls_is_believed_of_our_own_proxies(settings: Any, trusted: str, secure:
     assert ("Strict-Transport-Security" in response.headers) is secure
 
 
-def test_a_page_that_broke_tells_its_number() -> None:
+def test_a_page_that_broke_shows_its_number() -> None:
     with logs.bound(request_id="abc-123.DEF_4"):
         assert b"logged as abc-123.DEF_4." in server_error(RequestFactory().get("/monitors")).content
     assert b"It has been logged. Try again" in server_error(RequestFactory().get("/monitors")).content
@@ -125,7 +125,7 @@ def test_a_page_that_broke_tells_its_number() -> None:
 
 SECRETS = {
     "password": PASSWORD,
-    "wrong password": "a wrong password of somebody",
+    "wrong password": "a wrong password from a user",
     "header": "header-value-8d2f",
     "body": "request-body-77aa",
     "webhook": "webhook-secret-51cc",

@@ -1,4 +1,4 @@
-"""Long lists: a few rows are in memory at a time, whoever has how many of them, and of whatever size."""
+"""Long lists: only a few rows are in memory at a time, regardless of their number, size and owner."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 ROWS = 151
 HEAVY = [50, 100, ROWS - 1]
-"""Lengths of pages that memory would not hold at once."""
+"""Lengths of pages that would not fit into memory at once."""
 LONG = {"url": "http://127.0.0.1:9/", "method": "POST", "interval_sec": 60, "request_body": "\U0001f600" + '"' * 8_000}
 
 

@@ -1,4 +1,4 @@
-"""/v1/maintenance-windows: each field, and each way to be wrong."""
+"""/v1/maintenance-windows: each field, and each kind of invalid value."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_rule_without_until_and_count_does_not_end(api: Api) -> None:
 
 
 def test_a_recurring_one_as_time_passes(user: User) -> None:
-    """Shown as it is now, also where nobody has moved it on."""
+    """The current occurrence is shown even before the scheduler has advanced the window."""
     with time_machine.travel(NOON, tick=False):
         made = Api.signed_in(user).post(
             PATH, body(rrule="FREQ=WEEKLY;COUNT=2", time_zone="Europe/Berlin", starts_at=NOW)
@@ -96,7 +96,7 @@ def test_chosen_monitors(api: Api, user: User) -> None:
     assert (made.status, made.json["project_id"]) == (201, project.public_id)
     refused = api.post(PATH, body(**here, monitor_ids=both))
     assert refused.error == (f"validation_error monitor_ids: monitor {own.public_id} not found in this project.")
-    # One that leaves the project is no longer covered, nor shown; what was read can be sent back.
+    # A monitor that leaves the project is no longer covered or shown; the fields that were read can be sent back.
     assert api.patch(f"/v1/monitors/{inside.public_id}", {"project_id": None}).status == 200
     shown = api.get(f"{PATH}/{made.json['id']}").json
     assert (shown["monitors"], shown["monitor_ids"]) == ("chosen", [])
@@ -209,7 +209,7 @@ def test_a_project_token_acts_in_its_project(user: User) -> None:
     assert answer.status == 422
 
 
-def test_a_members_window_and_that_of_somebody_else(user: User, api: Api) -> None:
+def test_a_members_window_and_one_of_another_account(user: User, api: Api) -> None:
     friend = UserFactory()
     project = ProjectFactory(owner=user, member=friend)
     theirs = Api.signed_in(friend)

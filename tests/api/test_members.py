@@ -165,7 +165,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("body", "named"), BAD)
-def test_bad_bodies_add_nobody(api: Api, user: User, body: Any, named: str) -> None:
+def test_bad_bodies_add_no_members(api: Api, user: User, body: Any, named: str) -> None:
     project = ProjectFactory(owner=user)
     answer = api.post(path_of(project), body)
     assert answer.status == 422
@@ -218,7 +218,7 @@ def test_what_each_role_may_do(user: User) -> None:
     assert callers[2].get(path_of(project)).status == 404
 
 
-def test_a_project_token_manages_nobody(user: User) -> None:
+def test_a_project_token_manages_no_members(user: User) -> None:
     project = ProjectFactory(owner=user)
     token = Api.with_token(user, project)
     for method, path in (
@@ -251,7 +251,7 @@ def test_a_token_whose_maker_is_no_member_any_more_opens_nothing(user: User) -> 
     friend = UserFactory()
     project = ProjectFactory(owner=user, member=friend)
     token = Api.with_token(friend, project)
-    place(project, friend).delete()  # past the service that would have revoked it
+    place(project, friend).delete()  # bypasses the service that would have revoked it
     assert token.get("/v1/monitors").status == 401
 
 
@@ -343,7 +343,7 @@ def test_a_token_made_while_its_maker_is_removed() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_project_deleted_while_it_is_used() -> None:
-    """No deadlock, no crash: each of the others is done before, or finds no project."""
+    """No deadlock and no crash: each other action either completes before, or finds no project."""
 
     def race() -> None:
         owner, friend = UserFactory(), UserFactory()

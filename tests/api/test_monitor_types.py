@@ -1,4 +1,4 @@
-"""Targets and settings of port, udp, ping and dns monitors: what is accepted, and what is refused."""
+"""Targets and settings of port, udp, ping and dns monitors: accepted and rejected ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ACCEPTED: list[dict[str, Any]] = [
     {"type": "dns", "url": "dns://1.1.1.1/shop.example?type=TXT"},
     {"type": "dns", "url": "dns://[2606:4700::1111]:5353/shop.example?type=AAAA"},
     {"type": "udp", "url": "udp://ns.example:53", "content_rules": [HEX_RULE], **HEX},
-    # What does not apply is stored (decision 41).
+    # Fields that do not apply to the type are stored.
     {"type": "dns", "url": "dns:shop.example", "content_rules": [TEXT_RULE], **HEX},
     {"type": "dns", "url": "dns:shop.example", "request_body": ""},
     {"type": "ping", "url": "icmp://router.example", "request_body": ""},

@@ -1,4 +1,4 @@
-"""Monitors over the API, with a real worker where an answer waits for one."""
+"""Monitors over the API, with a real worker if the response waits for one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_draft_trusts_an_authority_of_its_own(worker: None) -> None:
 
 
 def test_a_slow_target_is_waited_for_until_its_timeout(worker: None, site: Site) -> None:
-    """Longer than the 5 s after which redis-py, left to itself, takes a silent broker for a dead one."""
+    """Longer than the 5 s after which redis-py by default treats a silent broker as dead."""
     answer = Api.signed_in(UserFactory()).post("/v1/monitors/test", {"url": site.url("/hang"), "timeout_ms": 6000})
     assert (answer.status, answer.json["status"], answer.json["http_status"]) == (200, "down", None)
     assert "6000 ms" in answer.json["detail"]
@@ -275,7 +275,7 @@ def test_lists_own_monitors_and_those_of_projects(user: User) -> None:
     assert Api.signed_in(stranger).get("/v1/monitors").json == []
 
 
-def test_somebody_elses_monitor_is_not_there(user: User) -> None:
+def test_a_monitor_of_another_account_is_not_found(user: User) -> None:
     monitor = MonitorFactory(owner=UserFactory())
     outside = MonitorFactory(owner=user)
     token = Api.with_token(user, ProjectFactory(owner=user))

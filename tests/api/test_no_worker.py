@@ -1,4 +1,4 @@
-"""What an endpoint that waits for a worker answers when there is none (decision 18)."""
+"""Answers of endpoints that wait for a worker when no worker runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_draft_is_encrypted_in_its_message() -> None:
 
 
 def test_a_worker_that_made_no_check_says_so() -> None:
-    """The claim is then released at once, as where nobody answered, and not only when its lease ends."""
+    """The claim is released at once, as after a timeout, rather than when its lease expires."""
     monitor, address = MonitorFactory(owner=UserFactory()), replies.new_address()
     first_check(monitor.pk, FIRST_CLAIM + 1, address)  # a claim that is not the monitor's
     assert replies.wait(address, bool, timeout_sec=5) is False

@@ -1,4 +1,4 @@
-"""openapi.json as a text for people and for generators, and the page that shows it."""
+"""openapi.json for readers and for code generators, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_the_page_is_for_everybody() -> None:
 
 
 def test_the_document_is_generated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Generating it takes longer than any other answer to a stranger."""
+    """Generating it takes longer than any other response without a credential."""
     generated = []
 
     class Counted(SchemaGenerator):

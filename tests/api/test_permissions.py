@@ -44,7 +44,7 @@ from tokens.services import create_token
 
 pytestmark = pytest.mark.django_db
 
-# Who has no valid credential: 401 everywhere but where the public is let in.
+# Callers without a valid credential get 401 except on public routes.
 NOBODY = ("no token", "garbage", "expired token", "expired session", "revoked token", "signed out")
 # The columns of the table. `token` is a token of the project that everything in it belongs to, `other` one of
 # another project of the same owner; `stranger` is signed in and has no role.
@@ -140,7 +140,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/account"):                             (200, 200, 200, 200, 403, 403),
     ("GET",    "/v1/account/export"):                      (200, 200, 200, 200, 403, 403),
     ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 403, 403),
-    ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 403, 403),  # he shares a project
+    ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 403, 403),  # the owner shares a project
 }
 # fmt: on
 
@@ -296,11 +296,11 @@ def test_nothing_of_the_owner_is_shown_to_others(world: World) -> None:
 
 
 def nobody_answers(*_: object, **__: object) -> None:
-    """There is no worker, and the test does not wait for one."""
+    """Return at once: no worker runs, and the test does not wait for one."""
 
 
 class undone:  # noqa: N801  (reads as a statement)
-    """What the block does to the database is taken back: each caller finds the same world."""
+    """Roll back the changes of the block: each caller finds the same rows."""
 
     def __enter__(self) -> None:
         self._block = transaction.atomic()

@@ -1,4 +1,4 @@
-"""A project deleted, or a member removed, while monitors are being put into it."""
+"""A project is deleted, or a member removed, while monitors are moved into it."""
 
 from __future__ import annotations
 

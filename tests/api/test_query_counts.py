@@ -1,4 +1,4 @@
-"""How many queries a list takes: the same for one row and for many."""
+"""The number of queries of a list is the same for one row and for many."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def add_sessions(user: User, project: Project, count: int) -> None:
         Api.signed_in(user)
 
 
-# Operation: (path, most queries, how rows come about). One of the queries is that of the credential.
+# Operation: (path, maximum of queries, function that creates rows). One query is for the credential.
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
     "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 5, add_checks),

@@ -1,4 +1,4 @@
-"""`manage.py rotate_encryption_key`: everything under the new key, nothing lost, while others write."""
+"""`manage.py rotate_encryption_key` re-encrypts everything and loses nothing, also during concurrent writes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_rotating_while_monitors_are_changed(settings: Settings) -> None:
 def test_a_row_written_between_reading_and_writing_is_read_again(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a process that still writes under the old key, which is the worst there is."""
+    """A process that still encrypts with the old key is the worst case."""
     owner = UserFactory()
     changed, deleted, emptied, still = (make_with_header(owner, name) for name in "abcd")
     old, new = settings.ENCRYPTION_KEYS[0], make_key()
@@ -154,7 +154,7 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
         if column.model is Monitor and not interventions:
             interventions += 1
             settings.ENCRYPTION_KEYS = (old,)
-            Monitor.objects.filter(pk=changed.pk).update(header_values=["written meanwhile"])
+            Monitor.objects.filter(pk=changed.pk).update(header_values=["written during the rotation"])
             settings.ENCRYPTION_KEYS = (new, old)
             Monitor.objects.filter(pk=deleted.pk).delete()
             Monitor.objects.filter(pk=emptied.pk).update(header_values=None, config={})
@@ -163,7 +163,7 @@ def test_a_row_written_between_reading_and_writing_is_read_again(
     monkeypatch.setattr(rotation, "_write", write)
     assert "header_values: 2 re-encrypted, 0 already current, 0 cannot" in rotate()
     settings.ENCRYPTION_KEYS = (new,)
-    assert (value_of(changed), value_of(still)) == ("written meanwhile", "d")
+    assert (value_of(changed), value_of(still)) == ("written during the rotation", "d")
 
 
 def test_rows_that_no_key_opens_are_named_and_the_others_done(settings: Settings, user: User) -> None:

@@ -1,6 +1,6 @@
-"""schemathesis drives a running server by openapi.json: no answer is a 500, each is what the document says.
+"""schemathesis drives a running server by openapi.json: no response is a 500, and each matches the document.
 
-No worker runs and nobody waits for one, so no address that is made up is ever probed.
+No worker runs and no request waits for one, so generated addresses are never probed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 @pytest.fixture(autouse=True)
 def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[None]:
     def no_answer(address: str, kind: type[object], *, timeout_sec: float) -> None:
-        """As if the patience were over at once; it grows with timeout_ms, up to 65 s."""
+        """As if the wait had timed out at once; it grows with timeout_ms, up to 65 s."""
 
     def no_wait(monitor: Monitor, *, claim: int) -> None:
-        """The same, where a key is used again."""
+        """The same for a repeated key."""
 
     monkeypatch.setattr(replies, "wait", no_answer)
     monkeypatch.setattr(interactive, "await_first_check", no_wait)
@@ -40,7 +40,7 @@ def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Itera
     # Django's server writes head and body apart, and Nagle would have each answer wait for an ACK: 40 ms of 55.
     monkeypatch.setattr(WSGIRequestHandler, "disable_nagle_algorithm", True)
     yield
-    flush_broker()  # of what was handed to the worker that is not there
+    flush_broker()  # of requests to the missing worker
 
 
 @pytest.mark.parametrize("kind", ["session", "project token"])
@@ -55,10 +55,10 @@ def test_schemathesis(kind: str, live_server: LiveServer, tmp_path: Path) -> Non
         *("--header", f"Authorization: Bearer {api.token}"),
     ]
     if kind != "session" and EXAMPLES == 1:
-        # The coverage phase makes the same requests for each credential, and takes four fifths of the time.
+        # The coverage phase sends the same requests for each credential, and takes four fifths of the time.
         command += ["--phases", "examples,fuzzing,stateful"]
     ending = ("delete_current_session", "delete_session") if kind == "session" else ()
-    if ending:  # or every request after it would have no session
+    if ending:  # otherwise later requests would have no session
         command += [word for name in ending for word in ("--exclude-operation-id", name)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1000 * EXAMPLES, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -64,7 +64,7 @@ def test_codes_of_neighbouring_periods_once_each_and_in_their_order(user: User) 
     with time_machine.travel(NOON, tick=False):
         early, late, now = app.code(steps=-2), app.code(steps=2), app.code()
         assert [sign_in(user, code=code).status for code in (early, late, now)] == [401, 401, 201]
-        assert sign_in(user, code=app.code(steps=-1)).status == 401  # somebody looked over the shoulder
+        assert sign_in(user, code=app.code(steps=-1)).status == 401  # a code that was seen by a bystander
         assert sign_in(user, code=app.code(steps=1)).status == 201
 
 
@@ -139,7 +139,7 @@ def test_an_account_that_others_depend_on_stays(api: Api, user: User) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_member_comes_while_the_account_goes() -> None:
-    """Either the member is in and the account stays, or the project is gone with its owner."""
+    """Either the member is added and the account stays, or the project is deleted with its owner."""
     for _ in range(5):
         owner, newcomer = UserFactory(), UserFactory()
         project, api = ProjectFactory(owner=owner), Api.signed_in(owner)

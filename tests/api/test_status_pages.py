@@ -1,4 +1,4 @@
-"""/v1/status-pages, and what hangs on them."""
+"""/v1/status-pages and their notes, logos and badges."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_slug_is_one_pages_and_a_domain_may_be_claimed_by_many(api: Api, setti
     assert claimed["url"].endswith("/status/another")
 
 
-def test_a_monitor_of_somebody_else_or_of_another_project_is_none(api: Api, user: User) -> None:
+def test_a_monitor_of_another_account_or_project_is_not_found(api: Api, user: User) -> None:
     stranger = UserFactory()
     project = ProjectFactory(owner=user)
     theirs, mine = MonitorFactory(owner=stranger), MonitorFactory(owner=user)
@@ -214,7 +214,7 @@ class TestNotes:
         assert api.delete(f"{path}/{note.json['id']}").json == {"ok": True}
         assert api.get(path).json == []
 
-    def test_sent_twice_with_a_key_it_is_told_once(self, api: Api, path: str) -> None:
+    def test_sent_twice_with_a_key_it_is_notified_once(self, api: Api, path: str) -> None:
         assert api.post(path, NOTE, key="k").json == api.post(path, NOTE, key="k").json
         assert PageEvent.objects.count() == 1
 

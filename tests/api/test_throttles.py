@@ -1,4 +1,4 @@
-"""Throttles: counted in the broker, by caller and by address, and open when the broker is away."""
+"""Throttles: counted in the broker by caller and by address; without the broker requests are allowed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sign_in(email: str, *, address: str = "192.0.2.1", password: str = "wrong") 
 
 
 def test_every_scope_has_a_rate_and_the_other_way_round() -> None:
-    """Those that are counted without a class are words of the code; what nobody counts has no place in the table."""
+    """Scopes without a throttle class are constants of the code; a scope that is never counted has no rate."""
     from config import settings as written
 
     scopes = {
@@ -79,7 +79,7 @@ def test_a_window_lets_so_many_pass_and_says_how_long_it_lasts(settings: Setting
 
 
 def test_the_page_to_which_a_provider_leads_back(settings: Settings, transactional_db: None) -> None:
-    """By address; it spends no state and asks nobody."""
+    """Throttled by client address; a refused request consumes no state and does not call the provider."""
     limit(settings, throttles.CALLBACK, 1, 100)
     with place(settings, "vercel") as there:
         back = there.fake.consent(there.begin(Api.signed_in(UserFactory())))
@@ -112,7 +112,7 @@ def test_a_window_ends(settings: Settings) -> None:
     wait = throttles.seconds_to_wait("pings", "a")
     assert wait is not None
     assert 0 < wait <= 1
-    time.sleep(wait + 0.01)  # what Retry-After asks of a caller is what is tested
+    time.sleep(wait + 0.01)  # tests whether Retry-After is correct
     assert throttles.seconds_to_wait("pings", "a") is None
 
 
@@ -144,7 +144,7 @@ def test_counting_is_atomic(settings: Settings) -> None:
     assert sum(int(str(n)) for n in run_concurrently(*[passes] * 5)) == 20
 
 
-def test_pings_are_told_to_the_broker_a_share_at_a_time(settings: Settings) -> None:
+def test_pings_are_reported_to_the_broker_a_share_at_a_time(settings: Settings) -> None:
     limit(settings, "pings", 1000)
     told: list[int] = []
 
@@ -157,7 +157,7 @@ def test_pings_are_told_to_the_broker_a_share_at_a_time(settings: Settings) -> N
         for _ in range(25):
             process.hit("pings:a", seconds=60, share=10)
     assert told == [10] * 4
-    assert one.hit("pings:a", seconds=60, share=10)[0] == 20 + 6, "what the other told since is not known yet"
+    assert one.hit("pings:a", seconds=60, share=10)[0] == 20 + 6, "later counts of the other process are not known yet"
     assert other.hit("pings:a", seconds=60, share=10)[0] == 40 + 6
     assert one.hit("pings:b", seconds=60, share=10)[0] == 1
 
@@ -175,7 +175,7 @@ def test_the_limit_of_pings_holds_to_a_share_for_each_process(
     assert 500 - 5 * processes <= passed <= 500 + 5 * processes
 
 
-def test_too_many_pings_are_told_when_to_come_again(settings: Settings, user: User) -> None:
+def test_too_many_pings_get_a_retry_after(settings: Settings, user: User) -> None:
     limit(settings, "pings", 3, 100)
     monitor = MonitorFactory(owner=user, heartbeat=True)
     ping = f"/v1/heartbeats/{monitor.public_id}/ping"
@@ -198,7 +198,7 @@ def test_all_signals_of_an_address_are_counted_together_refused_ones_too(setting
     assert [Api().post(ping + end).status for end in ends] == [429] * 7
 
 
-def test_a_tally_starts_anew_with_its_window_and_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tally_restarts_with_its_window_and_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.throttles.MAX_COUNTERS", 2)
 
     def tell(name: str, count: int, seconds: int) -> Counted:
@@ -301,7 +301,7 @@ def test_without_the_broker_everything_passes_soon(
         ("10.0.0.1", "[::ffff:198.51.100.7]:567", "10.0.0.0/8", "198.51.100.7"),
         ("10.0.0.1", "[198.51.100.7]:567", "10.0.0.0/8", "198.51.100.7"),
         ("10.0.0.1", "[::1]:567", "10.0.0.0/8", "::/64"),
-        # The client is unknown. It does not count as the proxy, and clients that are unknown share their limits.
+        # The client is unknown: it does not count as the proxy, and unknown clients share their limits.
         ("10.0.0.1", "203.0.113.5, nonsense", "10.0.0.0/8", "None"),
         ("10.0.0.1", "198.51.100.7:", "10.0.0.0/8", "None"),
         ("10.0.0.1", "198.51.100.7:123456", "10.0.0.0/8", "None"),

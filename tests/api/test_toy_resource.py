@@ -53,7 +53,7 @@ class ToySerializer(serializers.Serializer[Any]):
 
 
 TOYS: dict[str, Toy] = {}
-WHEELS = IntParam("wheels", "Only those with so many wheels.", 0, 10)
+WHEELS = IntParam("wheels", "Only toys with this number of wheels.", 0, 10)
 Position = tuple[datetime, int]
 
 

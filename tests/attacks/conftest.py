@@ -1,4 +1,4 @@
-"""One running instance for all attacks, an attacker and a neighbour with an account each, and targets of both."""
+"""One running instance for all attacks, accounts of an attacker and a neighbour, and targets of both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.targets.server import Hang, Site, TargetServer, answer
 class Stage:
     """`quiet` answers at once, `hanging` accepts connections and never answers.
 
-    `attacker` uses up what it may create and test in a minute, so the owner of dead webhooks is another account.
+    `attacker` exhausts its limits of creating and testing per minute, so another account owns the dead webhooks.
 
     Accounts of the plan `fast` may have their monitors checked every second.
     """

@@ -1,4 +1,4 @@
-"""Receivers that hang: what other accounts and the operator see while one account has alerts sent to them."""
+"""Hanging receivers of one account, and their effect on other accounts and the operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.targets.server import Seen, answer
 ATTEMPTS = 40
 PATIENCE_SEC = 60
 DRAFT_TIMEOUT_MS = 4_000
-"""With the 5 s that a queue may take, less than a channel test of Apprise may hang."""
+"""With the 5 s allowed for a queue, less than a hanging channel test of Apprise."""
 
 
 def flood(stage: Stage, channel_id: str) -> None:
@@ -88,7 +88,7 @@ def test_a_dead_webhook_raises_no_alarm_and_delays_no_other(stage: Stage) -> Non
         lags: list[float] = []
         ready: set[int] = set()
         until(has_failed_often, 2 * PATIENCE_SEC, "the dead webhook is tried again and again")
-        # The neighbour's heartbeats of other tests may be missed meanwhile.
+        # Deadlines of the neighbour's heartbeats from other tests may be missed during this test.
         about_own = [
             (one["state"], one["attempts"], item["news"])
             for one in deliveries(stage.neighbour, mine)

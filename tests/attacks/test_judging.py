@@ -1,4 +1,4 @@
-"""A tenant's target answers what is slow to read, while a monitor of another tenant is checked."""
+"""The target of one tenant sends responses that are slow to judge, while monitors of another tenant are checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.processes.waiting import until
 from tests.targets.server import Pause, Script, TargetServer, answer
 
 BAIT = answer(503, b"", "Location: " + "?" * 60_000)
-FINE: Script = [Pause(0.5), answer(200, b"fine")]  # under way half of the time
+FINE: Script = [Pause(0.5), answer(200, b"fine")]  # pending half of the time
 JSON_BAIT = answer(200, b'{"a":' * 64 + b"[" + b"1," * 500_000 + b"1]" + b"}" * 64)
 HOSTILE, HEALTHY = 4, 10  # results of each kind that are waited for
 PATIENCE = 240

@@ -1,4 +1,4 @@
-"""Passwords tried from many addresses at once: what somebody sees of it who signs in meanwhile."""
+"""Password guessing from many addresses at once, and its effect on other people who sign in."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_ten_addresses_delay_a_sign_in_by_little_and_refuse_none(stage: Stage) -
     with ThreadPoolExecutor(ADDRESSES * AT_A_TIME) as pool:
         attacks = [pool.submit(attack, number) for number in range(ADDRESSES * AT_A_TIME)]
         begun.wait(PATIENCE_SEC)
-        until(lambda: statuses[401] >= ADDRESSES, PATIENCE_SEC, "the attack is under way")
+        until(lambda: statuses[401] >= ADDRESSES, PATIENCE_SEC, "the attack has started")
         before = statuses[401]
         answer = sign_in(stage, "neighbour@example.com", PASSWORD, address="127.0.0.50")
         meanwhile = statuses[401] - before

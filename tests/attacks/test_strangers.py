@@ -1,4 +1,4 @@
-"""Strangers without an account who hold connections, bodies and answers: what everybody else sees of it."""
+"""Strangers who keep connections, bodies and responses open, and their effect on everyone else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def heartbeat(stage: Stage) -> str:
 
 
 def hold(stage: Stage, address: str, begun: bytes, *, room: int | None = None) -> socket.socket:
-    """A connection from the address on which this much was sent. It reads nothing."""
+    """Open a connection from the address, send this much, and read nothing."""
     client = socket.socket()
     if room is not None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
@@ -68,7 +68,7 @@ def others_are_served(stage: Stage, heartbeat: str) -> None:
 
 
 def are_few(stage: Stage) -> bool:
-    """Whether the process has no more connections than it wants."""
+    """Return whether the process is within its limit of connections."""
     return stage.web.num_fds() <= MAX_CONNECTIONS + 100
 
 
@@ -99,7 +99,7 @@ def test_answers_that_are_not_read(stage: Stage, heartbeat: str) -> None:
 
 @pytest.mark.parametrize("credential", [b"", b"Authorization: " + FORGED + b"\r\n"], ids=["anonymous", "forged"])
 def test_bodies_that_are_nearly_complete(stage: Stage, heartbeat: str, credential: bytes) -> None:
-    """192 of 1.5 MB took the process from 160 to 587 MiB, more than it may have."""
+    """Before the limit, 192 bodies of 1.5 MB raised the process from 160 to 587 MiB, more than it may use."""
     before = stage.web.memory_info().rss
     head = b"POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\n%bContent-Length: %d\r\n\r\n"
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Requests that wait for a worker, and bodies that never end: what other tenants see of them."""
+"""Requests that wait for a worker, and bodies that never end: their effect on other tenants."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_hanging_draft_tests(stage: Stage, heartbeat: str) -> None:
 
 
 def test_hanging_draft_tests_of_many_accounts(stage: Stage, heartbeat: str) -> None:
-    """As many accounts as fill all places with what each may have, and one more."""
+    """As many accounts as fill all places within their own limits, and one more."""
     draft = {"url": stage.hanging.url(), "timeout_ms": 20_000}
     with ExitStack() as stack:
         hostile = [stack.enter_context(Client(stage.up, f"many{number}@example.com")) for number in range(MANY)]
@@ -116,7 +116,7 @@ def test_idle_connections(stage: Stage, heartbeat: str) -> None:
 
 
 def test_a_large_upload_of_a_stranger(stage: Stage, heartbeat: str) -> None:
-    """100 MB to the sign-in page is refused by its head, and nothing of it is kept in memory or in a file."""
+    """100 MB to the sign-in page is refused by its head, and not stored in memory or in a file."""
     before = stage.web.memory_info().rss
     with socket.create_connection(("127.0.0.1", stage.up.port), timeout=PATIENCE_SEC) as client:
         client.sendall(

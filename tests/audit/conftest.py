@@ -1,4 +1,4 @@
-"""Callers, as the API's tests have them."""
+"""Callers, as in the tests of the API."""
 
 from tests.api.conftest import _unthrottled, api, user
 

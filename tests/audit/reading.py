@@ -1,4 +1,4 @@
-"""The log as tests look at it."""
+"""Helpers that read the audit log in tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from audit.models import Entry
 
 
 def actions(**of: object) -> list[str]:
-    """In the order in which they were recorded."""
+    """Return entries in the order of recording."""
     return list(Entry.objects.filter(**of).order_by("pk").values_list("action", flat=True))
 
 
@@ -17,5 +17,5 @@ def last(action: Action | None = None) -> Entry:
 
 
 def forget_all() -> None:
-    """What came about while the test was set up."""
+    """Delete the entries that the setup of a test recorded."""
     Entry.objects.all().delete()

@@ -1,4 +1,4 @@
-"""The log over the API: who reads what of it."""
+"""The audit log over the API: which entries each caller can read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_one_s_own_log(api: Api, user: User) -> None:
     assert not {row["id"] for row in rows(stranger, OWN)} & {row["id"] for row in rows(api, OWN)}
 
 
-def test_where_somebody_was_is_told_to_himself_alone(api: Api, user: User) -> None:
+def test_addresses_are_visible_to_their_own_user_only(api: Api, user: User) -> None:
     admin, friend = UserFactory(), UserFactory()
     project = ProjectFactory(owner=user, admin=admin, member=friend)
     place = friend.memberships.get().public_id

@@ -1,4 +1,4 @@
-"""What is recorded of what is done by the API, and that an entry and what it tells of stand or fall together."""
+"""Actions over the API are recorded, each entry in the same transaction as the action."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_the_address_is_the_one_that_throttles_count(user: User, settings: Setti
     assert last().address == "2001:db8::1"
 
 
-def test_failures_tell_whose_account_was_tried_and_nothing_that_was_typed(user: User) -> None:
+def test_failures_name_the_account_and_no_input(user: User) -> None:
     forget_all()
     Api().post("/v1/sessions", {"email": user.email, "password": "hunter2"})
     Api().post("/v1/sessions", {"email": "hunter2@example.com", "password": PASSWORD})
@@ -232,7 +232,7 @@ def test_old_entries_are_swept(user: User, settings: Settings, monkeypatch: pyte
     assert set(Entry.objects.values_list("at", flat=True)) == {now - timedelta(days=9), now}
 
 
-def test_a_channel_that_somebody_agrees_to(user: User) -> None:
+def test_a_channel_whose_address_owner_agrees(user: User) -> None:
     from django.utils.crypto import salted_hmac
 
     project = ProjectFactory(owner=user)

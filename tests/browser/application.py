@@ -1,4 +1,4 @@
-"""The application that browsers are pointed at: the Procfile's processes on a database and a broker of their own."""
+"""The application under test: the processes of the Procfile with a separate database and broker."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ HASHERS = [f"{__name__}.Hasher"]
 
 @dataclass
 class Application:
-    """It is up, and sends its e-mails to `inbox`. Checks may be a second apart, and nothing is throttled."""
+    """A running application. It sends e-mail to `inbox`, allows an interval of one second, and throttles nothing."""
 
     port: int
     inbox: Inbox
     servers: Servers
     tree: Tree
     unblock: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Of pytest-django, which refuses the database to what does not ask for it."""
+    """pytest-django's blocker, which denies the database to tests that do not request it."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -74,10 +74,10 @@ class Application:
 
     @contextmanager
     def database(self) -> Iterator[None]:
-        """Models and services work on this application's rows, here in the test's process.
+        """Let models and services in the test's process work on this application's rows.
 
-        For what no page and no endpoint does, like letting time pass. A task that is sent from here reaches nobody: for
-        first checks and test runs, ask the API or the page.
+        For what no page and no endpoint does, like letting time pass. Tasks sent from here are not run: use the API or
+        the page for first checks and test runs.
         """
         settings = deepcopy(connections.settings["default"])
         settings["NAME"] = self.servers.database_url.rpartition("/")[2].partition("?")[0]
@@ -92,7 +92,7 @@ class Application:
             connections["default"] = before
 
     def person(self, name: str = "anna", *, plan: str = "pro", staff: bool = False) -> Person:
-        """A new account with PASSWORD, whose address begins with `name`."""
+        """Create an account with PASSWORD, whose address begins with `name`."""
         email = f"{name}-{next(self._numbers)}@example.com"
         with self.database(), override_settings(PASSWORD_HASHERS=HASHERS):
             user = create_account(email=email, password=PASSWORD, plan=plan, is_staff=staff, is_superuser=staff)
@@ -100,7 +100,7 @@ class Application:
 
     @contextmanager
     def web_stopped(self) -> Iterator[None]:
-        """The web process is killed, and started again at the end."""
+        """Kill the web process, and start it again at the end."""
         self.tree.kill(WEB)
         try:
             yield
@@ -117,7 +117,7 @@ class Application:
 
     @contextmanager
     def web_hanging(self) -> Iterator[None]:
-        """The web process accepts connections and does not answer."""
+        """Suspend the web process: it accepts connections and does not answer."""
         pid = self.tree.members[WEB].pid
         assert pid is not None
         os.killpg(pid, signal.SIGSTOP)
@@ -127,7 +127,7 @@ class Application:
             os.killpg(pid, signal.SIGCONT)
 
     def mail_to(self, address: str, *, about: str = "") -> EmailMessage:
-        """The newest to this address, waited for, whose subject has `about` in it."""
+        """Wait for an e-mail to this address whose subject contains `about`, and return the newest."""
 
         def found() -> EmailMessage | None:
             mails = [m for m in self.inbox.mails if m["To"] == address and about in m["Subject"]]
@@ -138,7 +138,7 @@ class Application:
         return mail
 
     def link_in(self, mail: EmailMessage, *, with_: str = "") -> str:
-        """The first address of this application in a mail that has `with_` in it."""
+        """Return the first URL of this application in a mail that contains `with_`."""
         found: list[str] = re.findall(rf"{re.escape(self.address)}[^\s<>\"]*", part(mail, "plain"))
         return next(link for link in found if with_ in link)
 
@@ -153,11 +153,11 @@ class Person:
         return self.user.email
 
     def client(self) -> Client:
-        """The API in their name, to make what a test starts from: `with somebody.client() as client`."""
+        """A client of the API with their session, to set up a test: `with person.client() as client`."""
         return Client(self.app, self.email)
 
     def sign_in(self, context: BrowserContext) -> None:
-        """As if they had signed in: for tests of what comes after that."""
+        """Sign in without the form, for tests of later steps."""
         with self.app.database():
             client = DjangoClient()
             client.force_login(self.user)
@@ -173,7 +173,7 @@ def application(
     counts: Mapping[str, int] | None = None,
     unblock: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Application]:
-    """Runs until it is left, on a migrated database, and logs into `folder`; `counts` as the tree has it."""
+    """Run the application on a migrated database, with logs in `folder`. `counts`: processes of a kind, as in Tree."""
     tree_counts = counts or {}
     with ExitStack() as stack:
         inbox = stack.enter_context(Inbox())
@@ -188,9 +188,9 @@ def application(
             "EMAIL_URL": f"smtp://127.0.0.1:{inbox.port}",
             "EMAIL_FROM": "Pulsekeeper <alerts@pulsekeeper.example>",
             "THROTTLE_SCALE": "0",
-            "PRIVATE_NETWORKS_FILE": str(folder / "private-networks.json"),  # as `manage.py up` does: staff are asked
+            "PRIVATE_NETWORKS_FILE": str(folder / "private-networks.json"),  # staff are asked, as with `manage.py up`
             "SIGN_UP": "true",
-            # The buttons are there; they lead to the true ones, which no test follows.
+            # Shows the buttons; they lead to the real providers, which no test follows.
             **dict.fromkeys(("GITHUB_CLIENT_ID", "GITHUB_CLIENT_SECRET"), "none"),
             **dict.fromkeys(("GOOGLE_CLIENT_ID", "GOOGLE_CLIENT_SECRET"), "none"),
         }
@@ -204,7 +204,7 @@ def application(
 
 
 def _wait_until_up(app: Application, *, everything: bool) -> None:
-    """The web process answers; `everything`: the workers too, and a tick of beat has come through."""
+    """Wait until the web process answers. `everything`: until the workers answer too, and a tick of beat arrived."""
 
     def answers() -> bool:
         assert not (ended := app.tree.ended()), {name: app.tree.log(name).read_text()[-4000:] for name in ended}

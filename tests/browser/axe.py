@@ -1,4 +1,4 @@
-"""axe-core, which finds what keeps people from using a page. Its source comes with a package: nothing is fetched."""
+"""axe-core, which finds accessibility violations. Its source is part of a package: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import Page
 
 BAD = ("serious", "critical")
-# What moves, or fades into other colours, is looked at where it ends.
+# Moving and fading elements are tested in their final state.
 _RUN = """([only, without, rules]) => {
     for (let round = 0; round < 10 && document.getAnimations().length; round++)
         for (const each of document.getAnimations())
@@ -19,7 +19,7 @@ _RUN = """([only, without, rules]) => {
     return axe.run({include: only, exclude: without}, options);
 }"""
 COLOR_RULES = ("color-contrast", "link-in-text-block")
-"""All rules of axe-core that read colours: those with the tag cat.color that are enabled."""
+"""The rules of axe-core about colours: those with the tag cat.color that are enabled."""
 
 
 @cache
@@ -30,9 +30,9 @@ def _source() -> str:
 def violations(
     page: Page, *, only: str = "html", without: tuple[str, ...] = (), rules: tuple[str, ...] | None = None
 ) -> list[str]:
-    """One text for each serious or critical one: the rule, what it says, and the elements. In the present colours.
+    """Return a text for each serious or critical violation in the current colours: rule, description and elements.
 
-    By the debugger's way into the page, which no Content-Security-Policy stops. `rules` are those to run, or None: all.
+    It runs through the debugger, which bypasses the Content-Security-Policy. `rules`: the rules to run, None for all.
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(_source())
@@ -43,8 +43,8 @@ def violations(
 def axe(page: Page, *, only: str = "html", without: tuple[str, ...] = ()) -> None:
     """Fail on any serious or critical violation of this page, in light colours and in dark ones.
 
-    `only` and `without` are CSS selectors, for pages that are not ours through and through. All rules run in dark
-    colours, and in light ones those that read colours: a scheme changes nothing else of our pages.
+    `only` and `without` are CSS selectors, for pages with parts of others. All rules run in dark colours, and in light
+    ones only those about colours: the scheme changes nothing else on our pages.
     """
     page.wait_for_load_state()
     found = []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # it imports models
     from tests.browser.application import Person
 
 PATIENCE_MS = 20_000
-"""For whatever a page waits for, on a machine that is busy with other tests."""
+"""Timeout of every wait, on a machine that is busy with other tests."""
 
 _UNHURRIED = """
 const sheet = new CSSStyleSheet();
@@ -22,11 +22,11 @@ addEventListener("load", () => setTimeout(() => {
     document.adoptedStyleSheets = document.adoptedStyleSheets.filter(other => other !== sheet);
 }));
 """
-"""Nobody clicks before a page has loaded its scripts. Without them buttons work as well, but say it elsewhere."""
+"""Wait for scripts before each click. Without them buttons work as well, but show their result elsewhere."""
 
 
 class Browse:
-    """Opens pages, each as on a machine of its own."""
+    """Open pages, each in a separate browser context."""
 
     def __init__(self, address: str, browser: Browser) -> None:
         self._address, self._browser = address, browser
@@ -35,7 +35,7 @@ class Browse:
         self.pages: list[Page] = []
 
     def __call__(self, person: Person | None = None, **options: Any) -> Page:
-        """A blank page, of somebody who is signed in, or nobody; `options` are of a browser context."""
+        """Return a blank page, signed in as `person` if passed. `options` are passed to the browser context."""
         options = {"reduced_motion": "reduce", "timezone_id": "Europe/Berlin", "locale": "en-GB"} | options
         context = self._browser.new_context(base_url=self._address, **options)
         context.set_default_timeout(PATIENCE_MS)
@@ -48,7 +48,7 @@ class Browse:
         return self.pages[-1]
 
     def allow(self, text: str) -> None:
-        """Faults with this in them are part of the test, like "status of 404", and one has to happen."""
+        """Expect at least one fault that contains this text, like "status of 404"."""
         self._allowed.append(text)
 
     def faults(self) -> list[str]:

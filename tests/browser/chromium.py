@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by Playwright. None is downloaded."""
+"""Debian's Chromium, driven by Playwright. No browser is downloaded."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from playwright.sync_api import Browser, sync_playwright
 
 MISSING = "browser tests need Chromium: apt install chromium-headless-shell fonts-dejavu-core, or name one in CHROMIUM"
 ARGUMENTS = (
-    "--no-sandbox",  # which root cannot have, as in CI
-    # Not even a look-up leaves the machine, whatever a page or Chromium itself asks for.
+    "--no-sandbox",  # root, as in CI, cannot use the sandbox
+    # Neither pages nor Chromium itself can reach other hosts, not even for name lookups.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-    # No process that draws in place of a graphics card.
+    # No process that emulates a graphics card.
     "--disable-gpu",
     "--disable-software-rasterizer",
-    # No page lives long enough to earn back what optimising its code costs.
+    # Pages are too short-lived for optimized code to pay off.
     "--js-flags=--no-opt",
 )
 
 
 def find_chromium() -> str | None:
-    """Its path, or None where there is none. CHROMIUM names another one.
+    """Return the path of Chromium, or None if it is missing. CHROMIUM overrides it.
 
     The headless shell is preferred: it is Chromium without its own user interface, and takes a third less CPU.
     """
@@ -32,9 +32,9 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def chromium(executable: str) -> Iterator[Browser]:
-    """Playwright keeps an event loop in this thread until it is left.
+    """Run Playwright, which keeps an event loop in this thread until the block ends.
 
-    Django then takes the thread for an asynchronous one, and would refuse its database to it.
+    Django then considers the thread asynchronous, and would refuse database access.
     """
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"

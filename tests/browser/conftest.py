@@ -26,7 +26,7 @@ _failed = pytest.StashKey[bool]()
 def app(
     tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker, migrated_database: str
 ) -> Iterator[Application]:
-    """One for all browser tests of this process, which each create their own accounts. No other test waits for it."""
+    """One application for all browser tests of this process, which create their own accounts."""
     if find_chromium() is None:
         _refuse()
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
@@ -44,7 +44,7 @@ def app(
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """One for all browser tests, and for no others: Playwright's event loop would disturb them."""
+    """One browser for all browser tests only: Playwright's event loop would disturb others."""
     executable = find_chromium() or _refuse()
     expect.set_options(timeout=PATIENCE_MS)
     with chromium(executable) as browser:
@@ -53,7 +53,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def browse(request: pytest.FixtureRequest, app: Application, browser: Browser) -> Iterator[Browse]:
-    """For pages of several people, or of other sizes; `page` is enough for most tests."""
+    """For pages of several users, or in other sizes; `page` is enough for most tests."""
     browse = Browse(app.address, browser)
     yield browse
     if request.node.stash.get(_failed, False):
@@ -65,7 +65,7 @@ def browse(request: pytest.FixtureRequest, app: Application, browser: Browser) -
 
 @pytest.fixture
 def page(browse: Browse) -> Page:
-    """Of nobody who is signed in."""
+    """A page without a signed-in account."""
     return browse()
 
 
@@ -83,7 +83,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _refuse() -> NoReturn:
-    """No verdict is given where nothing was looked at."""
+    """Skip tests without Chromium, and fail them in CI."""
     if os.environ.get("CI"):
         pytest.fail(MISSING)
     pytest.skip(MISSING)

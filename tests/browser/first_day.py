@@ -57,7 +57,7 @@ UP_MS = 60_000
 
 @dataclass(frozen=True)
 class Home:
-    """What the user monitors: a website, and a router and a NAS in a private network."""
+    """The user's targets: a website, and a router and a NAS in a private network."""
 
     shop: Site
     nas: Site
@@ -69,7 +69,7 @@ class Home:
 
 @contextmanager
 def home(folder: Path) -> Iterator[Home]:
-    """Serve what the user monitors. Router and NAS are this machine, by a private address if it has one."""
+    """Serve the user's targets. Router and NAS are this machine, by a private address if it has one."""
     (folder / "own").mkdir()
     public, own = Certificates(folder), Certificates(folder / "own")
     found = [address.address.partition("%")[0] for all_of in psutil.net_if_addrs().values() for address in all_of]
@@ -102,7 +102,7 @@ class Instance:
     up: Up
     environment: Mapping[str, str]
     seconds: float
-    """From the start to the line that it is up."""
+    """Seconds from the start to the line that it is up."""
 
     @property
     def address(self) -> str:
@@ -133,7 +133,7 @@ def first_start(data_dir: Path, environment: Mapping[str, str]) -> Iterator[Inst
 
 @dataclass
 class Effort:
-    """What a task takes. `labels` are those of the controls that were used, in order."""
+    """The effort of a task. `labels`: those of the used controls, in order."""
 
     task: str
     clicks: int = 0
@@ -143,7 +143,7 @@ class Effort:
 
 
 class User:
-    """Uses a page like a person who reads its labels, and counts."""
+    """Use a page by its labels, and count clicks and fields."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -151,7 +151,7 @@ class User:
 
     @contextmanager
     def task(self, name: str, path: str = "/monitors") -> Iterator[None]:
-        """Measure what is done on the page at `path` and after it."""
+        """Measure the block, which starts on the page at `path`."""
         self.page.goto(path)
         self.efforts.append(Effort(name))
         start = time.perf_counter()
@@ -161,7 +161,7 @@ class User:
     def click(
         self, label: str, role: Literal["button", "link", "radio"] = "button", *, name: str | None = None
     ) -> None:
-        """`name`: the accessible name, if it is not the label alone."""
+        """`name`: the accessible name, if it differs from the label."""
         self._click(label, self.page.get_by_role(role, name=name or label, exact=name is None))
 
     def open(self, title: str) -> None:
@@ -198,7 +198,7 @@ class User:
 
 
 def play(browser: Browser, instance: Instance, home: Home, folder: Path) -> list[Effort]:
-    """Play the day, and return what its tasks took. Raises AssertionError if one has another outcome."""
+    """Play the day. Return the effort of each task. Raises AssertionError if one has another outcome."""
     browse = Browse(instance.address, browser)
     user = User(browse(permissions=["clipboard-read", "clipboard-write"]))
     page = user.page

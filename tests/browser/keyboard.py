@@ -1,11 +1,11 @@
-"""Somebody without a mouse."""
+"""Using pages by keyboard."""
 
 from __future__ import annotations
 
 from playwright.sync_api import Locator, Page
 
 TABS = 300
-"""More than any page of ours has stops; only of one that holds the focus so many are tried."""
+"""More tab stops than any page has; the limit is reached only by a page that traps the focus."""
 
 _IS_FOCUSED = "element => element === document.activeElement"
 _STOP = """() => {
@@ -22,13 +22,13 @@ _IS_MARKED = """element => {
 
 
 class Keyboard:
-    """Reaches things by Tab alone, and sees where it is: a stop without a mark fails."""
+    """Move the focus by Tab only. A stop without a visible focus indicator fails."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
 
     def reach(self, target: Locator, *, back: bool = False) -> None:
-        """Press Tab (`back`: Shift+Tab) until `target` has the focus; fails where that never comes."""
+        """Press Tab (`back`: Shift+Tab) until `target` has the focus; fail if it never gets it."""
         stops: list[str] = []
         while len(stops) < TABS and stops.count("the end") < 2:
             if target.evaluate(_IS_FOCUSED):
@@ -39,18 +39,18 @@ class Keyboard:
         raise AssertionError(f"{target} is not reached by Tab. The stops: {', '.join(stops)}")
 
     def press(self, target: Locator, key: str = "Enter") -> None:
-        """Reach it and press a key on it: Enter for links and buttons, Space for boxes."""
+        """Move to `target` and press a key: Enter for links and buttons, Space for checkboxes."""
         self.reach(target)
-        self._page.wait_for_load_state()  # without their scripts buttons work as well, but say it elsewhere
+        self._page.wait_for_load_state()  # without scripts buttons work as well, but show their result elsewhere
         self._page.keyboard.press(key)
 
     def fill(self, target: Locator, text: str) -> None:
-        """Reach a field and type over what is in it."""
+        """Move to a field and replace its text."""
         self.reach(target)
         self._page.keyboard.press("Control+A")
         self._page.keyboard.type(text)
 
     def choose(self, target: Locator, option: str) -> None:
-        """Reach a `select` and type what the option begins with."""
+        """Move to a `select` and type the beginning of an option."""
         self.reach(target)
         self._page.keyboard.type(option)

@@ -1,6 +1,6 @@
-"""A shop's monitors with a month behind them, made through the services that production uses: what screenshots show.
+"""A shop's monitors with a month of history, created by the services of production, for screenshots.
 
-Import it where Django is set up. Nobody checks these monitors, so that a picture shows the same each time.
+Import it after Django is set up. The monitors are not checked, so that pictures are reproducible.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ DOWN = {
     "Payments API": (ReasonCode.HTTP_FAILURE, "Answered 503, and 200 was expected."),
     "Wiki": (ReasonCode.TIMEOUT, "No answer within 10 s."),
 }
-# What the checks of the other types that failed saw.
+# Evidence of the failed checks of the other types.
 EVIDENCE = {
     "Database": (
         ReasonCode.TLS_FAILURE,
@@ -121,25 +121,25 @@ STALE = "Product images"
 
 @dataclass(frozen=True)
 class Scene:
-    """`places` are ids for the paths of pages, by what they are of."""
+    """`places`: ids for the paths of pages, by kind of object."""
 
     owner: User
     places: dict[str, str]
 
 
 def build(*, calm: bool = False) -> Scene:
-    """`calm`: for pictures in README. One monitor is down, the others are as most are, and no text is hostile."""
+    """`calm`: for pictures in README. One monitor is down, the others are ordinary, and no text is hostile."""
     now = utc_now()
     owner = create_account(email="anna@larkandpine.example", password=PASSWORD, plan="pro")
     anna = Caller(owner)
     projects = {name: create_project(anna, name=name, now=now) for name in ("Web shop", "Internal tools")}
     monitors = _with_a_past(owner, projects, now=now, calm=calm)
-    # Together, or the application's own beat takes today's changes in before those of the past.
+    # Together, or the application's own beat processes today's changes before those of the past.
     with transaction.atomic():
         _today(anna, monitors, now=now, calm=calm)
         recent = StatusChange.objects.filter(monitor__owner=owner, at__gt=now - OUTAGES)
         recent.exclude(before=None).update(processed_at=None)
-    UptimeProgress.objects.update(written_until=None)  # of what is made from here on, no day was stored
+    UptimeProgress.objects.update(written_until=None)  # no day is stored for rows created from here on
     incident = _incidents(anna, monitors, now=now)
     _dns_changes(monitors["Mail servers"], now=now)
     shop = projects["Web shop"]
@@ -200,7 +200,7 @@ def _dns_changes(monitor: Monitor, *, now: datetime) -> None:
 
 
 def _entries(owner: User, shop: Project, *, now: datetime) -> None:
-    """Of the security log, as browsers and programs would have left them."""
+    """Create entries of the security log, as of browsers and programs."""
     firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
     her = {"actor_id": owner.pk, "actor_public_id": owner.public_id, "actor_email": owner.email}
     here = {"address": "192.0.2.7", "user_agent": firefox}
@@ -221,7 +221,7 @@ def _entries(owner: User, shop: Project, *, now: datetime) -> None:
 
 
 def _with_a_past(owner: User, projects: dict[str, Project], *, now: datetime, calm: bool) -> dict[str, Monitor]:
-    """By name. Up, but for an outage of ten checks every three days."""
+    """Create monitors, by name. They are up except for an outage of ten checks every three days."""
     seed_history(owner, monitors=len(MONITORS), days=DAYS, interval_sec=INTERVAL_SEC, now=now)
     found = list(Monitor.objects.filter(owner=owner).order_by("pk"))
     for monitor, (project, name, url) in zip(found, MONITORS, strict=True):
@@ -249,7 +249,7 @@ def _with_a_past(owner: User, projects: dict[str, Project], *, now: datetime, ca
 
 
 def _today(anna: Caller, monitors: dict[str, Monitor], *, now: datetime, calm: bool) -> None:
-    """What makes the overview's rows differ."""
+    """Give the rows of the overview different states."""
     failing = [monitors[name].pk for name in (*DOWN, *EVIDENCE)]
     CheckResult.objects.filter(monitor_id__in=failing, checked_at__gt=now - timedelta(minutes=28)).delete()
     for minutes in (25, 20, 15):
@@ -321,12 +321,12 @@ def _check(monitor: Monitor, outcome: CheckOutcome) -> None:
 
 
 def _incidents(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> Incident:
-    """Of the past days' outages, as if each had been told of; the one that is acknowledged and spoken about."""
+    """Create incidents for recent outages, marked as notified. Return the acknowledged one, which has a comment."""
     recent = StatusChange.objects.filter(monitor__owner=anna.user, at__gt=now - OUTAGES)
     untold: list[StatusChange] = []
 
     def taken_in() -> bool:
-        """By us, or by the application's own beat, which may be at it."""
+        """Return whether all changes are consumed, by this call or by the application's own beat."""
         consuming.consume(now, slow=untold.extend)
         return not recent.filter(processed_at=None).exists()
 
@@ -339,7 +339,7 @@ def _incidents(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> 
     comment(
         anna,
         open_one.public_id,
-        text="The provider has a rollout under way; orders are kept and charged afterwards.",
+        text="The provider is rolling out a fix; orders are kept and charged afterwards.",
         now=now - timedelta(minutes=5),
     )
     return open_one
@@ -379,7 +379,7 @@ def _heartbeat(anna: Caller, project: Project, *, now: datetime) -> Monitor:
 
 
 def _job(anna: Caller, project: Project, *, now: datetime, calm: bool) -> Monitor:
-    """With 500 runs, of which some failed or did not end, and bodies that no page is made for."""
+    """Create a job with 500 runs, including failed and unfinished ones, and bodies that pages do not expect."""
     settings = {"schedule": "*/15 * * * *", "timezone": "Europe/Berlin", "grace_sec": 480, "max_duration_sec": 540}
     begin = now - timedelta(minutes=15 * 500)
     monitor = create_monitor(

@@ -1,8 +1,8 @@
-"""`make screenshots`: every page on a screen and on a telephone, in light and dark colours, in the folder screenshots/.
+"""`make screenshots`: every page on a desktop and on a phone, in light and dark colours, in the folder screenshots/.
 
     python -m tests.browser.screenshots [parts of names, with commas | readme]
 
-Look at them. A new page is a line in PAGES. `readme` captures the pictures of README, in docs/screenshots/.
+Review them. A new page is a line in PAGES. `readme` captures the pictures of README, in docs/screenshots/.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FOLDER, README_FOLDER = ROOT / "screenshots", ROOT / "docs" / "screenshots"
 README = "readme"
 SIZES = {1280: 800, 390: 844}
 SCALE = 2
-"""Pixels of a picture for one of the page, as on most screens."""
+"""Pixels of the picture for each CSS pixel, as on most screens."""
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 SHOP, SHOP_PORT = "shop.larkandpine.example", 8443
@@ -48,9 +48,9 @@ SHOP, SHOP_PORT = "shop.larkandpine.example", 8443
 
 @dataclass(frozen=True)
 class Page:
-    """`path` may name what `scene.build` gives in its places; `act` is done to the page before the picture.
+    """`path` may contain names of `scene.build`'s places; `act` prepares the page before the picture.
 
-    `act_status` is that of the page to which it leads.
+    `act_status`: the status of the page that `act` leads to.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Page:
 
 
 def _confirm_access(tab: Tab) -> None:
-    """The password is asked for once more, in each context once."""
+    """Confirm the password again, once in each context."""
     from tests.helpers import PASSWORD  # imports models
 
     if "/account/confirm/" in tab.url:
@@ -108,7 +108,7 @@ def _open_signal(tab: Tab) -> None:
 
 
 def _send_outdated(tab: Tab) -> None:
-    """As if another tab had changed the name and the last of the values after this one was opened."""
+    """Change the name and the last value, as in another tab after this one was opened."""
     form = tab.locator("form:has([name=form_etag]):has([name=name])")
     form.locator("[name=name]").fill("The name that was typed here, which is not the one that is stored")
     form.evaluate(
@@ -141,7 +141,7 @@ def _delete_two(tab: Tab) -> None:
 
 
 def _test_a_draft(tab: Tab) -> None:
-    """A worker checks a server of this process, whose name our own name server knows."""
+    """Let a worker check a server of this process, by a name of our own name server."""
     tab.locator("#id_url").fill(f"https://{SHOP}:{SHOP_PORT}/health")
     tab.locator("#id_name").fill("Shop")
     tab.locator("#test").click()
@@ -265,7 +265,7 @@ PICTURES: tuple[tuple[Page, int, Scheme], ...] = (
     (Page("status-light", "/status/{slug}", signed_in=False), 1280, "light"),
     (Page("status-phone", "/status/{slug}", signed_in=False), 390, "light"),
 )
-"""Those of README, in docs/screenshots, with their widths. One monitor is down in them."""
+"""The pictures of README, in docs/screenshots, with their widths. One monitor is down in them."""
 
 
 def main() -> int:
@@ -287,7 +287,7 @@ def main() -> int:
 
 @dataclass(frozen=True)
 class Camera:
-    """A browser before the application, which shows the scene."""
+    """A browser, and the running application with the scene."""
 
     browser: Browser
     app: Application
@@ -326,11 +326,11 @@ def _set_up(stack: ExitStack, folder: Path, executable: str, *, calm: bool) -> C
     from tests.browser import scene
     from tests.browser.application import application
 
-    # Only the web server: what is shown is what was made, and not what happens to it.
+    # Only the web server, so that the scene does not change.
     counts = dict.fromkeys(("worker", "interactive", "dispatcher", "beat"), 0)
     if calm:
         _serve_shop(stack, folder)
-        counts["interactive"] = 1  # makes the test run
+        counts["interactive"] = 1  # executes the test run
     app = stack.enter_context(application(folder, servers, counts=counts))
     with app.database(), override_settings(EMAIL_BACKEND="django.core.mail.backends.dummy.EmailBackend"):
         shown = scene.build(calm=calm)
@@ -375,7 +375,7 @@ def _take_pictures(camera: Camera) -> None:
         path = README_FOLDER / f"{page.name}.png"
         tab.screenshot(path=path)
         tab.context.close()
-        with Image.open(path) as picture:  # a third of the bytes, and nobody sees the difference
+        with Image.open(path) as picture:  # a third of the size, without a visible difference
             small = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         small.save(path, optimize=True)
         print(f"{path.name}: {path.stat().st_size // 1024} KiB")  # noqa: T201

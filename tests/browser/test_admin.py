@@ -1,4 +1,4 @@
-"""The admin in a browser: its scripts and styles stand under our policy, and its forms do what they say."""
+"""The admin in a browser: its scripts and styles comply with our policy, and its forms work."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_system_health(app: Application, browse: Browse) -> None:
 
 
 def test_system_health_with_a_slow_database(app: Application, browse: Browse) -> None:
-    """Also where the navigation of other pages would wait: it counts incidents."""
+    """Also while the navigation of other pages would block, because it counts incidents."""
     page = browse(app.person("staff", staff=True))
     with app.database(), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("LOCK TABLE incidents_incident, statuspages_pagemail IN ACCESS EXCLUSIVE MODE")

@@ -1,4 +1,4 @@
-"""Pages that stay open while the server is away, while it hangs, and after the session has ended."""
+"""Pages that stay open while the server is down, while it hangs, and after the session has ended."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_monitor_that_was_deleted_is_not_shown_as_up(browse: Browse, app: Appl
 
 
 def test_a_form_outlives_its_session(browse: Browse, app: Application) -> None:
-    """Also one whose CSRF token is of the session before, for its test run and for its button."""
+    """Also a form with the CSRF token of the previous session, for its test run and its button."""
     browse.allow("status of 401")
     somebody = app.person("writer")
     page = browse(somebody)
@@ -120,7 +120,7 @@ def test_a_form_outlives_its_session(browse: Browse, app: Application) -> None:
     assert "shop.example" not in page.evaluate("JSON.stringify([localStorage, sessionStorage])")
 
 
-def test_a_form_is_not_sent_as_somebody_else(browse: Browse, app: Application) -> None:
+def test_a_form_is_not_sent_as_another_user(browse: Browse, app: Application) -> None:
     somebody, another = app.person("one"), app.person("two")
     page = browse(somebody)
     page.goto("/projects")
@@ -173,7 +173,7 @@ def _end_sessions(app: Application, context: BrowserContext) -> None:
 
 
 def _sign_in_elsewhere(page: Page, somebody: Person) -> None:
-    """In another tab of the same browser."""
+    """Sign in in another tab of the same browser."""
     tab = page.context.new_page()
     if any(cookie["name"] == "sessionid" for cookie in page.context.cookies()):
         page.context.clear_cookies(name="sessionid")

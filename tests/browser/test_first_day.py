@@ -1,4 +1,4 @@
-"""docs/use/first-day.md: its tasks have the outcomes, steps, clicks and fields that it says."""
+"""docs/use/first-day.md: its tasks have the documented outcomes, steps, clicks and fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the browser tests stand on: it works on real pages, and it sees what is wrong."""
+"""The harness of the browser tests works on real pages, and detects faults."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_all_enabled_rules_of_colors_run_in_both_schemes(bad: Page) -> None:
         axe(bad)
 
 
-def test_stops_that_nobody_sees_or_reaches_are_told(bad: Page) -> None:
+def test_invisible_and_unreachable_stops_are_reported(bad: Page) -> None:
     bad.goto("/bad")
     keyboard = Keyboard(bad)
     with pytest.raises(AssertionError, match="nothing shows"):

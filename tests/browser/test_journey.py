@@ -1,4 +1,4 @@
-"""The whole way of somebody new, by keyboard alone: from signing up to the outage that is over."""
+"""The journey of a new user, by keyboard only: from signing up to a resolved outage."""
 
 from __future__ import annotations
 

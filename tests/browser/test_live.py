@@ -58,7 +58,7 @@ def test_a_change_is_on_the_list_without_polling(browse: Browse, app: Applicatio
 
 
 def test_many_tabs_share_one_stream(browse: Browse, app: Application) -> None:
-    """A browser opens six connections to a host: with a stream each, the seventh tab would never load."""
+    """A browser opens up to six connections to a host: with one stream per tab, the seventh tab would never load."""
     somebody = app.person("collector")
     first = browse(somebody)
     first.context.clock.install()
@@ -96,7 +96,7 @@ def test_without_locks_a_visible_page_has_its_own_stream(browse: Browse, app: Ap
 
 
 def test_pages_follow_again_after_a_restart(browse: Browse, app: Application) -> None:
-    """A stream does not hold up the process that is asked to stop."""
+    """A stream does not delay the shutdown of the process."""
     somebody = app.person("operator")
     page = browse(somebody)
     page.context.clock.install()

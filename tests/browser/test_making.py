@@ -1,4 +1,4 @@
-"""Making and changing monitors, projects and tokens, as people do it."""
+"""Creating and changing monitors, projects and tokens on their pages."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_what_is_typed_during_a_test_run_stays(app: Application, browse: Browse,
     page.get_by_label("Address").fill(site.url("/hang"))
     page.get_by_label("Timeout").fill("2s")
     page.get_by_role("button", name="Test run").click()
-    page.get_by_label("Name", exact=True).first.fill("Typed meanwhile")
+    page.get_by_label("Name", exact=True).first.fill("Typed during the run")
     expect(page.locator("#test-run")).to_contain_text("Down")
-    expect(page.get_by_label("Name", exact=True).first).to_have_value("Typed meanwhile")
+    expect(page.get_by_label("Name", exact=True).first).to_have_value("Typed during the run")
 
 
 def test_a_test_run_shows_what_is_wrong_with_the_form(app: Application, browse: Browse) -> None:
@@ -291,7 +291,7 @@ def test_a_dns_monitor_is_made_without_scripts(app: Application, browse: Browse)
     expect(page.get_by_role("heading", name="shop.example MX", level=1)).to_be_visible()
 
 
-def test_a_project_with_somebody_invited_and_a_token(app: Application, browse: Browse) -> None:
+def test_a_project_with_an_invitation_and_a_token(app: Application, browse: Browse) -> None:
     page = browse(app.person(), viewport=PHONE)
     page.goto("/projects")
     axe(page)

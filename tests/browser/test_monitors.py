@@ -1,4 +1,4 @@
-"""The list of monitors and the page of one: what changes while somebody looks, and what that leaves alone."""
+"""The list of monitors and the page of a monitor: what live updates change, and what they leave alone."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_check_now_shows_its_result_on_the_page(browse: Browse, app: Application
 
 
 def test_the_first_result_appears_without_a_reload(browse: Browse, app: Application) -> None:
-    """The page asks for it each second, and not only when it would look for changes."""
+    """The page polls for it each second, more often than for other changes."""
     page = browse(app.person("creator"))
     asked: list[str] = []
     with Site() as site:

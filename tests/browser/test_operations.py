@@ -1,4 +1,4 @@
-"""Incidents, alert channels, maintenance windows and connectors, as people use them."""
+"""Incidents, alert channels, maintenance windows and connectors in a browser."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_service_is_set_up_by_what_it_shows(browse: Browse, app: Application) 
     expect(page.get_by_text("Must be 1 to 64 letters, digits, - and _, for example")).to_be_visible()
     axe(page)
     page.get_by_label("Topic").fill("shop-alerts")
-    # Nothing listens there: the test fails, and is in the log without loading the page again.
+    # The address refuses connections: the test fails, and appears in the log without reloading the page.
     page.get_by_label("Server").fill("https://localhost:9")
     page.get_by_label("Priority").select_option("high")
     page.get_by_role("button", name="Add channel").click()
@@ -122,7 +122,7 @@ def test_a_service_is_set_up_by_what_it_shows(browse: Browse, app: Application) 
     axe(page)
 
 
-def test_somebody_else_agrees_to_alerts(browse: Browse, app: Application) -> None:
+def test_another_person_agrees_to_alerts(browse: Browse, app: Application) -> None:
     page = browse(app.person())
     page.goto("/alert-channels/new?kind=email")
     page.get_by_label("E-mail address").fill("elsewhere@example.net")
@@ -172,7 +172,7 @@ def test_connectors(browse: Browse, app: Application) -> None:
 
 
 def _plan(page: Page, name: str, *, hours: int) -> None:
-    """From so many hours ahead, in Berlin, for two."""
+    """Fill in a window that starts in `hours` hours and lasts two, after switching the time zone."""
     page.get_by_label("Name").fill(name)
     page.get_by_label("Time zone").select_option("UTC")
     start = utc_now() + timedelta(hours=hours)

@@ -1,6 +1,6 @@
-"""Every page of `make screenshots`: axe-core finds nothing serious, nothing is wider than a telephone.
+"""Every page of `make screenshots`: axe-core finds no serious violation, and nothing is wider than a phone.
 
-`browse` fails on errors of the console, on refusals of the policy and on requests to other hosts.
+`browse` fails on console errors, violations of the policy and requests to other hosts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def shown(app: Application) -> scene.Scene:
 
 @pytest.fixture(scope="module")
 def tabs(app: Application, browser: Browser, shown: scene.Scene) -> Iterator[Browse]:
-    """Two tabs for all pages, of the owner and of nobody: a new one for each page would take twice the time."""
+    """Two tabs for all pages, one signed in and one signed out: a new tab for each page would take twice the time."""
     tabs = Browse(app.address, browser)
     tabs(Person(app, shown.owner))
     tabs()
@@ -56,8 +56,8 @@ def test_page(tabs: Browse, shown: scene.Scene, page: Page) -> None:
     axe(tab)
     assert tab.locator("h1").count() == 1
     tab.set_viewport_size({"width": 390, "height": 844})
-    # Once what listens to the new size has been called. Chromium's own waiting would evaluate text, which the policy of
-    # the page forbids from the second time on.
+    # After the listeners of the new size have run. Chromium's own wait would evaluate text, which the page's policy
+    # forbids from the second time on.
     fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     until(lambda: tab.evaluate(fits), 10, "a page as wide as a telephone")
     tab.goto("about:blank")
@@ -67,7 +67,7 @@ def test_page(tabs: Browse, shown: scene.Scene, page: Page) -> None:
 
 @pytest.mark.parametrize("name", ["monitor-down", "incident", "incidents", "channel", "windows", "status"])
 def test_times_are_in_the_language_of_the_page(app: Application, browse: Browse, shown: scene.Scene, name: str) -> None:
-    """Whatever the browser's language is, and in one format with scripts and without them; of logs with seconds."""
+    """In any language of the browser, and in the same format with and without scripts; in logs with seconds."""
     (page,) = (page for page in PAGES if page.name == name)
     person = Person(app, shown.owner) if page.signed_in else None
     read = []

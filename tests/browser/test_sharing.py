@@ -1,4 +1,4 @@
-"""People, tokens and channels, by keyboard alone."""
+"""Members, tokens and channels, by keyboard only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_project_its_people_and_a_token(browse: Browse, app: Application) -> N
 
 
 def test_an_invitation_link_is_copied_and_proves_no_address(browse: Browse, app: Application) -> None:
-    """Whoever opens it may sign up, and is in the project once a mail to the invited address was answered."""
+    """Anyone who opens it can sign up, and joins the project once the invited address is confirmed."""
     email = f"invited-{random_text(5)}@example.com"
     page = browse(app.person("owner"))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -81,7 +81,7 @@ def test_an_invitation_link_is_copied_and_proves_no_address(browse: Browse, app:
 def test_copying_works_without_tls_and_says_when_it_does_not(browse: Browse, app: Application) -> None:
     somebody = app.person("copier")
     page = browse(somebody)
-    # As on a page that came over plain HTTP from another machine.
+    # As on a page loaded over plain HTTP from another machine.
     page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     with somebody.client() as client:
         made = client.post("/monitors", {"type": "heartbeat", "interval_sec": 3600, "name": "Backup"})

@@ -1,4 +1,4 @@
-"""A status page in a browser: made, read by everybody, subscribed to, and told on."""
+"""A status page in a browser: creating it, reading it signed out, subscribing, and notifications to subscribers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_page_with_a_password(page: Page, app: Application, browse: Browse) ->
     browse.allow("status of 403")
     anna = app.person()
     slug = f"staff-{random_text(5)}"
-    # The application's processes know no cheaper hashes.
+    # The application's processes use production hashes only.
     with app.database(), override_settings(PASSWORD_HASHERS=global_settings.PASSWORD_HASHERS):
         make_page(anna.user, [], slug=slug, password="open sesame", name="For staff")
     page.goto(f"/status/{slug}")

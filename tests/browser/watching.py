@@ -1,4 +1,4 @@
-"""What no page of ours does, noticed on every page of a browser context."""
+"""Faults that no page may have, recorded on every page of a browser context."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Request, Route, 
 
 
 class Watch:
-    """`faults` are console errors, what the Content-Security-Policy refused among them, exceptions that no script
-    caught, and requests to another host, which are not let through."""
+    """`faults`: console errors, including violations of the Content-Security-Policy, uncaught exceptions, and requests
+    to other hosts, which are blocked."""
 
     def __init__(self, context: BrowserContext, *, address: str) -> None:
         self.faults: list[str] = []
@@ -22,7 +22,7 @@ class Watch:
         context.route_web_socket("**/*", lambda socket: self.faults.append(f"a web socket to {socket.url}"))
 
     def close(self) -> None:
-        """What is still under way then belongs to no test."""
+        """Requests that are still pending do not belong to a test."""
         self._context.unroute_all(behavior="ignoreErrors")
         self._context.close()
 
@@ -43,7 +43,7 @@ class Watch:
 
 
 def without(faults: list[str], allowed: list[str]) -> list[str]:
-    """The faults that nobody allowed, and what was allowed and never happened."""
+    """Return the faults that are not allowed, and the allowed ones that did not happen."""
     is_allowed: Callable[[str], bool] = lambda fault: any(text in fault for text in allowed)  # noqa: E731
     never = [f"allowed, and never happened: {text}" for text in allowed if not any(text in f for f in faults)]
     return [fault for fault in faults if not is_allowed(fault)] + never

@@ -1,4 +1,4 @@
-"""Render the Helm chart with each of several sets of values, and validate what comes out.
+"""Render the Helm chart with several sets of values, and validate the results.
 
     python tests/chart/render.py CHART VALUES_JSON WRONG_VALUES_JSON
 

@@ -25,7 +25,7 @@ PROCESSES = parse_procfile((ROOT / "Procfile").read_text()).processes.keys()
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 UNIT = (ROOT / "deploy" / "systemd" / "pulsekeeper@.service").read_text()
 RULES = (ROOT / "deploy" / "prometheus" / "pulsekeeper.rules.yml").read_text()
-# What the documents call the destinations of values.yaml.
+# Names in the documentation for the destinations of values.yaml.
 DOCUMENTED = {
     "database": "database",
     "broker": "broker",
@@ -283,7 +283,7 @@ def test_no_pod_is_killed_because_the_broker_is_away(plain: Objects) -> None:
 
 
 def test_network_policies_allow_what_the_documents_say(full: Objects) -> None:
-    """By addresses that only one destination has."""
+    """Destinations are identified by addresses that only one of them has."""
     names = {address: DOCUMENTED[name] for name, address in ADDRESSES.items()}
     for process, reached in {**documented(), "migrate": ["database", "broker"]}.items():
         policy = full["NetworkPolicy", f"demo-pulsekeeper-{process}"]["spec"]
@@ -296,7 +296,7 @@ def test_network_policies_allow_what_the_documents_say(full: Objects) -> None:
 
 
 def test_internet_is_not_the_cluster(plain: Objects) -> None:
-    """Targets are public addresses: not those of the cluster, and not where clouds serve credentials."""
+    """Targets are public addresses: not those of the cluster, nor the metadata services of clouds."""
     rules = plain["NetworkPolicy", "demo-pulsekeeper-worker"]["spec"]["egress"]
     public = [peer["ipBlock"] for rule in rules if not rule["ports"] for peer in rule["to"]]
     assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= set(public[0]["except"])

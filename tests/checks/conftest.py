@@ -21,7 +21,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def engine(certificates: Certificates) -> ProbeEngine:
-    """One for all tests, as in a worker, so that a handle which remembers too much shows."""
+    """One engine for all tests, as in a worker, to detect state that leaks between checks."""
     return ProbeEngine(LOOPBACK, certificates.ca_file)
 
 
@@ -39,6 +39,6 @@ def targets() -> Iterator[TargetServer]:
 
 @pytest.fixture(name="restored_partitions")
 def _own(transactional_db: None) -> Iterator[None]:
-    """The partitions that the migrations made, which the test may add to and take from."""
+    """The partitions of the migrations, which the test may add and drop."""
     with restored_partitions():
         yield

@@ -1,6 +1,6 @@
 """Every case of the catalogue three ways: by the engine, by the API's test endpoint, and as a scheduled check.
 
-Each way has all cases under way at once, and each must come to the same verdicts.
+Each way runs all cases concurrently, and all ways must report the same verdicts.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from tests.targets.certificates import Certificates
 from tests.targets.document import DOCUMENT, with_catalogue
 from tests.targets.stage import Stage
 
-CALLERS = MAX_ACTIVE  # one more would be refused while stalling targets hold the others up
+CALLERS = MAX_ACTIVE  # one more would be refused while stalling targets occupy the others
 OVERRUN = timedelta(milliseconds=250)
-HELD_UP = timedelta(milliseconds=20)  # on a quiet machine it is less than 15
+HELD_UP = timedelta(milliseconds=20)  # less than 15 on a quiet machine
 ROUNDS = 4
 LONGEST_DETAIL = 300
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one way found; the API's test endpoint tells no reason code."""
+    """The result of one way; the API's test endpoint returns no reason code."""
 
     status: str
     http_status: int | None
@@ -80,13 +80,13 @@ def worker(stage: Stage, transactional_db: None, settings: Settings, patient: No
 
 
 def _forget_probers() -> None:
-    """What this process made with other settings, for whatever worker it serves."""
+    """Discard the probers that this process created with other settings."""
     drain(grace_sec=0)
     probe_engine.cache_clear()
 
 
 def compare(cases: Sequence[Case], found: Mapping[str, Found], *, with_reason: bool = True) -> None:
-    """Fails with a line for each case that came out otherwise than the catalogue says."""
+    """Fail with a line for each case that deviates from the catalogue."""
     lines = [f"{case.id}: {fault}" for case in cases for fault in _faults(case, found.get(case.id), with_reason)]
     assert not lines, "\n".join(lines)
 
@@ -104,11 +104,11 @@ def _faults(case: Case, found: Found | None, with_reason: bool) -> Iterator[str]
     if (found.detail is None) is not (found.status == "up"):
         yield f"{found.status} with the detail {found.detail!r}"
     if detail and (not detail.endswith(".") or len(detail) > LONGEST_DETAIL or not detail.isprintable()):
-        yield f"{detail!r} is no sentence to show"
+        yield f"{detail!r} is not a printable sentence"
 
 
 def _timed(case: Case, outcome: CheckOutcome) -> bool:
-    """Whether the timings are those of decision 20: in order, not split over redirects, whole for a pass."""
+    """Return whether the timings are in order, not split after redirects, and complete for a pass."""
     split = [outcome.connect_ms, outcome.ttfb_ms]
     if case.settings.get("follow_redirects"):
         return split == [None, None] and (outcome.latency_ms is not None or not outcome.passed)
@@ -125,7 +125,7 @@ def spec_for(case: Case, stage: Stage) -> CheckSpec:
 
 
 class Metronome:
-    """Measures how late this machine, with whatever else runs on it, wakes a thread that is due."""
+    """Measure how late this machine, under its current load, wakes a thread that sleeps until a deadline."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -156,13 +156,13 @@ def test_by_the_engine(stage: Stage) -> None:
     for _ in range(ROUNDS - 1):
         if not faults or latest < HELD_UP or not faults.keys() <= hurried:
             break
-        # On a busy machine a target with a second to answer may miss it: these are asked again, by themselves.
+        # On a busy machine a target with a second to answer may miss it: these cases are repeated alone.
         faults, latest = _by_the_engine(stage, [case for case in CASES if case.id in faults])
     assert faults == {}
 
 
 def _by_the_engine(stage: Stage, cases: Sequence[Case]) -> tuple[dict[str, list[str]], timedelta]:
-    """What came out otherwise than the catalogue says, by case, and how late the machine was meanwhile."""
+    """Return the deviations from the catalogue by case, and the longest delay of a thread during the run."""
     engine = ProbeEngine(LOOPBACK, stage.ca_file, resolver=Resolver([stage.names.address]))
     began: dict[str, datetime] = {}
     outcomes: dict[str, CheckOutcome] = {}
@@ -203,7 +203,7 @@ def test_as_scheduled_checks(stage: Stage, worker: None) -> None:
 
 
 def by_the_api(cases: Sequence[Case], inputs: Mapping[str, dict[str, Any]]) -> dict[str, Found]:
-    """Return what the API's test endpoint answers, by case. `inputs` are MonitorInputs."""
+    """Return the responses of the API's test endpoint, by case. `inputs` are MonitorInputs."""
     token = Api.signed_in(UserFactory()).token
 
     def ask(case: Case) -> Found:
@@ -225,7 +225,7 @@ def as_scheduled_checks(cases: Sequence[Case], inputs: Mapping[str, dict[str, An
     """Return what a worker records, by case."""
     user = UserFactory()
     monitors = {MonitorFactory(owner=user, **inputs[case.id]).pk: case for case in cases}
-    # As though the first checks had been made long ago.
+    # As if the first checks had been made long ago.
     MonitorState.objects.update(claimed_at=None, next_due_at=utc_now())
     dispatch_due()
 
@@ -233,7 +233,7 @@ def as_scheduled_checks(cases: Sequence[Case], inputs: Mapping[str, dict[str, An
         # On a busy machine the stage's name server, a thread of this process, may be silent for too long.
         prevented = MonitorState.objects.filter(fault__contains=SILENT)
         prevented.update(claimed_at=None, next_due_at=utc_now(), fault=None, fault_since=None)
-        # Also one that was postponed, because no second of its address was free.
+        # Includes checks that were postponed because no second of their address was free.
         if MonitorState.objects.filter(last_checked_at=None, claimed_at=None, next_due_at__lte=utc_now()).exists():
             dispatch_due()
         return CheckResult.objects.count() == len(cases)
@@ -267,6 +267,6 @@ def test_the_catalogue_is_sound() -> None:
 
 
 def test_the_document_holds_the_catalogue() -> None:
-    """`python -m tests.generated` writes it anew."""
+    """`python -m tests.generated` updates it."""
     text = DOCUMENT.read_text()
     assert text == with_catalogue(text)

@@ -1,4 +1,4 @@
-"""Content codings undone piece by piece: any way of cutting the body gives the same."""
+"""Content codings decoded piece by piece: the result does not depend on how the body is split."""
 
 from __future__ import annotations
 
@@ -146,6 +146,6 @@ def test_random_bytes_are_decoded_or_refused(coding: str, chunks: list[bytes]) -
 
 
 @given(st.binary(max_size=5000), st.integers(1, 500))
-def test_whatever_is_compressed_comes_back(body: bytes, step: int) -> None:
+def test_compressed_bodies_are_restored(body: bytes, step: int) -> None:
     assert undo("gzip", packed(body), step=step) == (body, True)
     assert undo("deflate", zlib.compress(body), step=step) == (body, True)

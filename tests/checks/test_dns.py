@@ -1,4 +1,4 @@
-"""The dns protocol by the engine, beside the catalogue: queries, the deployment's servers, hostile messages."""
+"""The dns protocol in the engine, in addition to the catalogue: queries, own name servers, hostile messages."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_an_answer_may_come_after_the_next_try(targets: TargetServer) -> None:
 
 
 def test_an_answer_after_the_deadline_is_none(targets: TargetServer) -> None:
-    """However late the loop looks: the answers come within its 50 ms."""
+    """Even if the loop is late: the answers arrive within its 50 ms."""
 
     def answer(late: float, asked: Asked) -> list[Step]:
         return [Pause(late), good(asked)] if asked.number == 0 else []
@@ -462,11 +462,11 @@ REPLIES = {record_type: replies(record_type) for record_type in ("A", "MX", "TXT
 
 
 def hostile(chance: random.Random, query: bytes, record_type: str = "A") -> bytes:
-    """Return a reply that was damaged in some places, or never was one."""
+    """Return a reply with random damage, or random bytes."""
     if chance.random() < 0.05:
         return query[:2] + chance.randbytes(chance.randrange(600))
     wire = bytearray(query[:2] + chance.choice(REPLIES[record_type])[2:])
-    first = chance.choice([12 + len(question(NAME, "A")), 2])  # most damage beyond the question, which has to match
+    first = chance.choice([12 + len(question(NAME, "A")), 2])  # most damage after the question, which has to match
     for _ in range(chance.randrange(1, 6)):
         if len(wire) > first:
             place = chance.randrange(first, len(wire))
@@ -500,7 +500,7 @@ def test_any_message_ends_in_a_verdict() -> None:
 
 
 def records_of(kind: str, data: Iterable[bytes], owner: bytes = b"\xc0\x0c") -> tuple[Reply, int]:
-    """Return a reply of 64 KiB with as many of these records as it takes, and their number."""
+    """Return a reply of 64 KiB full of these records, and their number."""
     asked = question(NAME, kind)
     head = 12 + len(asked)
     found, size = [], head
@@ -518,7 +518,7 @@ def records_of(kind: str, data: Iterable[bytes], owner: bytes = b"\xc0\x0c") -> 
 
 
 def chained(kind: str, prefix: bytes) -> Iterable[bytes]:
-    """Names of 127 labels, of which all but one are those of the first."""
+    """Yield names of 127 labels; each differs from the first name in one label."""
     yield prefix + b"\1a" * 118 + b"\0"
     pointer = (0xC000 | 12 + len(question(NAME, kind)) + 12 + len(prefix)).to_bytes(2, "big")
     for number in count():
@@ -543,7 +543,7 @@ COSTLY = {
 
 @pytest.mark.parametrize("kind", COSTLY)
 def test_the_costliest_messages(kind: str) -> None:
-    """They cost at most ten times what the same number of short A records do, which is linear."""
+    """They cost at most ten times as much as the same number of short A records, which take linear time."""
     plain, usual = records_of("A", (bytes((192, 0, 2, 1)) for _ in range(2_000)))
     reply, many = records_of(kind, COSTLY[kind])
     assert many > 2_000

@@ -48,7 +48,7 @@ def test_judges_the_ipv4_address_inside(address: IPv4Address) -> None:
 
 
 @given(st.ip_addresses(v=4))
-def test_refuses_whatever_python_calls_private(address: IPv4Address) -> None:
+def test_refuses_all_that_python_calls_private(address: IPv4Address) -> None:
     if address.is_private or address.is_multicast or address.is_reserved:
         assert not EgressGuard().permits(address)
 

@@ -1,4 +1,4 @@
-"""What is left of a monitor that was deleted: nothing, and the others keep what is theirs."""
+"""Nothing is left of a deleted monitor, and other monitors keep their rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAY = timedelta(days=1)
 
 
 def left() -> tuple[set[int], set[int]]:
-    """The monitors that have results or signals, which are the same, and those that have roll-ups."""
+    """Return the monitors with results or signals, which must be the same, and those with roll-ups."""
     results = CheckResult.objects.values_list("monitor_id", flat=True)
     rolled = HourlyRollup.objects.values_list("monitor_id", flat=True)
     assert set(Ping.objects.values_list("monitor_id", flat=True)) == set(results)
@@ -35,7 +35,7 @@ def left() -> tuple[set[int], set[int]]:
 
 
 def fill(*monitors: Monitor) -> None:
-    """Three days in partitions and one in the default one, rolled up, and a late result."""
+    """Store three days in partitions and one in the default partition, rolled up, and a late result."""
     days = [NOON - 9 * DAY, NOON - 2 * DAY, NOON - DAY, NOON]
     for monitor in monitors:
         store_results([(monitor.pk, n, outcome(Verdict.UP, at=at)) for n, at in enumerate(days, start=2)])

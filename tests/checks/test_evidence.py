@@ -1,4 +1,4 @@
-"""What a failed check leaves behind, and what it must not show."""
+"""Evidence of failed checks, and what it must not reveal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_where_no_connection_stood(engine: ProbeEngine, targets: TargetServer) -
 
 
 def test_a_refused_address_is_not_told(engine: ProbeEngine) -> None:
-    """What an inside name resolves to is nothing for a tenant to read."""
+    """Tenants must not learn the addresses of internal names."""
     outcome = engine.check(spec("http://10.0.0.1/"))
     assert outcome.reason_code is ReasonCode.BLOCKED_TARGET
     assert outcome.evidence == HttpEvidence()
@@ -104,7 +104,7 @@ def test_the_body_is_decoded_and_cut(engine: ProbeEngine, targets: TargetServer)
 def test_the_monitors_own_header_values_are_not_shown(
     value: str, sent_back: str, engine: ProbeEngine, targets: TargetServer
 ) -> None:
-    """A page that shows the request it got would tell a member of the project what he may not read."""
+    """A page that echoes its request would reveal secrets to a member of the project who cannot read them."""
     page = f'{{"sent": "{sent_back}"}}'.encode()
     site = targets.serve(
         {

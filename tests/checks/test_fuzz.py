@@ -1,6 +1,6 @@
-"""The engine against a server that sends anything: every check ends in time, in one verdict, within its memory.
+"""The engine against a server that sends random data: every check ends in time, with one verdict, within its memory.
 
-`make test` runs the bounded version. The full one prints what it found as one JSON line:
+`make test` runs a bounded version. The full version prints its findings as one JSON line:
 
     EXAMPLES=10 python -m pytest tests/checks/test_fuzz.py -n 0 -s
 """
@@ -36,7 +36,7 @@ GOOD = Shot([answer(200, b"the end")], HttpSpec("", method="GET", timeout_ms=5_0
 
 
 class Range:
-    """Where shots are fired: a plain and a TLS target that send what the batch under way says."""
+    """A plain and a TLS target that answer with the scripts of the current batch."""
 
     def __init__(self, targets: TargetServer, certificates: Certificates, prober: Prober) -> None:
         self._prober = prober
@@ -47,7 +47,7 @@ class Range:
         }
 
     def _script_for(self, seen: Seen) -> Script:
-        # A redirect may have led here by any path.
+        # A redirect may have any path.
         number = re.search("[0-9]{1,3}", seen.path)
         return self._scripts[int(number[0]) % len(self._scripts) if number else 0]
 
@@ -65,7 +65,7 @@ class Range:
         return report
 
     def faults(self, batch: list[Shot], report: Report) -> list[str]:
-        """What is wrong with the outcomes, each with the shot it belongs to."""
+        """Return the faults of the outcomes, each with its shot."""
         ended = Counter(number for number, _, _ in report.ended)
         wrong = [f"{ended[number]} outcomes: {shot!r}" for number, shot in enumerate(batch) if ended[number] != 1]
         for number, outcome, _ in report.ended:
@@ -85,12 +85,12 @@ class Range:
 
 
 def _late(report: Report) -> dict[int, float]:
-    """By how many milliseconds checks ended too late, by their numbers."""
+    """Return how many milliseconds late checks ended, by number."""
     return {number: late_ms for number, _, late_ms in report.ended if late_ms >= OVERRUN_MS}
 
 
 def _addressed(script: Script, site: Site) -> Script:
-    """The script with the places of other responses in it, where its redirects leave room for one."""
+    """Return the script with the URLs of other responses in the placeholders of its redirects."""
     port = b"%d" % site.port
     return [
         step.replace(b"%p", port).replace(b"%d", b"%d" % (number * 37 % 100)) if isinstance(step, bytes) else step
@@ -99,7 +99,7 @@ def _addressed(script: Script, site: Site) -> Script:
 
 
 def find_faults(spec: HttpSpec, outcome: CheckOutcome) -> list[str]:
-    """What about an outcome cannot be, whatever the target sent."""
+    """Return the rules that an outcome breaks; they apply to any answer of a target."""
     rules = {
         "passed with a status that fails": outcome.passed and not expects(spec, outcome.http_status or 0),
         "an impossible status": outcome.http_status is not None and not 1 <= outcome.http_status <= 999,
@@ -117,7 +117,7 @@ def range_(targets: TargetServer, certificates: Certificates) -> Iterator[Range]
 
 
 def test_any_answer_ends_in_one_verdict(range_: Range) -> None:
-    # What is loaded once is loaded by now: the trust store, the codecs, a handle per check.
+    # By now everything that is loaded once is loaded: the trust store, the codecs, a handle per check.
     batch = min(BATCH, RESPONSES)
     before = range_.fire([GOOD] * batch)
     reports: list[Report] = []
@@ -127,7 +127,7 @@ def test_any_answer_ends_in_one_verdict(range_: Range) -> None:
         max_examples=-(-RESPONSES // batch),
         deadline=None,
         database=None,
-        phases=[Phase.generate],  # a failure is one shot of its batch, and is shown as it is
+        phases=[Phase.generate],  # a failure is a single shot of its batch; shrinking would not help
         suppress_health_check=list(HealthCheck),
     )
     @given(st.lists(shots(), min_size=batch, max_size=batch))

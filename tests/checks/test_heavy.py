@@ -1,4 +1,4 @@
-"""Large responses with rules are judged in turns by account, so that they delay no check of others."""
+"""Accounts take turns when large responses with rules are judged, so that they do not delay checks of others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULE = (ContentRule(RuleType.TEXT_CONTAINS, "x"),)
 
 
 class Service:
-    """A loop in a thread. `ended` are the checks (owner, number) in the order of their outcomes."""
+    """A loop in a thread. `ended`: the checks (owner, number) in the order of their outcomes."""
 
     def __init__(self) -> None:
         self.ended: dict[tuple[str, int], CheckOutcome] = {}
@@ -88,7 +88,7 @@ def test_what_is_too_much_comes_back_unless_it_is_a_trigger(url: str, monkeypatc
         until(lambda: len(found.service._heavy) == 1, PATIENCE_SEC, "it waits")
         found.service.submit(("crowd", 0), found.spec(url))
         found.service.submit(("crowd", 1), replace(found.spec(url), only_2xx=True))
-        until(lambda: len(found.ended) == 2, PATIENCE_SEC, "there is no room for the others")
+        until(lambda: len(found.ended) == 2, PATIENCE_SEC, "the others are rejected")
         monkeypatch.undo()
         until(lambda: len(found.ended) == 3, PATIENCE_SEC, "the first one is judged")
     refused = [found.ended["crowd", number] for number in range(2)]

@@ -1,4 +1,4 @@
-"""Name servers of ours that drop every packet: no check is a failure of its target for it."""
+"""If our name servers drop every packet, no check counts as a failure of its target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_ANSWER = "Pulsekeeper could not run this check: no name server answers."
 
 
 def specs(host: str, *, timeout_ms: int = LEAST_MS) -> dict[str, CheckSpec]:
-    """A check of each protocol, which needs our name servers."""
+    """Return a check of each protocol that needs our name servers."""
     return {
         "http": HttpSpec(f"http://{host}/", timeout_ms=timeout_ms),
         "tcp": TcpSpec(host=host, port=1, timeout_ms=timeout_ms),
@@ -72,7 +72,7 @@ def closed() -> Iterator[str]:
     """The address of a name server that refuses packets."""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as reserved:
         reserved.bind(("127.0.0.1", 0))
-        reserved.connect(("127.0.0.1", 1))  # takes packets of this peer alone
+        reserved.connect(("127.0.0.1", 1))  # accepts packets of this peer only
         yield f"127.0.0.1:{reserved.getsockname()[1]}"
 
 
@@ -89,12 +89,12 @@ def test_silence_is_our_fault_and_the_next_checks_are_right(names: NameServer, t
     def is_down() -> bool:
         return reasons(check(engine, specs("silent.test"))) == {ReasonCode.TIMEOUT}
 
-    # The control query of the time before may get its answer now, while the check is already waiting.
+    # The earlier control query may get its answer now, while the check is already waiting.
     until(is_down, PATIENCE, "a silent zone is down again")
 
 
 def test_a_silent_zone_is_no_fault_of_ours(names: NameServer) -> None:
-    """With hostile ones beside it, whose garbage makes c-ares repeat all queries."""
+    """While hostile zones send garbage that makes c-ares repeat all queries."""
     names.zone = {**ZONES, **{f"garbled{number}.test": GARBLED_ZONE for number in range(5)}}
     garbled = {f"garbled {number}": HttpSpec(f"http://garbled{number}.test/") for number in range(5)}
     outcomes = check(engine_of(names), {**specs("silent.test"), **garbled})
@@ -104,7 +104,7 @@ def test_a_silent_zone_is_no_fault_of_ours(names: NameServer) -> None:
 
 
 def test_lookups_that_time_out(names: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checks.probes.resolver._TRIES", 3)  # else it takes 12 s
+    monkeypatch.setattr("checks.probes.resolver._TRIES", 3)  # otherwise it takes 12 s
     resolver = Resolver([names.address])
     found = Asker(resolver).answer("silent.test")
     assert found.failure is not None
@@ -117,7 +117,7 @@ def test_lookups_that_time_out(names: NameServer, monkeypatch: pytest.MonkeyPatc
 
 
 def test_silence_during_a_part_of_the_wait_is_enough(names: NameServer, targets: TargetServer) -> None:
-    """The later tries of a lookup are seconds apart, so one that began in it may miss the recovery."""
+    """Later attempts of a lookup are seconds apart, so a lookup that began in the outage may miss the recovery."""
     names.dead = True
     url = targets.serve([answer()]).url(host="www.test")
 
@@ -172,8 +172,8 @@ def test_one_server_that_answers_is_enough(names: NameServer, targets: TargetSer
     assert reasons(without) == {ReasonCode.WORKER_LOST}
 
 
-def test_an_outage_amid_many_checks_fails_none(names: NameServer, targets: TargetServer) -> None:
-    """Lookups begin before it, in it and at its end; c-ares has parts of the answers in its cache."""
+def test_an_outage_during_many_checks_fails_none(names: NameServer, targets: TargetServer) -> None:
+    """Lookups begin before, in and at the end of the outage; c-ares has cached parts of the answers."""
     hosts = [f"www{number}.test" for number in range(200)]
     names.zone = {
         host: Name(("127.0.0.1",), ("::1",), seconds=number % 3 / 20, ttl=1 + number % 2, aaaa_ttl=1 + number % 3)

@@ -1,4 +1,4 @@
-"""The table of results in parts: made ahead, filled from the default partition, dropped when old."""
+"""Partitions of the table of results: created ahead, filled from the default partition, dropped when old."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def rows_by_part() -> dict[str, int]:
 
 
 def amid_the_lock(held: threading.Event, change: Callable[[], object]) -> object:
-    """What `change` returned, made by a session for whose lock somebody else was already waiting."""
+    """Return the result of `change`, called while holding a lock for which another session waits."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(hashtextextended('partitions', 0))")
             held.set()
-            until(somebody_waits, 30, "somebody waits for the lock")
+            until(another_session_waits, 30, "another session waits for the lock")
             returned = change()
             cursor.execute("SELECT pg_advisory_unlock_all()")
         return returned
@@ -57,7 +57,7 @@ def amid_the_lock(held: threading.Event, change: Callable[[], object]) -> object
         connection.close()
 
 
-def somebody_waits() -> bool:
+def another_session_waits() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_stat_activity"
@@ -92,7 +92,7 @@ def test_bounds_and_names(moment: datetime, monthly: bool, expected: tuple[str, 
 @pytest.mark.usefixtures("restored_partitions")
 @pytest.mark.django_db(transaction=True)
 class TestPartitions:
-    """Each test finds what the migration made, and takes away what it made itself."""
+    """Start with the partitions of the migration, and drop those of the test."""
 
     def test_the_migration_made_the_first_week(self) -> None:
         there = parts(RESULTS)
@@ -139,8 +139,8 @@ class TestPartitions:
         assert CheckResult.objects.count() == 80
         assert rows_by_part() == {RESULTS.name(day(NOON)[0]): 80}
 
-    def test_what_somebody_else_made_and_dropped_while_we_waited_is_seen(self) -> None:
-        """Also by a session that looked for the name before, and remembers that it was not there, or was."""
+    def test_partitions_created_and_dropped_while_waiting_are_seen(self) -> None:
+        """Also in a session that has cached the existence or absence of the name."""
         bounds, name = day(NOON), RESULTS.name(day(NOON)[0])
         for change in (partial(make, RESULTS, [bounds]), partial(drop, RESULTS, before=bounds[1])):
             with connection.cursor() as cursor:
@@ -200,7 +200,7 @@ class TestPartitions:
         assert set(PINGS.wanted(now=NOON)) <= set(parts(PINGS))
 
     def test_it_steps_back_from_a_lock_and_comes_again(self, caplog: pytest.LogCaptureFixture) -> None:
-        """A long transaction that has read old results must not make recording wait behind us."""
+        """A long transaction that has read old results must not block recording through our lock."""
         make(RESULTS, [day(NOON)])
         held, done = threading.Event(), threading.Event()
 

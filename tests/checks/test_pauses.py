@@ -1,7 +1,7 @@
-"""How long one response keeps the loop from all other checks, in CPU time: targets send what is slow to read.
+"""How long one response blocks all other checks of the loop, in CPU time: targets send responses that are slow to read.
 
-The clock is the loop's thread's own, so that a busy machine makes no pause longer. What is slow is quadratic, or a
-mebibyte at a slow step; the bound is several times what the slowest case takes.
+CPU time of the loop's thread is measured, so that a busy machine does not lengthen pauses. Slow responses need
+quadratic time, or have a mebibyte at a slow step; the bound is several times the slowest case.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LONG = 40_000
 
 
 class Looks:
-    """An epoll that notes the CPU time which its thread spends between two calls of `poll`."""
+    """An epoll that records the CPU time of its thread between two calls of `poll`."""
 
     longest: float
     _since: float
@@ -85,7 +85,7 @@ class Looks:
 
 
 class Range:
-    """Where bait is served, and the engine that takes it."""
+    """A server of bait, and the engine that reads it."""
 
     def __init__(self, targets: TargetServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reactor, "select", SimpleNamespace(**vars(select) | {"epoll": Looks}))
@@ -94,10 +94,10 @@ class Range:
         self._script: Script = [b""]
         self._marks = itertools.count()
         self.engine = ProbeEngine(LOOPBACK)
-        self.pause(lambda mark: [response(200, f"X: {mark}")])  # loads what is loaded once
+        self.pause(lambda mark: [response(200, f"X: {mark}")])  # loads everything that is loaded once
 
     def pause(self, bait: Callable[[int], Script], **changes: Any) -> float:
-        """The longest pause over a check. `bait` gets another number each time: caches must not help."""
+        """Return the longest pause of a check. `bait` gets another number each time, so that caches do not help."""
 
         def check() -> CheckOutcome:
             self._script = bait(next(self._marks))
@@ -107,7 +107,7 @@ class Range:
 
 
 def shortest(check: Callable[[], object]) -> float:
-    """The longest pause within `check`, in the best of several tries."""
+    """Return the longest pause within `check`, in the best of several attempts."""
     found = float("inf")
     for _ in range(TRIES):
         Looks.begin()
@@ -139,7 +139,7 @@ def range_(targets: TargetServer, monkeypatch: pytest.MonkeyPatch) -> Range:
 
 
 def pairs() -> Iterator[str]:
-    """Some of the many: others in every run, by the seed of the test run."""
+    """Return a sample, different in every run by the seed of the test run."""
     for _ in range(100):
         yield "".join(random.choices(ATOMS, k=2))  # seeded by pytest-randomly
 
@@ -247,7 +247,7 @@ def test_text_rules(charset: str, range_: Range) -> None:
 
 
 def test_the_body_of_a_failure(range_: Range) -> None:
-    """With header values of the longest kind to be found in it."""
+    """With many long secret header values to redact."""
     headers = tuple((f"X-{number}", filled("a", 4_095) + str(number)) for number in range(4))
     found = {}
     for text in ATOMS:
@@ -264,7 +264,7 @@ def _chunked(data: bytes) -> bytes:
 
 
 def _tiny_blocks() -> bytes:
-    """A gzip stream of deflate blocks that hold nothing but a table each, which takes the most time to build."""
+    """Return a gzip stream of deflate blocks without data; each has a code table that is slow to build."""
     bits: list[int] = []
     lengths = {18: 1, 1: 1}
     order = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1]
@@ -310,7 +310,7 @@ def test_a_body_in_codings(bait: str, range_: Range) -> None:
 @pytest.mark.parametrize(("size", "names"), [(15_000, 300), (600, 1_000)])
 @pytest.mark.parametrize("text", ["?", "?a", "token:", "\u0301\u0327", "a"])
 def test_a_certificate(text: str, size: int, names: int, range_: Range, certificates: Certificates) -> None:
-    """Near the 100 KB that OpenSSL takes, by its names, and with more in one field than libcurl takes."""
+    """A certificate near OpenSSL's limit of 100 KB, by its names, or with a field beyond libcurl's limit."""
     context = certificates.wordy(filled(text, size), names=names)
     site = range_.targets.serve([response(503)], tls=context)
     outcomes: list[CheckOutcome] = []
@@ -320,7 +320,7 @@ def test_a_certificate(text: str, size: int, names: int, range_: Range, certific
 
 
 def test_names(range_: Range) -> None:
-    """An alias of an alias of … with a thousand closed addresses at its end, or nothing."""
+    """A chain of aliases that ends in a thousand closed addresses, or in nothing."""
     links = [f"{number}.{'a' * 60}.{'b' * 60}.test" for number in range(200)]
     addresses = tuple(f"127.0.{number // 256}.{number % 256}" for number in range(2, 1_000))
     zone = {link: Name(alias=after) for link, after in itertools.pairwise(links)}

@@ -61,7 +61,7 @@ def hosts(namespace: Namespace) -> Iterator[PingHosts]:
 
 @pytest.fixture(scope="module")
 def names(namespace: Namespace) -> Iterator[NameServer]:
-    """A name server in the namespace, because the loop's thread asks it."""
+    """A name server in the namespace, because the loop's thread queries it."""
     server = namespace.run(TargetServer().__enter__)
     zone = {name: said for case in CASES for name, said in case.zone.items()}
     yield namespace.run(lambda: server.serve_names(zone))
@@ -130,7 +130,7 @@ def worker(
 
 
 def test_every_case_by_the_api(worker: None) -> None:
-    # The API refuses a blocked address before it asks a worker, but not a name.
+    # The API refuses a blocked address without a worker, but not a name.
     compare(CASES, by_the_api(CASES, INPUTS), with_reason=False)
 
 
@@ -279,7 +279,7 @@ def test_no_packet_leaves_for_a_forbidden_address(strict: ProbeEngine, host: str
 
 
 def test_what_is_no_address_is_looked_up() -> None:
-    """A socket would ask the system's resolver for it, and wait."""
+    """A socket would block on the system's resolver."""
     outcome = ProbeEngine(EgressGuard(), resolver=Resolver(["127.0.0.1:1"])).check(PingSpec(host="1.2.3.4.5"))
     assert outcome.reason_code in {ReasonCode.WORKER_LOST, ReasonCode.DNS_FAILURE}
 

@@ -1,4 +1,4 @@
-"""`manage.py probe` as a pipeline runs it: its own process, an exit code, and what it prints."""
+"""`manage.py probe` as in a pipeline: a separate process, exit codes and output."""
 
 from __future__ import annotations
 

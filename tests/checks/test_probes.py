@@ -1,4 +1,4 @@
-"""The engine against real local servers: what it sends, and what it keeps apart. Its verdicts are the catalogue's."""
+"""The engine against real local servers: its requests, and isolation of checks. The catalogue tests its verdicts."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_sends_what_the_monitor_asks_for(engine: ProbeEngine, targets: TargetSer
     assert post.header("content-type") == "application/json"
     assert post.header("accept") == "*/*"
     assert post.header("expect") is None
-    # The same handle afterwards: nothing of the first request is left.
+    # The same handle is used next: nothing of the first request is left.
     assert (head.method, head.body) == ("HEAD", b"")
     assert (head.header("user-agent") or "").startswith("Pulsekeeper/")
     assert head.header("x-empty") is None
@@ -137,7 +137,7 @@ def test_sends_what_the_monitor_asks_for(engine: ProbeEngine, targets: TargetSer
 
 
 def test_a_request_does_not_depend_on_the_one_before(engine: ProbeEngine, targets: TargetServer) -> None:
-    """The handle is the same: the engine takes the idle one."""
+    """The engine reuses the idle handle."""
     site = targets.serve([answer()])
     secret = (("X-Secret", "one tenant's"),)
     specs = [
@@ -244,7 +244,7 @@ def test_a_name_of_the_system(engine: ProbeEngine, targets: TargetServer) -> Non
 
 
 def test_a_name_that_does_not_exist(engine: ProbeEngine) -> None:
-    # No label may be longer than 63 characters, so no name server is asked.
+    # Labels have at most 63 characters, so no name server is queried.
     outcome = engine.check(get(url=f"http://{'a' * 64}.invalid/"))
     assert (outcome.verdict, outcome.reason_code) == (DOWN, ReasonCode.DNS_FAILURE)
 

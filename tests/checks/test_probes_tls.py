@@ -89,7 +89,7 @@ def test_a_ca_certificate_counts_for_its_own_checks_alone(engine: ProbeEngine, t
     own.issue_cert("127.0.0.1", not_after=GOOD_UNTIL).configure_cert(context)
     site = targets.serve([answer()], tls=context)
     trusted, wrong = (ca.cert_pem.bytes().decode() for ca in (own, other))
-    for _ in range(2):  # handles and contexts are used again
+    for _ in range(2):  # handles and contexts are reused
         for spec in specs_of(site, ca_certificate=trusted):
             assert engine.check(spec).verdict is Verdict.UP
         for spec in specs_of(site):
@@ -109,7 +109,7 @@ def test_a_ca_certificate_is_added_to_those_of_the_system(
     site = targets.serve([answer()], tls=certificates.good())
     for spec in specs_of(site, ca_certificate=trustme.CA().cert_pem.bytes().decode()):
         assert engine.check(spec).verdict is Verdict.UP
-        for file in Path(trusted_folder(certificates.ca_file)).iterdir():  # as cleanups of old temporary files do
+        for file in Path(trusted_folder(certificates.ca_file)).iterdir():  # like cleanups of old temporary files
             file.unlink()
         assert engine.check(spec).verdict is Verdict.UP
 

@@ -1,4 +1,4 @@
-"""At most one datagram per address and second: those that wait, and what happens to a second."""
+"""At most one datagram per address and second: waiting checks, and unused seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ECHO = Datagrams([[Reply()]])
 
 
 class Claims:
-    """Answers with the given waits, one for each claim; a further claim is granted."""
+    """Return these waits, one for each claim; further claims are granted."""
 
     def __init__(self, *waits: float | None) -> None:
         self._waits = list(waits)
@@ -42,7 +42,7 @@ class Anywhere(EgressGuard):
 
 
 class Check:
-    """A check that waits. `granted` gets the end of its second, `late` when to come back."""
+    """A waiting check. `granted` gets the end of its second, `late` the time to return."""
 
     def __init__(
         self, limiter: RateLimiter, address: str = "192.0.2.1", *, patience: float = 60, **given: bool
@@ -116,7 +116,7 @@ def test_a_place_is_kept_by_those_that_return() -> None:
         claims.gone.get_nowait()
 
 
-def test_a_check_waits_until_it_is_told_to_ask_again() -> None:
+def test_a_check_waits_until_its_time_to_ask_again() -> None:
     claims = Claims(0.05, 0.05)
     check = Check(RateLimiter(claims))
     assert check.granted.get(timeout=10) > time.monotonic()
@@ -155,7 +155,7 @@ def test_without_a_broker_checks_come_back_at_different_times() -> None:
 
 
 def test_a_second_that_has_passed_is_not_used(targets: TargetServer) -> None:
-    """The loop was busy, and meanwhile another process may have claimed the next second."""
+    """While the loop was busy, another process may have claimed the next second."""
     service, claims = targets.serve_datagrams(ECHO), Claims()
     engine = ProbeEngine(LOOPBACK, rate_limiter=RateLimiter(claims))
     passed: list[str] = []

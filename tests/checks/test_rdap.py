@@ -1,4 +1,4 @@
-"""Lookups of registrations, against a registry that answers well, badly, or not at all."""
+"""Lookups of registrations, against a registry that works, misbehaves, or does not answer."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_without_a_list_a_lookup_fails_and_the_list_is_left_alone(
     assert registry.listed == 1
 
 
-def test_the_list_is_read_anew_each_week_and_an_old_one_serves_meanwhile(registry: Registry) -> None:
+def test_the_list_is_read_again_each_week_and_an_old_one_serves_until_then(registry: Registry) -> None:
     registry.expires("example.com", "2026-08-13T04:00:00Z")
     client = RdapClient(GuardedSession(LOOPBACK), registry.bootstrap_url)
 
@@ -320,5 +320,5 @@ def test_a_forbidden_list_is_no_way_in(registry: Registry) -> None:
     assert registry.site.connections == 0
 
 
-def test_the_last_label_tells_the_registry() -> None:
+def test_the_last_label_selects_the_registry() -> None:
     assert top_level("example.co.uk") == "uk"

@@ -1,4 +1,4 @@
-"""The resolver against a name server of our own, faults included."""
+"""The resolver against a local name server, including its faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SILENCE = Fault.SILENCE
 
 
 class Asker:
-    """Asks one resolver and collects what it says, in order."""
+    """Query one resolver and collect its results, in order."""
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
@@ -73,7 +73,7 @@ def test_addresses(name: Name, addresses: str, targets: TargetServer) -> None:
     names = targets.serve_names({"www.test": name, "real.test": Name(("127.0.0.9",))})
     found = Asker(Resolver([names.address])).answer("www.test")
     assert sorted(found.addresses) == sorted(addresses.split(","))
-    if "fe80" not in addresses:  # where it comes depends on the machine's own addresses
+    if "fe80" not in addresses:  # its position depends on the machine's own addresses
         assert found == Answer(tuple(addresses.split(",")))
     if SILENCE in (name.a, name.aaaa):
         assert max(names.asked.values()) < _TRIES, "it waited for all tries of a question without an answer"
@@ -158,8 +158,8 @@ def test_a_name_whose_answers_are_garbage_harms_no_other(targets: TargetServer) 
     assert {host for host, answer in asker.answers if answer.failure is not None} == set(garbled)
 
 
-def test_a_silent_server_is_told_apart() -> None:
-    """Nobody listens there, so c-ares hears at once that nobody does."""
+def test_a_silent_server_is_distinguished() -> None:
+    """No server listens on the port, so c-ares fails at once with a refused connection."""
     answer = Asker(Resolver(["127.0.0.1:9"])).answer("www.test")
     assert answer.failure == own_fault("no name server could be reached", by_network=True)
     outcome = ProbeEngine(LOOPBACK, resolver=Resolver(["127.0.0.1:9"])).check(HttpSpec("http://www.test/"))

@@ -1,4 +1,4 @@
-"""Roll-ups against results counted one by one: late, in any order, and beside each other."""
+"""Roll-ups against results counted one by one: late, in any order, and concurrently."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def store(found: Iterable[Found], *, now: datetime) -> None:
 
 
 def store_quietly(found: Iterable[Found]) -> None:
-    """Without moving the clock, which is everybody's."""
+    """Do not move the shared clock."""
     with transaction.atomic():
         store_results(
             [
@@ -64,7 +64,7 @@ def store_quietly(found: Iterable[Found]) -> None:
 
 
 def counted(found: Iterable[Found], *, until: datetime) -> dict[tuple[int, datetime], tuple[Any, ...]]:
-    """The roll-ups of whole hours until then, the slow way."""
+    """Return the roll-ups of whole hours until then, computed the slow way."""
     hours: dict[tuple[int, datetime], list[Found]] = defaultdict(list)
     for one in found:
         if start_of_hour(one.at) < until:
@@ -87,7 +87,7 @@ def stored(*, until: datetime) -> dict[tuple[int, datetime], tuple[Any, ...]]:
 
 
 def means(found: Sequence[Found], *, since: datetime) -> tuple[dict[int, float], dict[int, dict[date, float]]]:
-    """By monitor, and by monitor and day, the slow way."""
+    """Return means by monitor, and by monitor and day, computed the slow way."""
     passed: dict[int, list[int]] = defaultdict(list)
     by_day: dict[int, dict[date, list[int]]] = defaultdict(lambda: defaultdict(list))
     for one in found:
@@ -132,7 +132,7 @@ steps = st.tuples(
     partitioned=st.booleans(),
     at_once=st.sampled_from([1, 3, 10_000]),
 )
-def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
+def test_results_in_any_order_are_as_if_counted_at_the_end(
     story: list[tuple[int, list[tuple[int, timedelta, tuple[Verdict, int | None, int | None]]], int | None]],
     since: int,
     partitioned: bool,
@@ -155,7 +155,7 @@ def test_whatever_comes_when_it_is_as_if_counted_at_the_end(
         roll_up(now)
     assert not LateHour.objects.exists()
     until = rolled_until()
-    if until is None:  # no hour has ended that anything was found in
+    if until is None:  # no hour with results has ended
         until = start_of_hour(now - rollups.GRACE)
         assert not counted(found, until=until)
     assert until >= start_of_hour(now - rollups.GRACE)
@@ -203,7 +203,7 @@ class TestHours:
         assert HourlyRollup.objects.get().hour == NOON
 
     def test_a_result_older_than_is_kept_does_not_spoil_its_roll_up(self) -> None:
-        """The other results of its hour may be gone by then."""
+        """The other results of its hour may be deleted by then."""
         store([Found(3, NOON)] * 3, now=NOON)
         roll_up(NOON + 2 * HOUR)
         CheckResult.objects.all().delete()
@@ -279,7 +279,7 @@ class TestParts:
 
 @contextmanager
 def refusing(rows: str, *, existing: bool = True) -> Iterator[None]:
-    """Have the database refuse these roll-ups. Without `existing`, those that exist may stay, but not be written."""
+    """Let the database reject these roll-ups. Without `existing`, rows that exist may stay, but not be written."""
     with connection.cursor() as cursor:
         valid = "" if existing else "NOT VALID"
         cursor.execute(f"ALTER TABLE checks_hourlyrollup ADD CONSTRAINT refused CHECK (NOT ({rows})) {valid}")
@@ -307,7 +307,7 @@ class TestBesideEachOther:
 
     @pytest.mark.parametrize("at_once", [1, 10_000])
     def test_jobs_and_late_results_at_once(self, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The clock of the process stands long after NOON, so all of these are late."""
+        """The clock of the process is long after NOON, so all of these are late."""
         monkeypatch.setattr(rollups, "MONITORS_AT_ONCE", at_once)
         hours, rounds = 6, 15
         end = NOON + hours * HOUR + PAST_GRACE
@@ -364,7 +364,7 @@ class TestBesideEachOther:
         later = NOON + 20 * DAY
         keep_partitions(later)
         assert CheckResult.objects.count() == 2, "nothing is rolled up yet"
-        # As a job that was broken off would leave it.
+        # As after an interrupted job.
         RollupProgress.objects.update(closed_until=NOON + 3 * DAY, rolled_until=NOON + 12 * HOUR)
         keep_partitions(later)
         assert [result.checked_at for result in CheckResult.objects.all()] == [NOON + DAY]
@@ -374,7 +374,7 @@ class TestBesideEachOther:
 
 
 class Holding:
-    """Stores results in another thread's transaction, which stays open until `let_go`."""
+    """Store results in a transaction of another thread, which stays open until `let_go`."""
 
     def __init__(self, found: list[Found]) -> None:
         self._found = found

@@ -1,4 +1,4 @@
-"""The tcp protocol by the engine, beside the catalogue: the guard, timings, evidence, descriptors, and addresses."""
+"""The tcp protocol in the engine, in addition to the catalogue: guard, timings, evidence, descriptors, addresses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ POP3 = (b"+OK hi\r\n", Expect(b"STLS\r\n"), b"+OK go\r\n")
 
 
 class Names(Resolver):
-    """Knows the given names and sends no query."""
+    """Answer these names without queries."""
 
     def __init__(self, **names: str) -> None:
         self._names = names
@@ -54,7 +54,7 @@ def contains(text: str) -> tuple[ContentRule, ...]:
 
 
 def run(engine: ProbeEngine, specs: Sequence[TcpSpec]) -> list[CheckOutcome]:
-    """The outcomes in the order of the specs, which run all at once."""
+    """Run all specs concurrently. Return their outcomes in order."""
     ended: dict[int, CheckOutcome] = {}
     engine.run(enumerate(specs), ended.__setitem__)
     return [ended[number] for number in range(len(specs))]
@@ -205,7 +205,7 @@ def test_the_server_does_not_choose_what_a_handshake_costs(engine: ProbeEngine, 
 
 @contextmanager
 def blocking_server(serve: Callable[[socket.socket], object]) -> Iterator[int]:
-    """A server of one connection. asyncio closes connections without the alert that says why."""
+    """A server of one connection. asyncio closes connections without the alert that gives the reason."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def accept() -> None:

@@ -1,4 +1,4 @@
-"""How tcp checks connect where addresses, families and peers misbehave, and what of the body is kept to themselves."""
+"""How tcp checks connect if addresses, families and peers misbehave, and that evidence does not show the body."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class EchoProbe(Probe[EchoSpec]):
 
 @pytest.fixture
 def echo_port() -> Iterator[int]:
-    """A server that echoes in two parts, lies about `lie`, and never answers `silence`."""
+    """A server that echoes in two parts, answers `lie` wrongly, and never answers `silence`."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         connections: list[socket.socket] = []
 

@@ -1,4 +1,4 @@
-"""The udp protocol by the engine, beside the catalogue: what is sent and when."""
+"""The udp protocol in the engine, in addition to the catalogue: which datagrams are sent, and when."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SILENT = Datagrams([()])
 
 
 class Names(Resolver):
-    """Knows the given names and sends no query."""
+    """Answer these names without queries."""
 
     def __init__(self, **names: str) -> None:
         self._names = names
@@ -58,7 +58,7 @@ def engine() -> ProbeEngine:
 
 
 def unlimited(guard: EgressGuard = LOOPBACK) -> ProbeEngine:
-    """Return an engine that need not wait for seconds of its addresses."""
+    """Return an engine without the limit of one datagram per second and address."""
     return ProbeEngine(guard, rate_limiter=RateLimiter(LocalSeconds(0.0)))
 
 
@@ -67,7 +67,7 @@ def contains(text: str) -> tuple[ContentRule, ...]:
 
 
 def run(engine: ProbeEngine, specs: Sequence[UdpSpec]) -> list[CheckOutcome]:
-    """The outcomes in the order of the specs, which run all at once."""
+    """Run all specs concurrently. Return their outcomes in order."""
     ended: dict[int, CheckOutcome] = {}
     engine.run(enumerate(specs), ended.__setitem__)
     return [ended[number] for number in range(len(specs))]
@@ -244,7 +244,7 @@ ERRORS = {address: error for address, (error, _) in REPORTED.items()} | IGNORED
 
 
 class Routers:
-    """Answer each datagram with an ICMP message, on a TUN device. A context manager."""
+    """Context manager that answers each datagram with an ICMP message, on a TUN device."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -279,7 +279,7 @@ class Routers:
                 quoted = request[: at + 8]
                 if host == FOREIGN:  # it quotes a datagram of another port
                     quoted = quoted[: at + 1] + bytes([quoted[at + 1] ^ 1]) + quoted[at + 2 :]
-                # The next hop takes 576 bytes, and 1,280 by IPv6.
+                # The next hop accepts 576 bytes, and 1,280 by IPv6.
                 size = (1_280 if v6 else 576).to_bytes(4, "big") if host in {SMALLER_V4, SMALLER_V6} else bytes(4)
                 os.write(self._tunnel, packet(host, worker, bytes(ERRORS[host]) + bytes(2) + size + quoted))
 
@@ -312,7 +312,7 @@ RULES = (("ok", "ff00", "é", "\x00", "�"), tuple(RuleType)[:2])
 
 
 def hostile(chance: random.Random) -> bytes:
-    """Return a reply: pieces that parsers stumble over, noise, a secret, or as much of them as a datagram holds."""
+    """Return a reply: input that is hard to parse, noise, a secret, or as much of them as fits into a datagram."""
     kind = chance.randrange(10)
     if kind == 0:
         return chance.choice(SECRETS).encode()
@@ -324,7 +324,7 @@ def hostile(chance: random.Random) -> bytes:
 
 
 def shot(chance: random.Random, host: str) -> tuple[Datagrams, UdpSpec]:
-    """Return what a host replies, mostly something, and the check of it. The port is set when it is known."""
+    """Return the replies of a host, usually at least one, and its check. The port is set later."""
     silent = chance.random() < 0.05
     replies = [
         [

@@ -30,6 +30,6 @@ def netlify(settings: Settings) -> Iterator[FakeNetlify]:
 
 @pytest.fixture(params=["vercel", "netlify"])
 def fake(request: pytest.FixtureRequest) -> FakeVercel | FakeNetlify:
-    """Either."""
+    """Each provider in turn."""
     found: FakeVercel | FakeNetlify = request.getfixturevalue(request.param)
     return found

@@ -4,10 +4,10 @@
         vercel.configure(settings)                 # pytest-django's: addresses and keys
         callback = vercel.consent(authorize_url)   # what the browser is sent back to
         vercel.projects = [project(1, domain="shop.example"), project(2, address=None)]
-        vercel.mode = "500"                        # see Mode; "" is well
-        vercel.revoke()                            # no token that it gave is taken any more
+        vercel.mode = "500"                        # see Mode; "" works normally
+        vercel.revoke()                            # rejects all tokens issued so far
 
-`issued` holds every code and token that was given, to grep for; `calls` the path of every request of ours.
+`issued`: every code and token issued, to search for in output; `calls`: the path of every request received.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import requests
 
-# "down" hangs up, "slow" answers when the mode is over, "wrong_json" is cut short, "wrong_types" is JSON of
-# another shape. All are for what we ask; the page of consent works.
+# "down" hangs up, "slow" answers when the mode is over, "wrong_json" is truncated, "wrong_types" is JSON of another
+# shape. All apply to requests of Pulsekeeper; the consent page works.
 Mode = Literal["", "down", "slow", "429", "500", "wrong_json", "wrong_types"]
 
 _PAGE = b"<!doctype html><title>Consent</title><form method=post><button name=decision value=allow>Allow</button>"
@@ -36,7 +36,7 @@ _ADDRESS = "from the name"
 
 @dataclass(frozen=True)
 class FakeProject:
-    """`address` is what the provider itself gives, None for a project that was never deployed."""
+    """`address`: the one assigned by the provider, None for a project that was never deployed."""
 
     ref: str
     name: str
@@ -45,7 +45,7 @@ class FakeProject:
 
 
 def project(number: int, *, address: str | None = _ADDRESS, domain: str | None = None) -> FakeProject:
-    """`domain`: a custom one. `address`: the host under the provider's domain, made of the name where not given."""
+    """`domain`: a custom one. `address`: the host under the provider's domain, by default derived from the name."""
     name = f"project-{number}"
     return FakeProject(f"prj_{number}", name, f"{name}.fake" if address == _ADDRESS else address, domain)
 
@@ -78,9 +78,9 @@ def invalid(error: str, description: str, *, status: int = 400) -> Refused:
 
 
 class Fake:
-    """`redirect_uri` is the one that is registered with the app. `account` is whom the tokens belong to.
+    """`redirect_uri`: the one registered with the app. `account`: the owner of the tokens.
 
-    `odd` are items of its lists as they are, before those of `projects`. `endless`: after its last page comes another.
+    `odd`: raw items that its lists return before those of `projects`. `endless`: the last page links to another.
     """
 
     NAME: ClassVar[str]
@@ -126,7 +126,7 @@ class Fake:
         setattr(settings, f"{name}_CLIENT_SECRET", self.client_secret)
 
     def consent(self, authorize_url: str) -> str:
-        """Open the page, press its button (or refuse, if `denies`), and give where it leads back to."""
+        """Open the page, press its button (or refuse, if `denies`), and return the URL it redirects to."""
         decision = "deny" if self.denies else "allow"
         with requests.Session() as browser:
             browser.trust_env = False
@@ -151,7 +151,7 @@ class Fake:
         self._server.shutdown()
         self._server.server_close()
 
-    # What the server does, by the methods of a provider.
+    # Behaviour of the server, by the methods of a provider.
 
     def new_secret(self, prefix: str) -> str:
         secret = f"{prefix}_{secrets.token_urlsafe(24)}"
@@ -159,11 +159,11 @@ class Fake:
         return secret
 
     def check_authorize(self, query: Mapping[str, str]) -> str:
-        """Where to lead back to. Raises Refused, whose page leads nowhere."""
+        """Return the redirect URI. Raises Refused, whose page does not redirect."""
         raise NotImplementedError
 
     def granted(self) -> dict[str, str]:
-        """What is given back beside code and state."""
+        """Return what the redirect has in addition to code and state."""
         return {}
 
     def token_answer(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class Fake:
 
     def grant(self, form: Mapping[str, str]) -> dict[str, Any]:
         with self._lock:
-            code = self._codes.pop(form.get("code", ""), None)  # also where it is refused: once is once
+            code = self._codes.pop(form.get("code", ""), None)  # even if it is refused: a code works once
         if code is None:
             raise invalid("invalid_grant", "authorization code is invalid")
         if form.get("redirect_uri") != code.redirect_uri:
@@ -223,7 +223,7 @@ class Fake:
 
 
 class FakeVercel(Fake):
-    """An integration: it leads back to its registered address, whatever the request says.
+    """An integration: it always redirects to its registered address and ignores the one in the request.
 
     `team` is (id, name) of the team it gets installed on, None for a personal account. The API serves the
     scope of the installation only: `teamId` must be that of the team, and absent without one. `forbidden` are paths
@@ -311,11 +311,11 @@ def _under(address: str, domain: str) -> list[str]:
 
 
 class FakeNetlify(Fake):
-    """An OAuth application: the address to lead back to must be the registered one, the request for the code too.
+    """An OAuth application: `redirect_uri` must be the registered one, in the request for a token too.
 
-    `lifetime_sec`: tokens run out and come with one for refreshing. `expire()` has them run out. One for refreshing is
-    good once; who brings it again has stolen it, so that ends the grant. `renews_after`: so many requests have to be
-    refused before one for refreshing is answered.
+    `lifetime_sec`: access tokens expire and come with a refresh token. `expire()` lets them expire now. A refresh token
+    works once; using it again revokes the grant. `renews_after`: how many requests must be refused before a refresh is
+    answered.
     """
 
     NAME = "netlify"
@@ -466,7 +466,7 @@ def _serve(fake: Fake) -> _Server:
                 self._send(200, b'{"projects": [', {"Content-Type": "application/json"})
             elif mode == "wrong_types":
                 self._answer(Answer(200, {"access_token": 7, "projects": {"0": None}, "user": "x"}, {}))
-            return True  # also "down": the connection ends without a word
+            return True  # also "down": the connection ends without an answer
 
         def _answer(self, answer: Answer) -> None:
             headers = {"Content-Type": "application/json", **answer.headers}

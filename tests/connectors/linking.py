@@ -1,4 +1,4 @@
-"""The way to a provider and back, as a person goes it."""
+"""Linking an account at a provider, as a user does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAKES: dict[str, type[FakeNetlify | FakeVercel]] = {"vercel": FakeVercel, "netli
 
 @dataclass(frozen=True)
 class Place:
-    """A provider, and the word of our paths for it."""
+    """A provider, and its name in our paths."""
 
     word: str
     fake: FakeNetlify | FakeVercel
@@ -46,7 +46,7 @@ class Place:
 
 @contextmanager
 def place(settings: Any, backend: str, *, word: str | None = None, **of_fake: Any) -> Iterator[Place]:
-    """A deployment that has this word for the provider, whatever CONNECTORS says where the tests run."""
+    """Configure a deployment with this name for the provider, regardless of CONNECTORS in the environment."""
     word = word or backend
     settings.CONNECTORS = OWN_WORDS if word in OWN_WORDS else PLAIN_WORDS
     redirect_uri = f"{django_settings.BASE_URL}/connectors/{word}/callback"
@@ -56,7 +56,7 @@ def place(settings: Any, backend: str, *, word: str | None = None, **of_fake: An
 
 
 def come_back(address: str, browser: Client | None = None) -> Any:
-    """What the browser shows that the provider has sent to `address`; by default one in which nobody is signed in."""
+    """Return the page to which the provider redirects the browser, by default a browser that is signed out."""
     parts = urlsplit(address)
     browser = browser or Client(raise_request_exception=False)
     return browser.get(f"{parts.path}?{parts.query}")

@@ -1,4 +1,4 @@
-"""Tokens that ran out or are refused: renewed once, by one request at a time, and never written over later ones."""
+"""Expired or refused tokens are renewed once, by one request at a time, and do not overwrite later ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def api(user: User) -> Api:
 
 @pytest.fixture
 def netlify(settings: Settings, api: Api) -> Iterator[FakeNetlify]:
-    """Linked, with tokens that can be renewed."""
+    """A linked provider, with renewable tokens."""
     with place(settings, "netlify", lifetime_sec=LIFETIME_SEC) as there:
         assert isinstance(there.fake, FakeNetlify)
         there.link(api)
@@ -53,7 +53,7 @@ def netlify(settings: Settings, api: Api) -> Iterator[FakeNetlify]:
 
 
 def fetch(user: User, **at: Any) -> int:
-    """How many projects there are."""
+    """Fetch the projects. Return their number."""
     return len(fetch_projects(Caller(user), "netlify", **{"now": utc_now(), **at})[1])
 
 
@@ -68,7 +68,7 @@ def renewals(fake: FakeNetlify) -> int:
 
 
 def while_renewing(fake: FakeNetlify, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """In the server's thread, before it answers the first renewal."""
+    """Call it in the server's thread, before it answers the first renewal."""
     real, first = fake.grant, [True]
 
     def grant(form: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_new_tokens_that_are_refused_all_the_same(
 
 
 def test_of_many_requests_one_renews(netlify: FakeNetlify, user: User) -> None:
-    """All have been refused before the first token for refreshing is answered; a second use would end the grant."""
+    """All are refused before the first refresh is answered; using the refresh token twice would revoke the grant."""
     netlify.expire()
     netlify.renews_after = 4
     assert run_concurrently(*[lambda: fetch(user)] * 4) == [3] * 4
@@ -143,8 +143,8 @@ def test_a_provider_that_is_down_while_renewing_costs_nothing(netlify: FakeNetli
     assert fetch(user) == 3
 
 
-def test_a_renewal_that_nobody_ends(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process was killed: others wait in vain for as long as they may, until the lease has run out."""
+def test_a_renewal_that_never_ends(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process was killed: others wait until their timeout, or until the lease has expired."""
     now = utc_now()
     Connector.objects.update(renewing_until=now + LEASE)
     netlify.expire()
@@ -156,10 +156,10 @@ def test_a_renewal_that_nobody_ends(netlify: FakeNetlify, user: User, monkeypatc
     assert fetch(user, now=now + LEASE) == 3
 
 
-def test_linking_anew_while_renewing(
+def test_linking_again_while_renewing(
     netlify: FakeNetlify, api: Api, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tokens of the link stay, and the request goes on with them."""
+    """The tokens of the new link stay, and the request continues with them."""
     linked: list[dict[str, Any]] = []
 
     def link_anew() -> None:
@@ -182,7 +182,7 @@ def test_disconnecting_while_renewing(netlify: FakeNetlify, user: User, monkeypa
 
 
 def test_a_key_rotation_while_renewing(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It writes the old tokens anew; what the provider has given since is stored all the same."""
+    """The rotation writes the old tokens again; the renewed ones are stored nevertheless."""
 
     def reencrypt() -> None:
         connector = Connector.objects.get()
@@ -197,7 +197,7 @@ def test_a_key_rotation_while_renewing(netlify: FakeNetlify, user: User, monkeyp
 def test_tokens_that_were_replaced_while_they_were_refused(
     settings: Settings, api: Api, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The person links anew while a request with the old grant is on its way: it goes on with the new one."""
+    """The user links again while a request with the old grant is pending: it continues with the new grant."""
     with place(settings, "vercel") as there:
         there.link(api)
         there.fake.revoke()

@@ -1,4 +1,4 @@
-"""Imports at the same moment, and large ones."""
+"""Concurrent imports, and large ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _unthrottled(settings: Settings) -> None:
 
 @pytest.fixture
 def user(transactional_db: None) -> User:
-    """Rows are committed: the network is never awaited inside a transaction, and so not in a test's."""
+    """Commit rows: the code never waits for the network inside a transaction, so not in a test's either."""
     return UserFactory()
 
 
@@ -60,7 +60,7 @@ def outcomes(*actions: Any) -> list[Imported]:
 
 
 def test_two_imports_at_once_create_each_monitor_once(vercel: Place, api: Api, user: User) -> None:
-    """Into two places, so that no lock of a project makes them wait for each other."""
+    """Into two places, so that they do not wait for each other at the lock of a project."""
     vercel.fake.projects = projects(COUNT)
     vercel.link(api)
     refs = vercel.refs()
@@ -78,7 +78,7 @@ def test_two_imports_at_once_create_each_monitor_once(vercel: Place, api: Api, u
 
 
 def test_two_imports_at_once_under_a_cap(vercel: Place, api: Api, user: User) -> None:
-    """Whoever finds no room for what the other has imported has skipped it; the cap holds."""
+    """The later import skips monitors beyond the limit, which is not exceeded."""
     vercel.fake.projects = projects(COUNT)
     vercel.link(api)
     user.plan = PlanFactory(monitor_limit=COUNT)
@@ -117,7 +117,7 @@ def test_two_hundred_in_one_request(vercel: Place, api: Api) -> None:
 
     refs = vercel.refs()
     one, two = take(refs[:1]), take(refs[1:3])
-    before = time.thread_time()  # not what other work of this machine costs
+    before = time.thread_time()  # excludes other work of this machine
     many = take(refs[100:300])
     took = time.thread_time() - before
     each = two - one

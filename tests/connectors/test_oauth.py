@@ -1,4 +1,4 @@
-"""Start, consent, callback: with providers that take nothing that is not as documented."""
+"""Start, consent, callback: with providers that reject everything that is not documented."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def user() -> User:
 
 
 def begin(fake: Fake, user: User) -> dict[str, str]:
-    """What the provider leads back with."""
+    """Return the query of the provider's redirect."""
     return query_of(fake.consent(services.start(Caller(user), fake.NAME, now=NOON)))
 
 
@@ -161,7 +161,7 @@ def test_each_comes_back_as_who_began(fake: Fake, user: User) -> None:
     assert finish(fake, first).user == user
 
 
-def test_who_was_shut_out_meanwhile_links_nothing(fake: Fake, user: User) -> None:
+def test_an_account_deactivated_concurrently_links_nothing(fake: Fake, user: User) -> None:
     query = begin(fake, user)
     User.objects.filter(pk=user.pk).update(is_active=False)
     refused(fake, query)
@@ -191,7 +191,7 @@ def test_a_code_that_was_redeemed(fake: Fake, user: User) -> None:
     assert "no longer accepts this code" in refused(fake, {**second, "code": first["code"]})
 
 
-def test_a_code_of_somebody_elses_way_fails_at_its_verifier(netlify: FakeNetlify, user: User) -> None:
+def test_a_code_of_another_flow_fails_at_its_verifier(netlify: FakeNetlify, user: User) -> None:
     mine, stolen = begin(netlify, user), begin(netlify, UserFactory())
     assert "no longer accepts this code" in refused(netlify, {**mine, "code": stolen["code"]})
 
@@ -284,7 +284,7 @@ def test_nothing_secret_is_logged(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     query = begin(fake, user)
-    caplog.clear()  # the browser's side says what it opens
+    caplog.clear()  # the fake browser logs the URLs that it opens
     happens(fake, query)
     for secret in (*fake.issued, fake.client_secret, query["state"]):
         assert secret not in caplog.text

@@ -1,4 +1,4 @@
-"""Listing projects: pages, addresses, tokens that ran out or were revoked, and providers gone wrong."""
+"""Listing projects: pages, addresses, expired or revoked tokens, and failing providers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_ten_thousand_and_no_more(fake: Fake) -> None:
 
 
 def test_a_last_page_of_what_was_seen_before(fake: Fake) -> None:
-    """Pages shift while they are read, where a project is updated meanwhile."""
+    """Pages shift if a project is updated while they are read."""
     fake.projects = [*projects(100), *projects(5)]
     assert len(listed(fake, link(fake))) == 100
 
@@ -219,7 +219,7 @@ def test_tokens_that_run_out_are_renewed(settings: Settings) -> None:
         with pytest.raises(ProviderFailed, match="answered 500"):
             netlify.renewed(new, now=later)
         fake.mode = ""
-        with pytest.raises(GrantRevoked):  # a token for refreshing is good once
+        with pytest.raises(GrantRevoked):  # a refresh token works once
             netlify.renewed(tokens, now=later)
 
 

@@ -1,4 +1,4 @@
-"""Callers, targets, and one worker for all tests of a module: to start and stop one takes a second."""
+"""Callers, targets, and one worker for all tests of a module, because starting and stopping it takes a second."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def _running_worker(django_db_setup: None) -> Iterator[None]:
 
 @pytest.fixture
 def worker(_running_worker: None, transactional_db: None) -> None:
-    """A real worker on the real broker, in threads of this process. Rows that it is to see must be committed."""
+    """A real worker on the real broker, in threads of this process. It sees committed rows only."""
 
 
 @pytest.fixture
 def owner(worker: None) -> User:
-    """Of the plan `pro`; the worker sees what is theirs."""
+    """An account on the plan `pro`, committed, so that the worker sees its rows."""
     return UserFactory()
 
 

@@ -1,4 +1,4 @@
-"""What a test does to have time pass: it moves due times, runs a tick of the scheduler, and waits for the result."""
+"""Let time pass in a test: move due times, run a tick of the scheduler, and wait for the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.processes.waiting import until
 
 
 def check_now(api: Api, monitor_id: str) -> dict[str, Any]:
-    """The Monitor after one more scheduled check by the worker."""
+    """Return the Monitor after one more scheduled check by the worker."""
     state = MonitorState.objects.get(monitor__public_id=monitor_id)
     MonitorState.objects.filter(pk=state.pk).update(next_due_at=utc_now(), claimed_at=None)
     dispatch_due()
@@ -28,7 +28,7 @@ def check_now(api: Api, monitor_id: str) -> dict[str, Any]:
 
 
 def pings_stop_for(api: Api, monitor_id: str, *, seconds: float) -> dict[str, Any]:
-    """The heartbeat after the scheduler looked at it that long after its last ping."""
+    """Return the heartbeat after a run of the scheduler at that time after its last ping."""
     back = timedelta(seconds=seconds)
     states = MonitorState.objects.filter(monitor__public_id=monitor_id)
     states.update(last_ping_at=F("last_ping_at") - back, next_due_at=F("next_due_at") - back)
@@ -37,7 +37,7 @@ def pings_stop_for(api: Api, monitor_id: str, *, seconds: float) -> dict[str, An
 
 
 def mute_ends(monitor_id: str) -> None:
-    """Its mute ended a moment ago."""
+    """Let its mute end a moment ago."""
     Monitor.objects.filter(public_id=monitor_id).update(muted_until=utc_now())
 
 

@@ -1,4 +1,4 @@
-"""`GET /v1/metrics`, an addition of ours: what a customer's Prometheus reads about monitors."""
+"""`GET /v1/metrics`, which the contract does not describe: a customer's Prometheus reads monitors from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions 58 and 59: cron schedules of heartbeats and schedulers."""
+"""Cron schedules of heartbeats and schedulers."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_preview_begins_in_the_years_1970_to_2200(api: Api) -> None:
 
 
 def test_a_preview_of_odd_clock_changes_ends(api: Api) -> None:
-    """cronsim never ends here. A thread of the web process was lost with each request."""
+    """cronsim never ends here: each request would lose a thread of the web process."""
     start = 1_289_025_060_000
     query = {"schedule": "45 */2 * * *", "timezone": "America/St_Johns", "from": start, "count": 50}
     found = preview(api, **query)

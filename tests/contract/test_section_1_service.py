@@ -1,8 +1,8 @@
 """Section 1, "What the service does".
 
 Elsewhere: "connectors" are in tests/api/test_connectors.py; "a failed check opens an incident", alerts and maintenance
-windows in tests/incidents and tests/alerts; status pages are a later issue's; "every operation available in the
-dashboard is available over this API" waits for the dashboard.
+windows in tests/incidents and tests/alerts; status pages in tests/statuspages; the pages of the dashboard, which call
+the same services, in tests/dashboard.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_scheduler_calls_the_customers_url(live: Api, targets: TargetServer) -> 
     assert (monitor["status"], check_now(live, monitor["id"])["status"]) == ("up", "up")
     assert [(seen.method, seen.path, seen.body) for seen in target.seen] == [("POST", "/run", b'{"job": 1}')] * 2
     runs = {seen.header("pulsekeeper-run-id") for seen in target.seen}
-    assert len(runs) == 2, "each slot has its own (decision 26)"
+    assert len(runs) == 2, "each slot has its own run id"
     assert all(runs)
 
 
@@ -71,7 +71,7 @@ def test_an_api_style_check(live: Api, targets: TargetServer) -> None:
 
 @pytest.mark.parametrize("kind", ["dns", "port", "ping", "udp"])
 def test_planned_types(api: Api, kind: str) -> None:
-    """dns, port and similar types are described as planned; decision 50 has them, with addresses of their own"""
+    """dns, port and similar types are described as planned; they exist, with their own address schemes"""
     for path in ("/v1/monitors", "/v1/monitors/test"):
         answered = api.post(path, {"type": kind, "url": "http://shop.example/"})
         assert (answered.status, answered.error.split(":")[0]) == (422, "validation_error url")

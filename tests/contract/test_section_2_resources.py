@@ -48,12 +48,12 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "content_rules": ((list,), False),
     "request_headers": ((list,), False),
     "request_body": ((str,), True),
-    # Decision 57.
+    # Settings of port, udp, ping and dns monitors.
     "request_body_encoding": ((str,), False),
     "packets": ((int,), False),
     "min_replies": ((int,), False),
     "records": ((list,), True),
-    # Decision 58.
+    # Schedules.
     "schedule": ((str,), True),
     "timezone": ((str,), False),
     "missed": ((str,), False),
@@ -74,12 +74,12 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "last_checked_at": (NUMBER, True),
     "stale_since": (NUMBER, True),
     "stale_reason": ((str,), True),
-    # Decision 61 and the limits on runs.
+    # Runs of jobs and their limits.
     "last_duration_ms": (NUMBER, True),
     "min_duration_sec": ((int,), True),
     "max_duration_sec": ((int,), True),
     "max_pings_per_hour": ((int,), True),
-    # Decision 85.
+    # Verification of certificates.
     "tls_verify": ((bool,), False),
     "ca_certificate": ((str,), True),
 }
@@ -184,7 +184,7 @@ def test_cert_expires_at(live: Api, targets: TargetServer, certificates: Certifi
     """TLS certificate expiry; null until probed; read-only"""
     target = targets.serve([answer()], tls=certificates.self_signed())
     monitor = created(live, url=target.url("/"), check_ssl=True)
-    assert monitor["cert_expires_at"] > to_ms(utc_now()), "read also where it fails (decision 27)"
+    assert monitor["cert_expires_at"] > to_ms(utc_now()), "also read if the check fails"
     patched = live.patch(f"/v1/monitors/{monitor['id']}", {"cert_expires_at": 5, "domain_expires_at": 5})
     assert patched.status == 200
     assert patched.json["cert_expires_at"] == monitor["cert_expires_at"]
@@ -373,7 +373,7 @@ DEFAULTS: dict[str, Any] = {
     "name": "Untitled",
     "type": "http",
     "method": "HEAD",
-    "interval_sec": 60,  # decision 9: the plan's minimum
+    "interval_sec": 60,  # the plan's minimum
     "grace_sec": 60,
     "slow_ms": 1500,
     "timeout_ms": 10000,
@@ -461,7 +461,7 @@ def test_the_api_style_check_never_uses_head(api: Api, user: User, kind: str, ru
     api.patch(path, {"method": "HEAD"})
     assert shown(api, stored.public_id)["method"] == "GET"
     answered = api.patch(path, {"content_rules": []})
-    assert answered.status == 422, "it needs a rule (decision 10)"
+    assert answered.status == 422, "it needs a rule"
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,7 @@ def test_expect_status(live: Api, targets: TargetServer) -> None:
         assert try_draft(live, target.url(f"/{code}"))["status"] == "down"
         assert try_draft(live, target.url(f"/{code}"), expect_status=code)["status"] == "up"
     monitor = created(live, url=target.url("/200"), expect_status=0)
-    assert monitor["expect_status"] is None, "0 is stored as null (decision 11)"
+    assert monitor["expect_status"] is None, "0 is stored as null"
 
 
 def test_follow_redirects(live: Api, targets: TargetServer) -> None:

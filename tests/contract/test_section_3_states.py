@@ -1,9 +1,8 @@
 """Section 3, "States and transitions", each row of its table driven through the API with a real worker and target.
 
-Elsewhere: "a failed check opens an incident; alerts sent unless muted" belongs to incidents and alerts, which are not
-built yet; the transitions that are "not shown" (decisions 30 to 36) are recounted in
-tests/monitors/test_state_machine.py and tests/monitors/test_heartbeat_machine.py; "Token lifecycle" is in
-test_section_5_authentication.py.
+Elsewhere: "a failed check opens an incident; alerts sent unless muted" is tested in tests/incidents and tests/alerts;
+the transitions that are "not shown" in tests/monitors/test_state_machine.py and
+tests/monitors/test_heartbeat_machine.py; "Token lifecycle" in test_section_5_authentication.py.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def test_failed_checks_that_are_not_consecutive_do_not_add_up(live: Api, site: S
 
 
 def test_recover_threshold(live: Api, site: Site) -> None:
-    """Recovery from down (how recover_threshold applies) […]: not shown. (Decision 30.)"""
+    """Recovery from down (how recover_threshold applies) […]: not shown."""
     monitor = create(live, site, "/ok", recover_threshold=2, fail_threshold=1)
     site.stop()
     down = check_now(live, monitor["id"])
@@ -102,7 +101,7 @@ def test_recover_threshold(live: Api, site: Site) -> None:
 def test_heartbeat_up_to_down(live: Api) -> None:
     """heartbeat up | no ping arrives | interval_sec plus grace_sec elapsed since last ping | down"""
     monitor = live.post("/v1/monitors", {"type": "heartbeat", "interval_sec": 60, "grace_sec": 30}).json
-    assert monitor["status"] is None, "until its first ping (decision 18)"
+    assert monitor["status"] is None, "until its first ping"
     ping = f"/v1/heartbeats/{monitor['id']}/ping"
     Api().post(ping)
     up = shown(live, monitor["id"])
@@ -119,7 +118,7 @@ def test_enabled_true_to_paused_and_back(live: Api, site: Site) -> None:
     monitor = create(live, site)
     path = f"/v1/monitors/{monitor['id']}"
     paused = live.patch(path, {"enabled": False}).json
-    assert (paused["enabled"], paused["status"]) == (False, "up"), "pausing keeps the status (decision 32)"
+    assert (paused["enabled"], paused["status"]) == (False, "up"), "pausing keeps the status"
     requests = site.requests
     site.stop()
     resumed = live.patch(path, {"enabled": True}).json
@@ -160,4 +159,4 @@ def test_a_muted_heartbeat(live: Api) -> None:
     live.post(f"/v1/monitors/{monitor['id']}/mute", {"minutes": 0})
     down = pings_stop_for(live, monitor["id"], seconds=1)
     assert down["status"] == "down"
-    assert down["status_since"] >= before, "never before the mute was cleared (decision 47)"
+    assert down["status_since"] >= before, "never before the mute was cleared"

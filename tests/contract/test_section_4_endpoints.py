@@ -1,7 +1,7 @@
 """Section 4, "Endpoints": every row of its table, connectors aside, and its rules 2, 3, 4 and 6.
 
-Elsewhere: every route for every caller is tests/api/test_permissions.py; rules 1 and 5 and the rows of connectors are
-tests/api/test_connectors.py; lists in pages ("not shown", decision 17) are in tests/api/test_monitors.py.
+Elsewhere: every route for every caller is tested in tests/api/test_permissions.py; rules 1 and 5 and the rows of
+connectors in tests/api/test_connectors.py; pagination ("not shown") in tests/api/test_monitors.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_get_monitors(api: Api, user: User) -> None:
     assert listed.json == [shown(api, mine.public_id)]
 
 
-def test_get_monitors_of_nobody(api: Api) -> None:
+def test_get_monitors_without_a_credential(api: Api) -> None:
     """200, array of Monitor"""
     assert api.get("/v1/monitors").json == []
 
@@ -231,7 +231,7 @@ def test_delete_project_detaches(api: Api, user: User) -> None:
     assert (gone.status, gone.json) == (200, {"ok": True})
     left = shown(api, monitor.public_id)
     assert (left["project_id"], left["status"]) == (None, "up")
-    assert token.get("/v1/monitors").status == 401, "its tokens are revoked (decision 7)"
+    assert token.get("/v1/monitors").status == 401, "its tokens are revoked"
 
 
 def test_openapi_json(db: None) -> None:

@@ -1,6 +1,6 @@
 """Section 5, "Authentication", and the token lifecycle of section 3.
 
-Elsewhere: sessions themselves ("how it is obtained: not shown", decision 3) are in tests/api/test_credentials.py;
+Elsewhere: sessions themselves ("how it is obtained: not shown") are in tests/api/test_credentials.py;
 what each route answers to each kind of caller is tests/api/test_permissions.py; that header values are write-only
 and encrypted (5.6) is in test_section_2_resources.py; the public ping (5.7) in test_section_4_endpoints.py.
 """

@@ -22,7 +22,7 @@ def is_error(answered: Answer, status: int, code: str) -> bool:
     """Error bodies are the Error object (error required; reason and limit optional)."""
     body = answered.json
     assert set(body) <= {"error", "reason", "limit"}
-    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", body["error"]), "a stable snake_case code (decision 16)"
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", body["error"]), "a stable snake_case code"
     assert answered.headers["Content-Type"] == "application/json"
     return (answered.status, body["error"]) == (status, code)
 

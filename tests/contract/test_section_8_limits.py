@@ -1,9 +1,9 @@
 """Section 8, "Limits": each at its boundary and one beyond.
 
-Elsewhere: timeout_ms and interval_sec, which are clamped and floored and not refused, are in
+Elsewhere: timeout_ms and interval_sec, which are clamped and floored instead of rejected, in
 test_section_2_resources.py; mute duration and token ttl_seconds in test_section_4_endpoints.py; the monitor cap in
-test_section_7_errors.py, under concurrent creation in tests/api/test_monitors.py; "status page history: 90 days" is of
-status pages; "rate limits: not shown" (decision 49) in tests/api/test_throttles.py.
+test_section_7_errors.py, under concurrent creation in tests/api/test_monitors.py; "status page history: 90 days" in
+tests/statuspages; "rate limits: not shown" in tests/api/test_throttles.py.
 """
 
 from __future__ import annotations

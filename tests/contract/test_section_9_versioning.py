@@ -1,7 +1,7 @@
 """Section 9, "Versioning".
 
-Elsewhere: "generated from the deployed backend" is tests/api/test_errors.py or test_openapi.py, which generate it anew
-and compare it with what is committed and served.
+Elsewhere: "generated from the deployed backend" is tested in tests/api/test_openapi.py, which generates the document
+and compares it with the committed and the served one.
 """
 
 from __future__ import annotations

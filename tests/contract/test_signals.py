@@ -1,4 +1,4 @@
-"""Decisions 60 to 62 and the limits on runs: each row of a table is a story of signals, told through the API."""
+"""Start, end and failure signals of heartbeats and the limits on runs. Each story is a sequence of API calls."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MISSED, FAILED = "heartbeat_missed", "heartbeat_failed"
 
 @dataclass(frozen=True)
 class Story:
-    """What happens at which second to a heartbeat of 300 s and 60 s of grace, and what is seen in the end.
+    """Signals and actions by second for a heartbeat with an interval of 300 s and 60 s of grace, and the results.
 
-    A step is the end of a ping's path, or `look`: the scheduler looks; `mute`, `pause` and `resume`; or the fields
+    A step is the end of a ping's path; `look`, which runs the scheduler; `mute`, `pause` or `resume`; or the fields
     of a PATCH. `changes`: second, status and reason of each transition.
     """
 
@@ -47,7 +47,7 @@ STORIES: dict[str, Story] = {
         steps=[(0, "/start"), (40, ""), (100, "look")], changes=[(40, "up", None)], durations=[None, 40]
     ),
     "an end without a start": Story(steps=[(0, ""), (10, "")], changes=[(0, "up", None)], durations=[None, None]),
-    "a start alone is no status": Story(steps=[(0, "/start"), (60, "look")], durations=[None]),
+    "a start alone sets no status": Story(steps=[(0, "/start"), (60, "look")], durations=[None]),
     "a first run that does not end": Story(
         steps=[(0, "/start"), (61, "look")],
         changes=[(60, "down", MISSED)],
@@ -68,7 +68,7 @@ STORIES: dict[str, Story] = {
         steps=[(0, ""), (359, "/start"), (361, "look")],
         changes=[(0, "up", None), (360, "down", MISSED)],
         durations=[None, None],
-        detail="No ping came within 300 s and 60 s of grace.",
+        detail="No ping arrived within 300 s and 60 s of grace.",
     ),
     "an end after the deadline": Story(
         steps=[(0, "/start"), (61, "look"), (90, "")],
@@ -413,7 +413,7 @@ def logged(user: User, job: str) -> list[dict[str, Any]]:
     ],
 )
 def test_each_signal_by_each_method(user: User, job: str, method: str, word: str, kind: str, status: int) -> None:
-    """Decisions 60 and 62."""
+    """Each signal is recorded with its kind and exit status."""
     before = to_ms(utc_now())
     client = Client(headers={"User-Agent": "nightly/2"})
     assert client.generic(method, f"{job}{word}?rid={A}&other=1").status_code == 200
@@ -476,9 +476,9 @@ BODIES: dict[str, tuple[bytes, str | None]] = {
 
 @pytest.mark.parametrize("name", BODIES)
 def test_bodies(user: User, job: str, name: str) -> None:
-    """Of a POST body the first 10,000 bytes are kept, as UTF-8 with replacement."""
+    """The first 10,000 bytes of a POST body are stored, as UTF-8 with replacement characters."""
     sent, kept = BODIES[name]
-    for word in ("", "", "/start", "/fail", "/log", "?rid=" + str(A)):  # the second is one of the short way
+    for word in ("", "", "/start", "/fail", "/log", "?rid=" + str(A)):  # the second one takes the batch path
         assert Api().send("POST", job + word, body=sent, content_type="text/plain").json == {"ok": True}
     assert [row["body"] for row in logged(user, job)] == [kept] * 6
 

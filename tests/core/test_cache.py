@@ -1,4 +1,4 @@
-"""The cache: what is kept in the broker, and what becomes of a page when the broker is away."""
+"""The cache: what the broker stores, and how pages work while the broker is unreachable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cache(settings: Settings) -> Iterator[FailOpenRedisCache]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of a broker that takes connections and says nothing."""
+    """Yield the address of a broker that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
 

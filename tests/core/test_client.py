@@ -1,4 +1,4 @@
-"""Requests of commands to a server: who is trusted, where the token goes, and how long a request waits."""
+"""Requests of commands to a server: trusted certificates, where the token is sent, and timeouts."""
 
 from __future__ import annotations
 

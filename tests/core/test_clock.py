@@ -1,4 +1,4 @@
-"""The clock of PostgreSQL, by which processes go while that of their machine is wrong."""
+"""The clock of PostgreSQL, which processes use while that of their machine is wrong."""
 
 from __future__ import annotations
 

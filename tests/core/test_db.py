@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# In a process of its own: here, threads of other tests may hold what the pool has to give.
+# In a separate process: here, threads of other tests may use connections of the pool.
 SCRIPT = """
 import django; django.setup()
 import os
@@ -46,7 +46,7 @@ print("ok")
 
 
 def test_a_connection_that_died_in_the_pool_is_not_handed_out() -> None:
-    """After a restart of PostgreSQL every pooled connection is dead, and work comes long after."""
+    """After a restart of PostgreSQL every pooled connection is dead, and the next request comes much later."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=Path(__file__).parents[2],

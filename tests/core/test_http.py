@@ -1,4 +1,4 @@
-"""The guarded session against real servers that lead astray, send too much, or never come to an end."""
+"""The guarded session against real servers that redirect to private addresses, send too much, or never finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of logs, as a collector and as people read them."""
+"""Log lines for collectors and for people."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_outages_leave_one_line_without_a_traceback(
 
 
 def test_bindings_end_with_their_block() -> None:
-    logs.add(lost=1)  # nothing is bound here
+    logs.add(lost=1)  # no context is bound here
     with logs.bound(a=1):
         with logs.bound(b=2):
             logs.add(c=3)

@@ -1,4 +1,4 @@
-"""What is taken out of texts, and what is left."""
+"""Secrets are masked in texts, and everything else is kept."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SESSION = "ses_abcdefghijklmnop2345"
         ('{"client_secret": "hunter22"}', '{"client_secret": "[masked]"}'),
         ("/v1/heartbeats/mon_whatever/ping", "/v1/heartbeats/[masked]/ping"),
         ("/v1/monitors/mon_abcdefghijklmnopqrstuvwxyz", "/v1/monitors/mon_abcdef*"),
-        ("/v1/monitors/mon_abcdefghijklmnop", "/v1/monitors/mon_abcdef*"),  # of a path that was cut
+        ("/v1/monitors/mon_abcdefghijklmnop", "/v1/monitors/mon_abcdef*"),  # in a truncated path
         ("/what?is?it=1", "/what?is?[masked]"),
-        # and what is said as it is
+        # not masked
         ("https://example.com/shop is down", "https://example.com/shop is down"),
         ("the token of a session is too old?", "the token of a session is too old?"),
         ("/v1/tokens/tok_abcdefghijklmnopqrstuvwxyz", "/v1/tokens/tok_abcdefghijklmnopqrstuvwxyz"),
@@ -43,7 +43,7 @@ def test_texts(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("sign", ["?", "=", ":", "://", " ", "a-", "bearer ", "password ", "password=", "?a"])
 def test_texts_of_strangers_take_no_longer_than_they_are(sign: str) -> None:
-    """Where it took the square of that, this would not end within the hour."""
+    """In quadratic time this would not end within an hour."""
     assert len(mask(sign * 100_000)) > 0
     assert len(mask(f"password{sign * 100_000}")) > 0
 
@@ -89,7 +89,7 @@ def _patterns(resolver: URLResolver, before: str = "") -> list[str]:
 
 
 def test_addresses_that_are_secrets() -> None:
-    """A new one is told of here: its pattern needs a place in `core.masking`."""
+    """Fails for a new secret URL: add its pattern to `core.masking`."""
     secret = "Abc-123_xyz"
     made = {
         "/invitations/<id:token>": f"/invitations/{secret}",

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 PATIENCE_SEC = 60
 NOBODY = 65534
 
-# Two connections of the server for eight threads, so that each statement may come to another one.
+# Two server connections for eight threads, so that each statement may use another one.
 SCRIPT = """
 import django; django.setup()
 import threading

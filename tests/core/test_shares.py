@@ -1,4 +1,4 @@
-"""Turns at a resource of this process: who used little goes first, and those who used most are refused."""
+"""Turns at a resource of this process: clients with little use come first, and those with most are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def burn(at: Shares, *users: str, rounds: int = 1) -> None:
 
 
 class Queue:
-    """Requests in threads, whose turns last until `end`."""
+    """Requests in threads whose turns last until `end`."""
 
     def __init__(self, at: Shares, stack: ExitStack) -> None:
         self.order: list[str] = []
@@ -68,11 +68,11 @@ def test_who_used_little_goes_before_those_who_used_much() -> None:
         burn(at, f"attacker {number}", rounds=9)
     with ExitStack() as stack:
         queue = Queue(at, stack)
-        queue.ask("somebody")
+        queue.ask("first")
         asked = [queue.ask(f"attacker {number}") for number in range(10)] + [queue.ask("reader")]
         queue.end.set()
         assert all(one.result(PATIENCE_SEC) for one in asked)
-    assert queue.order[:2] == ["somebody", "reader"]
+    assert queue.order[:2] == ["first", "reader"]
 
 
 def test_one_user_has_few_requests_and_is_refused_beyond_them() -> None:
@@ -93,7 +93,7 @@ def test_a_full_queue_refuses_those_who_used_most() -> None:
     burn(at, "attacker", rounds=5)
     with ExitStack() as stack:
         queue = Queue(at, stack)
-        queue.ask("somebody")
+        queue.ask("first")
         heavy = queue.ask("attacker")
         asked = [queue.ask(f"reader {number}") for number in range(4)]
         assert heavy.result(PATIENCE_SEC) is False
@@ -104,11 +104,11 @@ def test_a_full_queue_refuses_those_who_used_most() -> None:
 
 
 def test_many_requests_of_few_users_are_not_before_one_of_another() -> None:
-    """Before anyone has used anything."""
+    """While no client has used the resource yet."""
     at = make(most_waiting=6)
     with ExitStack() as stack:
         queue = Queue(at, stack)
-        queue.ask("somebody")
+        queue.ask("first")
         asked = [queue.ask(f"attacker {number % 3}") for number in range(6)]
         reader = queue.ask("reader")
         queue.end.set()
@@ -129,7 +129,7 @@ def test_the_last_place_is_for_those_without_another_request() -> None:
         assert all(one.result(PATIENCE_SEC) for one in asked)
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_no_wait_lasts_forever() -> None:
     at = make(patience_sec=0.01)
     with at.turn("one"), pytest.raises(TooManyRequests), at.turn("other"):
         pass

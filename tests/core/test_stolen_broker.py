@@ -1,4 +1,4 @@
-"""What write access to the broker makes Pulsekeeper's processes do."""
+"""What an attacker with write access to the broker can make Pulsekeeper's processes do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PICKLES = "application/x-python-serialize"
 
 
 class Payload:
-    """Creates a file in the process that unpickles it."""
+    """Create a file in the process that unpickles it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class Payload:
 
 @pytest.fixture
 def marker(tmp_path: Path) -> Path:
-    """The file that exists as soon as a payload ran."""
+    """Return the file that a payload creates when it runs."""
     return tmp_path / "code-ran"
 
 
@@ -142,7 +142,7 @@ def test_workers_take_json_alone_and_answer_few_commands(
         with app.connection_for_write() as connection, connection.Producer() as producer:
             producer.publish(bomb, routing_key="dispatch", headers={"task": "audit.tasks.sweep", "id": "1"}, **pickled)
             producer.publish(bomb, exchange="celery.pidbox", **pickled)
-        # Behind the messages above. A worker that obeyed would not answer the pings.
+        # Queued after the messages above. A worker that executed them would not answer the pings.
         for command in ("shutdown", "pool_shrink", "conf", "revoke", "active_queues"):
             answers = app.control.broadcast(command, {"task_id": "1"}, reply=True, timeout=30, limit=1)
             assert [list(answer) for reply in answers or [] for answer in reply.values()] == [["error"]], command

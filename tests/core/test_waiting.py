@@ -88,7 +88,7 @@ def test_an_error_gives_the_place_back() -> None:
 
 
 def fill(held: ExitStack, accounts: int, each: int) -> int:
-    """Take places for many accounts in turns, while they get some. Return how many."""
+    """Take places for many accounts in turns, until none is left. Return their number."""
     taken = 0
     for number in range(accounts * each):
         try:
@@ -109,7 +109,7 @@ def test_accounts_with_many_places_leave_the_last_ones_for_those_without(each: i
 
 
 class Waiters:
-    """Requests in threads of their own, each of which waits until it is let go or interrupted."""
+    """Requests in separate threads, each of which waits until it is released or interrupted."""
 
     def __init__(self) -> None:
         self.running: list[str] = []
@@ -163,7 +163,7 @@ def test_an_account_without_a_place_gets_one_of_a_hundred_hostile_ones(
 def test_those_that_had_places_for_long_get_no_turn_before_the_others(
     waiters: Waiters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where they fill the queue."""
+    """Also if they fill the queue."""
     monkeypatch.setattr(waiting, "PATIENCE_SEC", PATIENCE_SEC)
     for number in range(MAX_QUEUED):
         waiting._used.add(f"served {number}", 1.0 + number)

@@ -1,4 +1,4 @@
-"""Somebody who is signed in to the pages."""
+"""A signed-in user of the pages."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def user(db: None) -> User:
 
 @pytest.fixture
 def web(client: Client, user: User) -> Client:
-    """Of `user`, with the session that signing in leaves."""
+    """A client with a session of `user`, as after signing in."""
     client.force_login(user)
     return client

@@ -1,4 +1,4 @@
-"""The badges of a monitor: made on purpose, shown for copying, taken away for good."""
+"""The badges of a monitor: creating them, copying their code, and removing them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_badges_are_given_shown_and_taken_away(web: Client, user: User) -> None:
 
 
 @pytest.mark.parametrize(("method", "rest"), [("get", ""), ("post", "/give"), ("post", "/take")])
-def test_of_somebody_elses_monitor_there_are_none(web: Client, method: str, rest: str) -> None:
+def test_badges_of_other_accounts_are_not_found(web: Client, method: str, rest: str) -> None:
     monitor = MonitorFactory(owner=UserFactory())
     answer = getattr(web, method)(f"/monitors/{monitor.public_id}/badges{rest}")
     assert answer.status_code == 404

@@ -44,7 +44,7 @@ def add(web: Client, query: str, **fields: Any) -> Any:
 
 
 def only(user: User) -> AlertChannel:
-    """The one that was made beside the account's own address."""
+    """Return the created channel, not the one for the account's own address."""
     return AlertChannel.objects.exclude(hint=f"{user.email[:1]}…@example.com", name="E-mail").get()
 
 
@@ -98,7 +98,7 @@ def test_the_secret_of_a_webhook_is_shown_once_also_to_who_clicked_twice(web: Cl
     ("query", "fields", "reason"),
     [
         ("kind=email", {"address": ""}, "This field is required."),
-        ("kind=email", {"address": "nobody"}, "address"),
+        ("kind=email", {"address": "no-domain"}, "address"),
         ("kind=webhook", {"url": "ftp://hooks.example.com/"}, "http"),
         ("kind=webhook", {"url": "https://10.0.0.1/"}, "private or reserved"),
         ("kind=webhook", {"url": "https://h.example/", "secret": "short"}, "16 to 200 printable"),
@@ -189,7 +189,7 @@ def test_an_edit_leaves_the_chosen_monitors_that_a_member_cannot_see(user: User)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_somebody_else_s_address_is_asked_and_asked_again(client: Client) -> None:
+def test_another_persons_address_is_asked_and_asked_again(client: Client) -> None:
     user = UserFactory()
     client.force_login(user)
     add(client, "kind=email", address="on-call@example.net")
@@ -231,7 +231,7 @@ def test_a_test_says_why_it_could_not_be_made(web: Client, user: User, settings:
     settings.THROTTLES = {**settings.THROTTLES, "test-channel": (1, 60)}
 
     def tried(channel: AlertChannel) -> str:
-        """What comes into the page, and is said without scripts too."""
+        """The result appears in the page, also without scripts."""
         address = f"/alert-channels/{channel.public_id}/test"
         part = web.post(address, headers={"HX-Request": "true"}).content.decode()
         assert "<html" not in part

@@ -1,4 +1,4 @@
-"""Pages and static files come in gzip to whoever takes it; the API does not."""
+"""Pages and static files are compressed if the client accepts gzip; API responses are not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STYLES = "/static/pulsekeeper/base.css"
 
 
 @pytest.mark.parametrize("path", ["/monitors", STYLES])
-def test_in_gzip_to_whoever_takes_it(web: Client, path: str) -> None:
+def test_in_gzip_if_the_client_accepts_it(web: Client, path: str) -> None:
     plain = web.get(path)
     packed = web.get(path, headers={"Accept-Encoding": "gzip"})
     assert "Content-Encoding" not in plain.headers

@@ -26,7 +26,7 @@ HOSTILE = '<script>alert(1)</script> & "quoted"'
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;"
 PAGE = "/connectors/vercel"
 
-pytestmark = pytest.mark.django_db(transaction=True)  # a provider is awaited outside of transactions
+pytestmark = pytest.mark.django_db(transaction=True)  # requests to providers are sent outside of transactions
 
 
 @pytest.fixture(name="fake")
@@ -36,7 +36,7 @@ def _fake(vercel: FakeVercel) -> FakeVercel:  # noqa: F811
 
 @pytest.fixture
 def linked(web: Client, fake: FakeVercel) -> FakeVercel:
-    """By going there and back, as a person without scripts."""
+    """Link through the provider's page, as a user without scripts."""
     page = web.post(f"{PAGE}/link").content.decode()
     found = re.search(r'href="([^"]+)" rel="noreferrer"', page)
     assert found is not None
@@ -45,7 +45,7 @@ def linked(web: Client, fake: FakeVercel) -> FakeVercel:
 
 
 def values(page: Any) -> list[str]:
-    """Of the boxes that can be ticked."""
+    """Return the values of the checkboxes that can be selected."""
     found = re.findall(r'name="projects" value="([^"]*)"((?: checked| disabled)*)>', page.content.decode())
     return [unescape(value) for value, state in found if "disabled" not in state]
 
@@ -204,7 +204,7 @@ def test_what_is_not_linked_or_not_there_is_404(web: Client, fake: FakeVercel) -
     assert web.post(PAGE, {"projects": ['["a", "b"]']}).status_code == 404
     assert web.post(f"{PAGE}/disconnect").status_code == 404
     for path in ("", "/link", "/disconnect"):
-        assert web.post(f"/connectors/nobody{path}").status_code == 404
+        assert web.post(f"/connectors/unknown{path}").status_code == 404
     assert Connector.objects.count() == 1
 
 

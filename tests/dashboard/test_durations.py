@@ -1,4 +1,4 @@
-"""Durations as people type and read them."""
+"""Parsing and formatting durations for people."""
 
 from __future__ import annotations
 

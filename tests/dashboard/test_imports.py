@@ -65,7 +65,7 @@ def send(
 
 
 def previewed(web: Client, text: str = THREE, **more: Any) -> tuple[str, str]:
-    """The address of the preview, and its text."""
+    """Return the address of the preview, and its text."""
     answer = send(web, text, **more)
     assert answer.status_code == 302, errors(answer)
     page = web.get(answer.headers["Location"])
@@ -284,7 +284,7 @@ def test_nothing_chosen(web: Client) -> None:
 
 
 def test_groups_are_only_ones_own_projects(web: Client, user: User) -> None:
-    """Anyone may add a person to a project; it must not receive the secrets of that person's export."""
+    """A user can be added to a project by others; the project must not receive secrets of that user's export."""
     ProjectFactory(owner=UserFactory(), member=user, name="Shop")
     imported(web)
     own = Project.objects.get(name="Shop", memberships__user=user, memberships__role="owner")
@@ -432,7 +432,7 @@ CHANNELS = with_channels(
 
 
 def slack() -> QuerySet[AlertChannel]:
-    """A new account has a channel to its own address, too."""
+    """Not counting the channel to its own address, which each new account has."""
     return AlertChannel.objects.filter(kind="slack")
 
 

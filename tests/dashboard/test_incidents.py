@@ -41,7 +41,7 @@ def outage(user: User, *, minutes: int = 0, resolved: bool = False, **columns: A
 
 
 def named(page: Any) -> list[str]:
-    """The names in the list, in its order."""
+    """Return the names in the list, in order."""
     return re.findall(r'<a class="strong" href="[^"]*">([^<]*)</a>', page.content.decode())
 
 
@@ -195,7 +195,7 @@ def test_a_poll_after_the_session_ended_leaves_the_page_as_it_is(client: Client,
     assert not {"HX-Refresh", "HX-Redirect", "Location"} & set(answer.headers)
 
 
-def test_somebody_takes_care_says_so_and_it_is_in_the_timeline(web: Client, user: User) -> None:
+def test_an_acknowledgement_with_a_comment_is_in_the_timeline(web: Client, user: User) -> None:
     incident = outage(user)
     address = f"/incidents/{incident.public_id}"
     page = web.post(f"{address}/acknowledge", follow=True)
@@ -280,7 +280,7 @@ def test_incidents_of_others_are_not_there(web: Client, user: User) -> None:
     assert theirs.events.count() == 1
 
 
-def test_who_is_not_signed_in_is_led_to_sign_in_and_told_nothing(client: Client, user: User) -> None:
+def test_signed_out_users_are_redirected_to_sign_in(client: Client, user: User) -> None:
     incident = outage(user, name="Secret plan")
     for address in ("/incidents", f"/incidents/{incident.public_id}", "/incidents/declare"):
         answer = client.get(address)

@@ -1,4 +1,4 @@
-"""The pages that make, change and try a monitor."""
+"""The pages that create, change and test a monitor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def key_in(page: str) -> str:
 
 
 def typed(**given: Any) -> dict[str, Any]:
-    """A form as it comes from the page with nothing but an address typed, and what is given."""
+    """Return the data of a form with only an address entered, and these fields."""
     return (
         {
             "form_key": "a-key",
@@ -64,7 +64,7 @@ def typed(**given: Any) -> dict[str, Any]:
 
 
 def errors_in(page: str) -> list[str]:
-    """The summary above the form: `Label: reason`, in its order."""
+    """Return the error summary above the form: `Label: reason`, in order."""
     found = re.search(r'<ul class="problems">(.*?)</ul>', page, re.DOTALL)
     items = re.findall(r"<li>(.*?)</li>", found[1], re.DOTALL) if found else []
     return [unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", item))).strip() for item in items]
@@ -127,7 +127,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
     assert (config.interval_sec, config.timeout_ms, config.slow_ms) == (5_400, 60_000, 800)
     assert (config["follow_redirects"], config.check_ssl, config.check_domain) == (True, True, True)
     assert (config.fail_threshold, config.recover_threshold) == (5, 2)
-    assert config["request_body"] == '{\n  "a": 1\n}', "line ends as they were typed, not as browsers send them"
+    assert config["request_body"] == '{\n  "a": 1\n}', "line endings as entered, not CRLF as browsers submit them"
     assert [(rule.type.value, rule.path, rule.value, rule.equals) for rule in config["content_rules"]] == [
         ("json_field", "data.0.ok", None, ""),
         ("json_field", "version", None, None),
@@ -180,7 +180,7 @@ def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
         ({"header-2-name": "X-Team"}, "Value: Stored values are hidden"),
     ],
 )
-def test_bad_input_is_told_beside_its_field_and_kept(
+def test_bad_input_is_reported_beside_its_field_and_kept(
     web: Client, user: User, settings: Settings, given: dict[str, str], problem: str
 ) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = ()
@@ -198,7 +198,7 @@ def test_bad_input_is_told_beside_its_field_and_kept(
 
 
 def test_an_error_of_a_row_stands_in_its_row(web: Client) -> None:
-    """Rows that are empty are not sent, so the API counts otherwise than the page."""
+    """Empty rows are not sent, so the API counts rows differently from the page."""
     given = typed() | {"rule-1-value": "fine", "rule-3-kind": "json_exists", "rule-3-path": "", "rule-3-value": "x"}
     page = web.post("/monitors/new", given).content.decode()
     rows = page.split('<fieldset class="repeat rule">')[1:]
@@ -272,7 +272,7 @@ def test_a_stored_grace_is_not_emptied(web: Client, user: User) -> None:
 def test_expiring_certificates_are_warned_of_by_default(
     web: Client, user: User, given: dict[str, str], expected: bool
 ) -> None:
-    """What is on by default is off where it has no effect, and never in the way of another setting."""
+    """Settings that are on by default are off where they have no effect, and do not conflict with other settings."""
     shown = web.get("/monitors/new").content.decode()
     assert re.search(r'<input [^>]*name="check_ssl"[^>]* checked', shown)
     assert "Warn before the certificate expires" in shown
@@ -284,7 +284,7 @@ def test_expiring_certificates_are_warned_of_by_default(
 
 
 @pytest.mark.usefixtures("template_contexts")
-def test_the_floor_of_the_plan_is_told_and_held(web: Client, user: User) -> None:
+def test_the_floor_of_the_plan_is_shown_and_enforced(web: Client, user: User) -> None:
     user.plan = PlanFactory(min_interval_sec=300)
     user.save(update_fields=["plan"])
     assert "at least 5 min" in web.get("/monitors/new").content.decode()
@@ -299,7 +299,7 @@ def _messages(web: Client) -> list[object]:
     return list(web.get("/monitors/new").context["messages"])
 
 
-def test_the_cap_of_the_plan_is_told(web: Client, user: User) -> None:
+def test_the_cap_of_the_plan_is_shown(web: Client, user: User) -> None:
     user.plan = PlanFactory(monitor_limit=0)
     user.save(update_fields=["plan"])
     page = web.post("/monitors/new", typed(name="Kept")).content.decode()
@@ -543,7 +543,7 @@ def _text(page: str) -> str:
 def test_a_test_run_shows_what_came_of_it_and_saves_nothing(client: Client, site: Site) -> None:
     client.force_login(UserFactory())
     passed = tried(client, "/monitors/new", typed(url=site.url("/ok")))
-    assert "<form" not in passed.content.decode(), "the result alone, so that what is typed meanwhile stays"
+    assert "<form" not in passed.content.decode(), "the result only, so that further input in the form is kept"
     assert re.search(
         r"Up HTTP 200 Connected after \d+ ms First byte after \d+ ms Done after \d+ ms", _text(passed.content.decode())
     )
@@ -628,7 +628,7 @@ def test_the_form_says_that_stored_values_do_not_go_to_another_server(client: Cl
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_created_monitor_is_checked_though_nobody_waits(client: Client, site: Site) -> None:
+def test_a_created_monitor_is_checked_without_a_waiting_caller(client: Client, site: Site) -> None:
     client.force_login(UserFactory())
     assert client.post("/monitors/new", typed(url=site.url("/ok"))).status_code == 302
     monitor = Monitor.objects.get()

@@ -81,14 +81,14 @@ def test_each_type_is_made(web: Client, user: User, given: dict[str, str], name:
 
 @pytest.mark.parametrize("kind", types.names())
 def test_a_monitor_of_each_type_is_made_from_the_defaults_of_the_form(web: Client, user: User, kind: str) -> None:
-    """Each field is sent as the page shows it, and only what the type requires is typed."""
+    """Each field is sent as the page shows it; only the fields that the type requires are filled in."""
     shown = MonitorForm(caller=Caller(user), config=configuration.build({"interval_sec": 300}))
     data = {"form_key": "a-key"}
     for field in (*shown, *(field for rows in shown.rows.values() for row in rows for field in row)):
         widget, value = field.field.widget, field.value()
         if getattr(widget, "input_type", "") == "select":
             offered = [str(key) for key, _ in widget.choices]
-            value = value if str(value) in offered else offered[0]  # as browsers choose
+            value = value if str(value) in offered else offered[0]  # as browsers preselect
         if value not in (None, False):
             data[field.html_name] = str(value)
     data["type"] = kind
@@ -135,7 +135,7 @@ def test_a_monitor_of_each_type_is_made_from_the_defaults_of_the_form(web: Clien
     ids=lambda given: given["type"],
 )
 def test_an_unchanged_form_sends_nothing(user: User, given: dict[str, Any]) -> None:
-    """Values that nobody changed would overwrite what somebody else has changed meanwhile."""
+    """Submitting unchanged values would overwrite a concurrent change by another member."""
     stored = Monitor.objects.get(pk=MonitorFactory(owner=user, **given).pk)
 
     def form(data: QueryDict | None = None) -> MonitorForm:
@@ -275,7 +275,7 @@ def no_private_networks(settings: Settings) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_private_networks", "worker")
 def test_a_name_of_a_blocked_address_is_completed_to_https(client: Client) -> None:
-    """It was not asked, so the page must not say that it did not respond."""
+    """The target was not contacted, so the page must not say that it did not respond."""
     client.force_login(UserFactory())
     page = tried(client, "/monitors/new", typed(url="localhost")).content.decode()
     assert 'data-completed="https://localhost"' in page

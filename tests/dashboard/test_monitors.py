@@ -1,4 +1,4 @@
-"""The pages of monitors: what they show, in how many queries, and what they do."""
+"""The pages of monitors: their content, number of queries, and actions."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ def page(web: Client, path: str, **headers: str) -> str:
 
 
 def names(html: str) -> list[str]:
-    """Of the monitors in the list, in its order."""
+    """Return the names of the monitors in the list, in order."""
     return [unescape(name) for name in re.findall(r'<a class="name truncate" href="[^"]*">([^<]*)</a>', html)]
 
 
 def act(web: Client, action: str, **fields: Any) -> Any:
-    """Send the action. Deletion asks first, and is confirmed."""
+    """Send the action. A deletion is confirmed on its page."""
     answer = web.post("/monitors/actions", {"action": action, **fields}, follow=True)
     return confirm(web, answer) if 'name="tags"' in answer.content.decode() else answer
 
 
 def confirm(web: Client, asked: Any) -> Any:
-    """Confirm what the page of a deletion asks."""
+    """Confirm the deletion on its page."""
     sent = dict(re.findall(r'<input type="hidden" name="(action|tags|next)" value="([^"]*)">', asked.content.decode()))
     return web.post("/monitors/actions", sent, follow=True)
 
 
 def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
-    """Record these checks, the first one at that time and each a minute after the one before."""
+    """Record these checks, the first one at that time and the others a minute apart."""
     for verdict in verdicts:
         claims = claim_now([monitor.pk], now=at)
         record([CheckRecord(monitor.pk, claims[monitor.pk], 1, outcome(verdict, at=at))], now=at)
@@ -75,7 +75,7 @@ def check(monitor: Monitor, *verdicts: Verdict, at: datetime) -> None:
 
 @pytest.fixture
 def shown(user: User) -> dict[str, Monitor]:
-    """One in every state, made in an order that is none of those asked for."""
+    """Create a monitor in every state, in an order that differs from all tested orders."""
     now = utc_now() - timedelta(hours=1)
     shop = ProjectFactory(owner=user, name="Shop")
     made = {
@@ -117,7 +117,7 @@ def test_nothing_yet_leads_on(web: Client) -> None:
         ("?search=100%25", []),
         ("?grouped=1", ["Slow", "Paused", "Down", "Waiting", "Up"]),
         ("?grouped=1&sort=uptime", ["Paused", "Slow", "Down", "Up", "Waiting"]),
-        # What makes no sense is left out.
+        # Invalid values are ignored.
         ("?state=odd&sort=odd&type=odd&page=odd&project=%00", ["Down", "Slow", "Waiting", "Up", "Paused"]),
         ("?search=a%00b", []),
         ("?project=prj_none_of_mine", []),
@@ -259,7 +259,7 @@ def test_a_row_shows_why_its_monitor_is_down(web: Client, user: User) -> None:
     assert shown(failing) == "Answered 500."
     assert shown(without_text) == "Unexpected status code"
     assert shown(other) == ""
-    results.update(checked_at=now - timedelta(hours=1))  # an earlier check's reason is not that of the last one
+    results.update(checked_at=now - timedelta(hours=1))  # the reason of an earlier check does not apply to the last one
     assert shown(down) == ""
     Monitor.objects.filter(pk=failing.pk).update(enabled=False)
     assert shown(failing) == ""
@@ -267,7 +267,7 @@ def test_a_row_shows_why_its_monitor_is_down(web: Client, user: User) -> None:
 
 @pytest.mark.parametrize("covered", [False, True])
 def test_the_bars_of_a_young_monitor_agree_with_its_percentages(web: Client, user: User, covered: bool) -> None:
-    """An outage that is confirmed in the next hour, or lies in maintenance, counts alike in both."""
+    """An outage that is confirmed in the next hour, or during maintenance, counts the same in both."""
     hour = utc_now().replace(hour=12, minute=0, second=0, microsecond=0)
     first, now = hour - timedelta(hours=1, minutes=30), hour + timedelta(minutes=28)
     monitor = MonitorFactory(owner=user, url="https://young.example/", fail_threshold=3, created_at=first)
@@ -339,7 +339,7 @@ def test_undoes_it_and_deletes(web: Client, user: User) -> None:
     assert not Monitor.objects.exists()
 
 
-def test_what_was_so_before_is_told(web: Client, user: User) -> None:
+def test_monitors_already_in_that_state_are_reported(web: Client, user: User) -> None:
     chosen = [MonitorFactory(owner=user).public_id for _ in range(3)]
     act(web, "pause", monitor=chosen[0])
     html = act(web, "pause", monitor=",".join(chosen)).content.decode()
@@ -375,7 +375,7 @@ def test_a_deletion_asks_and_asks_again_after_a_change(web: Client, user: User) 
     Monitor.objects.filter(pk=second.pk).update(name="Renamed")
     refused = confirm(web, asked)
     assert refused.status_code == 412
-    assert "The settings of 1 of them were changed meanwhile. Nothing was deleted." in refused.content.decode()
+    assert "The settings of 1 of them have changed. Nothing was deleted." in refused.content.decode()
     assert names_to_delete(refused) == ["Renamed"]
     assert Monitor.objects.count() == 3
     check(first, Verdict.UP, at=utc_now())  # a check changes no settings
@@ -395,7 +395,7 @@ def test_a_change_at_the_last_moment_keeps_its_monitor(user: User) -> None:
     tags = {one.public_id: one.tag for one in actions.to_delete(Caller(user), chosen)}
     Monitor.objects.filter(pk=monitors[0].pk).update(interval_sec=3600)
     outcome = actions.apply(Caller(user), actions.deletion(tags), chosen, now=utc_now())
-    assert (outcome.done, outcome.complaints) == (1, ["1 monitor unchanged: changed meanwhile."])
+    assert (outcome.done, outcome.complaints) == (1, ["1 monitor unchanged: its settings have changed."])
     assert Monitor.objects.get() == monitors[0]
 
 
@@ -429,7 +429,7 @@ def test_tells_what_could_not_be_done(web: Client, user: User) -> None:
     assert Monitor.objects.filter(project=full).count() == 1
 
 
-def test_stops_in_time_and_tells_what_is_left(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stops_in_time_and_reports_what_is_left(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actions, "PATIENCE_SEC", 0)
     chosen = [MonitorFactory(owner=user).public_id for _ in range(2)]
     outcome = actions.apply(Caller(user), actions.named("pause"), chosen, now=utc_now())
@@ -454,7 +454,7 @@ def test_goes_back_to_no_other_site(web: Client, user: User, back: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["pause", "mute:30", "move:", "delete"])
-def test_what_is_somebody_elses_is_not_there(web: Client, action: str) -> None:
+def test_objects_of_another_account_are_not_found(web: Client, action: str) -> None:
     theirs = MonitorFactory(up=True)
     before = Monitor.objects.values().get()
     for path in ("", "/live", "/latency"):
@@ -497,7 +497,7 @@ def test_hostile_texts_are_texts(web: Client, user: User) -> None:
         assert "s3cret-value" not in html
 
 
-def test_the_page_of_a_monitor_tells_what_is_known_of_it(web: Client, user: User) -> None:
+def test_the_page_of_a_monitor_shows_its_data(web: Client, user: User) -> None:
     now = utc_now()
     monitor = MonitorFactory(
         owner=user, name="Till", down=True, fail_threshold=1, created_at=now - timedelta(minutes=5), method="POST",
@@ -657,7 +657,7 @@ def test_the_result_of_check_now_is_removed_when_the_state_changes(web: Client, 
     record([check_record(monitor, claim=2, verdict=Verdict.UP, at=now)], now=now)
     done = page(web, poll)
     assert "<strong>Up</strong>" in done
-    assert web.get(polled(done)).status_code == 204, "it stays as long as it is true"
+    assert web.get(polled(done)).status_code == 204, "it stays while it is current"
     check(monitor, *[Verdict.DOWN] * 3, at=now)
     assert re.search(r'<div id="checked" [^>]*hx-swap-oob="innerHTML">\s*</div>', page(web, polled(done)))
 
@@ -699,7 +699,7 @@ def make_many(user: User, count: int, *, name: str = "Monitor", project_id: int 
 
 
 def fill(monitor: Monitor, count: int) -> None:
-    """A check a minute until now, whose latencies are 1 to 100 ms in turn."""
+    """Record a check a minute until now, with latencies of 1 to 100 ms in turn."""
     now = utc_now()
     CheckResult.objects.bulk_create(
         CheckResult(
@@ -717,7 +717,7 @@ def queries(web: Client, path: str) -> int:
 
 
 def polled(answer: Any) -> str:
-    """The address that a page asks next."""
+    """Return the URL that a page polls next."""
     text = answer if isinstance(answer, str) else answer.content.decode()
     found = re.search(r'data-poll="([^"]+)"', text)
     assert found is not None

@@ -35,7 +35,7 @@ def sentence(page: str) -> str:
 
 
 def boxes(page: str) -> dict[str, str]:
-    """`fixed`, `checked` or nothing for each channel that is shown, by its id."""
+    """Return `fixed`, `checked` or nothing for each channel shown, by id."""
     found = re.findall(r'<input type="checkbox" id="id_channels_\w+" name="channels" value="(\w+)"([^>]*)>', page)
     return {key: "fixed" if "disabled" in rest else "checked" if "checked" in rest else "" for key, rest in found}
 
@@ -53,7 +53,7 @@ def monitor(user: User) -> Monitor:
 
 @pytest.fixture
 def channel(user: User, monitor: Monitor) -> AlertChannel:
-    """It chooses one monitor, which it must not lose."""
+    """The channel has one chosen monitor, which it must keep."""
     made = ChannelFactory(owner=user, name="Pager", monitors="chosen", monitor_ids=[monitor.public_id])
     return AlertChannel.objects.get(pk=made.pk)  # without monitors that were read
 
@@ -221,7 +221,7 @@ def test_a_copy_selects_the_channels_of_its_source(web: Client, channel: AlertCh
     assert 'name="channels_before" value' not in page
 
 
-def test_a_monitor_of_somebody_else_is_not_found(web: Client) -> None:
+def test_a_monitor_of_another_account_is_not_found(web: Client) -> None:
     assert web.get(PREVIEW, {"monitor": MonitorFactory().public_id}).status_code == 404
     assert Client().get(PREVIEW).status_code == 302
 
@@ -246,7 +246,7 @@ def test_two_monitors_join_a_channel_at_once() -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_new", [True, False])
 def test_owners_are_locked_in_one_order(is_new: bool) -> None:
-    """Two people who use their own channels in each other's projects, at once, would otherwise deadlock."""
+    """Two users who select their own channels in each other's projects at once would otherwise deadlock."""
     user, owner = UserFactory(), UserFactory()
     project = ProjectFactory(owner=owner, member=user)
     monitor = MonitorFactory(owner=owner, project=project)
@@ -279,7 +279,7 @@ def test_more_channels_take_no_more_queries(web: Client, user: User, channel: Al
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_channel_that_is_deleted_meanwhile_loses_no_input(user: User, channel: AlertChannel) -> None:
+def test_a_concurrently_deleted_channel_loses_no_input(user: User, channel: AlertChannel) -> None:
     monitor = channel.monitors.get()
     web = Client()
     web.force_login(user)

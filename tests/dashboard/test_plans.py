@@ -18,7 +18,7 @@ def user(db: None) -> User:
 
 
 def mentions(web: Client, user: User) -> list[str]:
-    """The pages that mention plans, among them what saving an interval that is too short answers."""
+    """Return the pages that mention plans, including the response to an interval that is too short."""
     monitor, project = MonitorFactory(owner=user), ProjectFactory(owner=user)
     pages = {
         "account": "/account/",

@@ -1,4 +1,4 @@
-"""The pages of projects, and what each role finds there."""
+"""The pages of projects, for each role."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_lists_need_as_many_queries_for_one_as_for_many(web: Client, user: User)
 
 
 @pytest.mark.parametrize("name", ["", " ", "\x00", "n" * 201])
-def test_a_bad_name_is_told_and_kept(web: Client, user: User, name: str) -> None:
+def test_a_bad_name_is_reported_and_kept(web: Client, user: User, name: str) -> None:
     shop = ProjectFactory(owner=user, name="Before")
     key = "a-key"
     for path in ("/projects", path_of(shop, "/rename")):
@@ -162,13 +162,13 @@ def test_an_invitation_is_sent() -> None:
     "given",
     [
         {"email": "", "role": "member"},
-        {"email": "nobody", "role": "member"},
+        {"email": "no-domain", "role": "member"},
         {"email": f"{HOSTILE}@example.com", "role": "member"},
         {"email": "a@example.com", "role": "owner"},
         {"email": "a@example.com", "role": ""},
     ],
 )
-def test_bad_members_are_told_and_kept(web: Client, user: User, given: dict[str, str]) -> None:
+def test_bad_members_are_reported_and_kept(web: Client, user: User, given: dict[str, str]) -> None:
     shop = ProjectFactory(owner=user)
     answer = web.post(path_of(shop, "/members"), given)
     page = answer.content.decode()
@@ -237,7 +237,7 @@ def test_a_member_leaves_and_sees_nothing_any_more(web: Client, user: User) -> N
     assert web.get(path_of(shop)).status_code == 404
 
 
-def test_somebody_elses_project_is_not_there(web: Client) -> None:
+def test_a_project_of_another_account_is_not_found(web: Client) -> None:
     alien = ProjectFactory()
     owner_place = Membership.objects.get(project=alien)
     assert web.get(path_of(alien)).status_code == 404

@@ -1,4 +1,4 @@
-"""The part of a monitor's form that says when its runs are expected, and its preview."""
+"""The schedule in a monitor's form, and its preview."""
 
 from __future__ import annotations
 

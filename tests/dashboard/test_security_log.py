@@ -1,4 +1,4 @@
-"""The security log as pages: one's own, and a project's."""
+"""Pages of the security log: of an account and of a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages on which status pages are kept."""
+"""The pages that manage status pages."""
 
 from __future__ import annotations
 
@@ -162,14 +162,14 @@ def test_notes_are_written_updated_and_deleted(web: Client, user: User) -> None:
     text = text_of(web.get(path))
     assert ESCAPED in text
     assert HOSTILE not in text
-    told = page.notes.get()
-    update = f"{path}/notes/{told.public_id}/updates"
-    refused = web.post(update, {f"{told.public_id}-status": "resolved", f"{told.public_id}-text": ""})
+    stored = page.notes.get()
+    update = f"{path}/notes/{stored.public_id}/updates"
+    refused = web.post(update, {f"{stored.public_id}-status": "resolved", f"{stored.public_id}-text": ""})
     assert refused.status_code == 422
-    web.post(update, {f"{told.public_id}-status": "resolved", f"{told.public_id}-text": "Done."})
-    told.refresh_from_db()
-    assert told.resolved_at is not None
-    web.post(f"{path}/notes/{told.public_id}/delete")
+    web.post(update, {f"{stored.public_id}-status": "resolved", f"{stored.public_id}-text": "Done."})
+    stored.refresh_from_db()
+    assert stored.resolved_at is not None
+    web.post(f"{path}/notes/{stored.public_id}/delete")
     assert not page.notes.exists()
 
 
@@ -190,7 +190,7 @@ def test_a_logo_is_put_there_and_taken_away(web: Client, user: User) -> None:
     assert not hasattr(StatusPage.objects.get(), "logo")
 
 
-def test_nobody_else_sees_or_changes_it(web: Client) -> None:
+def test_no_other_account_sees_or_changes_it(web: Client) -> None:
     stranger = UserFactory()
     page = make_page(stranger, [])
     written = {"title": "x", "status": "investigating", "text": "x"}

@@ -95,7 +95,7 @@ def test_how_long_a_token_lives(web: Client, user: User, lifetime: str, custom: 
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "error"),
     [
         ({"name": ""}, "This field is required."),
         ({"name": "n" * 201}, "at most 200 characters"),
@@ -109,19 +109,19 @@ def test_how_long_a_token_lives(web: Client, user: User, lifetime: str, custom: 
         ({"lifetime": "custom", "custom": "a while"}, "Enter a duration such as"),
     ],
 )
-def test_bad_input_is_told_and_kept(web: Client, user: User, given: dict[str, str], told: str) -> None:
+def test_bad_input_is_reported_and_kept(web: Client, user: User, given: dict[str, str], error: str) -> None:
     answer = web.post(NEW, typed(ProjectFactory(owner=user), name=HOSTILE) | given)
     page = answer.content.decode()
     assert answer.status_code == 200
     assert page.count('class="errorlist"') == 1
-    assert told in text_of(answer)
+    assert error in text_of(answer)
     assert HOSTILE not in page
     if "name" not in given:
         assert f'value="{HOSTILE}"' in unescape(page)
     assert not ProjectToken.objects.exists()
 
 
-def test_somebody_elses_project_takes_no_token(web: Client) -> None:
+def test_a_project_of_another_account_gets_no_token(web: Client) -> None:
     assert web.post(NEW, typed(ProjectFactory())).status_code == 200
     assert not ProjectToken.objects.exists()
 

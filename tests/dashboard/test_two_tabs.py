@@ -1,4 +1,4 @@
-"""Two tabs with the same form: the one that was opened earlier loses nothing and overwrites nothing unseen."""
+"""Two tabs with the same form: the earlier one keeps its input and does not overwrite unseen changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSED = "The settings were changed after you opened this form."
 
 
 class _Form(HTMLParser):
-    """What a browser sends of the form with `form_etag` that has a field `holds`."""
+    """The data that a browser submits for the form with `form_etag` and a field `holds`."""
 
     def __init__(self, page: str, *, holds: str) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def test_an_outdated_form_with_the_stored_values_is_saved(web: Client, user: Use
     assert web.post(path, mine | {"name": "Same"}).status_code == 302
 
 
-def test_a_project_that_was_renamed_meanwhile(web: Client, user: User) -> None:
+def test_a_project_that_was_renamed_concurrently(web: Client, user: User) -> None:
     project = ProjectFactory(owner=user, name="First")
     path = f"/projects/{project.public_id}"
     mine = opened(web, path)
@@ -242,7 +242,7 @@ def _buttons(web: Client, user: User, kind: str) -> tuple[str, str, str]:
 
 
 def _button(page: str, address: str) -> dict[str, list[str]]:
-    """Return what the form sends that deletes."""
+    """Return the data of the form that deletes."""
     found = re.search(rf'<form[^>]*action="{address}".*?</form>', page, re.DOTALL)
     assert found is not None
     return _Form(found[0], holds="form_opened").data
@@ -287,7 +287,7 @@ def test_a_page_without_the_tags_shows_all_settings(web: Client, user: User) -> 
 
 
 @pytest.mark.parametrize("kind", ["monitor", "channel", "window", "page", "project"])
-def test_nobody_else_deletes_or_reads_it(web: Client, user: User, kind: str) -> None:
+def test_no_other_account_deletes_or_reads_it(web: Client, user: User, kind: str) -> None:
     path, _, address = _buttons(web, user, kind)
     stranger = Client()
     stranger.force_login(UserFactory())

@@ -1,4 +1,4 @@
-"""The pages of maintenance windows, and the recurrences that their form has words for."""
+"""The pages of maintenance windows, and the recurrences that their form offers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make(
             "custom rule",
         ),
         ({"repeats": "rule", "rrule": "freq=daily;count=3"}, "freq=daily;count=3", "every day, 3 times"),
-        # What belongs to another choice is not looked at.
+        # Fields of another choice are ignored.
         ({"rrule": "nonsense", "until": "2020-01-01", "days": ["MO"]}, "", "once"),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_window_is_at_the_times_of_its_clock(web: Client, fields: dict[str, An
     assert words in text
     assert "02:30 to 04:00" in text
     assert "21 Mar 2026, 01:30 UTC" in text, "for the reader, whose zone a script knows"
-    # An edit that changes nothing leaves all as it is.
+    # Saving an unchanged form changes nothing.
     form = web.get(f"/maintenance/{window.public_id}")
     assert form.context["form"].initial["starts_at"].hour == 2
     web.post(f"/maintenance/{window.public_id}", FIELDS | fields | {"name": "Deploy 2"})

@@ -141,7 +141,7 @@ def _describe(after: int) -> list[str]:
 
 
 def _wait(is_so: Callable[[], bool]) -> bool:
-    """Wait until it is so. Return whether it is."""
+    """Wait for the condition. Return whether it was met in time."""
     try:
         return until(is_so, PATIENCE_SEC, "")
     except AssertionError:
@@ -149,7 +149,7 @@ def _wait(is_so: Callable[[], bool]) -> bool:
 
 
 def _restart(system: System, kind: str, ahead: int) -> None:
-    """Restart the processes of this kind with clocks that are ahead by so many seconds."""
+    """Restart the processes of this kind with clocks that are `ahead` seconds fast."""
     wrong = {"PYTHONPATH": str(Path(__file__).parent / "wrong_clock"), "AHEAD": str(ahead)}
     for member in system.tree.members.values():
         if member.kind == kind:

@@ -20,7 +20,7 @@ from tests.faults.system import System
 def command(serve: Callable[[ExitStack, Path], System], *, seconds: float, starting_sec: float = STARTING_SEC) -> int:
     """Read SECONDS_TO_RUN (default: `seconds`), MONITORS, SEED and HOSTILE from the environment and run the test.
 
-    HOSTILE names rows of `benchmarks.fairness.rows`, with commas between them, that hostile accounts play beside it.
+    HOSTILE names rows of `benchmarks.fairness.rows`, separated by commas, that hostile accounts play at the same time.
     The last line printed is one JSON object; its seed repeats the same script. Return 1 if there were violations, which
     are explained on standard error.
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_STATUS_SECONDS = 60
-# Enough for the lease of a killed sender, the grouping delay and a few retries.
+# Sufficient for the lease of a killed sender, the grouping delay and a few retries.
 ALERTS_SECONDS = 300
 
 

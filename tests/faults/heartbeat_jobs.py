@@ -62,7 +62,7 @@ class Job:
                 self._signal(dice.choice(["fail", "7"]), leaving, body="out of disk" * 1_000, while_up=False)
 
     def _run_once(self, dice: random.Random, leaving: threading.Event) -> None:
-        """Signal a run: its success alone, or with a start, with an id, with logs."""
+        """Signal a run: only its success, or also its start, an id, or logs."""
         shape = dice.choice(["ping", "ping", "start", "rid", "log", "body"])
         rid = str(uuid.UUID(int=dice.getrandbits(128))) if shape == "rid" else None
         if shape in {"start", "rid"}:

@@ -1,4 +1,4 @@
-"""Hostile tenants beside a run: accounts that play attacks of `benchmarks.fairness`.
+"""Hostile tenants during a run: accounts that play attacks of `benchmarks.fairness`.
 
 Import it after Django is set up.
 """
@@ -18,9 +18,9 @@ from monitors.models import Monitor
 
 @contextmanager
 def hostile_tenants(names: Sequence[str], *, port: int) -> Iterator[dict[str, int]]:
-    """Play these rows by one account each. At the end all that the accounts own is deleted.
+    """Play these rows with one account each. At the end delete everything that the accounts own.
 
-    The dict is empty until then; it has how many answers they got, by status. Raises SystemExit if an attack failed.
+    The dict is filled at the end with the number of responses by status. Raises SystemExit if an attack failed.
     """
     counts: dict[str, int] = {}
     if not names:

@@ -114,7 +114,7 @@ class NamespaceHost:
         self.up = True
 
     def cut(self, network: Network, *, silently: bool) -> None:
-        """Take the cable to a network out, or let what is sent vanish on its way, until `mend`."""
+        """Take the link to a network down, or silently drop all packets, until `mend`."""
         if silently:
             neighbour = (network.address, "lladdr", hardware(network.number, 1), "dev", f"eth{network.number}")
             _run("ip", "-n", self.name, "neighbour", "replace", *neighbour, "nud", "permanent")

@@ -1,4 +1,4 @@
-"""Kill processes as the script says and restart them. Called from one thread only."""
+"""Kill and restart processes by the script. Called from one thread only."""
 
 from __future__ import annotations
 

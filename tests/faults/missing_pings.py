@@ -1,4 +1,4 @@
-"""Kill the web server, and the dispatchers meanwhile, while 20 jobs of 5 accounts ping; then bring it back.
+"""Kill the web server and the dispatchers while 20 jobs of 5 accounts ping; then restart them.
 
     python -m tests.faults.missing_pings
 

@@ -141,7 +141,7 @@ class Audit:
 
     def _changes(self) -> dict[int, list[Change]]:
         found: dict[int, list[Change]] = defaultdict(list)
-        # The others are periods in which no check ended, which leave the status as it was.
+        # Other kinds are periods without results, which do not change the status.
         rows = (
             StatusChange.objects.filter(kind=StatusChange.Kind.STATUS)
             .order_by("pk")
@@ -274,7 +274,7 @@ class Audit:
 
 
 def _before_gaps(deadline: float, gaps: Sequence[tuple[float, float]]) -> set[float]:
-    """Return the deadline, and what it may have been before gaps moved it, one after the other."""
+    """Return the deadline, and the earlier ones from before each gap moved it."""
     found, waiting = {deadline}, [deadline]
     while waiting:
         moved = waiting.pop()

@@ -2,10 +2,10 @@
 
     python -m tests.faults.own_network [monitors] [seconds] [link|silent]
 
-Needs root and iproute2. `link` takes the cable out, with `silent` packets vanish on their way. The last line printed is
-one JSON object. `false_downs`: results and changes that say down while only the uplink was cut. `alerts`: what was sent
-then. `seconds_until_reported` by /readyz, `seconds_until_checked`: all monitors, from when the uplink was back;
-`seconds_until_down`: the first monitor, from when the target was down. Exits 1 if something false was recorded.
+Needs root and iproute2. `link` takes the link down; `silent` drops all packets. The last line printed is one JSON
+object. `false_downs`: results and changes that report down while only the uplink was cut. `alerts`: those sent during
+that time. `seconds_until_reported`: by /readyz. `seconds_until_checked`: all monitors, after the uplink returned.
+`seconds_until_down`: the first monitor, after the target went down. Exits 1 if a false result was recorded.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _play(count: int, cut: Cut, *, target: Site, receiver: Receiver) -> dict[str
         body = {"interval_sec": max(2, count // PER_SECOND), "fail_threshold": 1, "timeout_ms": TIMEOUT_MS}
         for number in range(count):
             client.post("/monitors", body | {"name": f"Shop {number}", "url": target.url(f"/ok/{number}")})
-        for _ in range(2):  # by the second time, the first has made the worker report what it knows
+        for _ in range(2):  # the second time, because after the first one the worker reports its state
             since = utc_now()
             until(all_checked, PATIENCE, "all are checked")
         until(lambda: not silent_servers(read_levels()), PATIENCE, "a server has answered the worker")
@@ -163,7 +163,7 @@ def _play(count: int, cut: Cut, *, target: Site, receiver: Receiver) -> dict[str
 
 
 def _network_part() -> str | None:
-    """What /readyz says of the network, None while it does not answer."""
+    """Return what /readyz reports about the network, or None while it does not answer."""
     try:
         checks = requests.get(f"http://{SERVERS.address}:{PORT}/readyz", timeout=5).json()["checks"]
     except (requests.RequestException, ValueError):

@@ -1,13 +1,13 @@
-"""Play one fault after the other, and measure what is false, what is missed, and when each of three reporters says so.
+"""Play one fault after the other, and measure false and missed events, and when each of three reporters notices.
 
     python -m tests.faults.plays [--list] [--logs FOLDER] [name …]
 
 A name may be the start of several. Needs root, and Debian's postgresql, redis-server, prometheus, libfaketime and
-iproute2. The last line printed is one JSON object. For each play: `false_downs`: results and changes that say that the
-site was down while it was up, `false_missed`: the same for jobs that pinged; `missed`: outages of the site and of a
-job, alerts and recoveries that were not noticed; `reported_s`: after how many seconds /readyz, a rule of
-deploy/prometheus and System health said so; `coverage`: before, the lowest during and after the fault, and after how
-many seconds it fell. Exits 1 if a limit is broken.
+iproute2. The last line printed is one JSON object. For each play: `false_downs`: results and changes that report the
+site as down while it was up; `false_missed`: the same for jobs that pinged; `missed`: undetected outages of the site
+and of a job, alerts and recoveries; `reported_s`: after how many seconds /readyz, a rule of deploy/prometheus and
+System health reported the fault; `coverage`: before, the lowest during, and after the fault, and after how many seconds
+it dropped. Exits 1 if a limit is broken.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ Fault = Callable[[Stage], AbstractContextManager[None]]
 class Play:
     """A fault, how /readyz and System health word it, and the alert that fires, with the value of one of its labels.
 
-    `stops`: no monitor is checked meanwhile, so coverage must fall. Else an outage during the fault must be noticed.
+    `stops`: no monitor is checked during the fault, so coverage must drop. Otherwise an outage during the fault must
+    be detected.
     """
 
     fault: Fault
@@ -99,7 +100,7 @@ def _read_only(stage: Stage) -> Iterator[None]:
 
 @contextmanager
 def _dead_mail(stage: Stage) -> Iterator[None]:
-    """Only a mail shows it: an outage of the site begins and ends."""
+    """Only an e-mail detects it, so let an outage of the site begin and end."""
     stage.inbox.__exit__(None, None, None)
     assert stage.outage() == (0, 0, 0), "missed or false while the mail server is away"
     yield
@@ -159,7 +160,7 @@ def all_plays() -> dict[str, Play]:
     plays["disk-full"] = Play(_full_disk, says, rule)
     plays["read-only"] = Play(_read_only, "Writes: .*read-only", "PulsekeeperNoWrites")
     plays["mail"] = Play(_dead_mail, "Mail: ", "PulsekeeperMailServerFails", stops=False)
-    away = "[Dd]atabase does not answer"  # System health cannot sign in its reader then: the error page says it
+    away = "[Dd]atabase does not answer"  # System health cannot authenticate its reader then: the error page reports it
     plays["away-database"] = Play(_away("database"), away, "PulsekeeperUnreachable", "database")
     plays["away-broker"] = Play(_away("broker"), "Broker: ", "PulsekeeperUnreachable", "broker")
     plays["away-both"] = Play(_away("broker", "database"), away, "PulsekeeperUnreachable", "database")
@@ -170,7 +171,7 @@ def all_plays() -> dict[str, Play]:
 
 
 def run(stage: Stage, play: Play) -> dict[str, Any]:
-    """Play it on a stage where all is well. Return the figures."""
+    """Play it on a healthy stage. Return the figures."""
 
     def is_well() -> bool:
         return not stage.ready() and stage.coverage() == 1 and stage.is_all("up")
@@ -269,7 +270,7 @@ def main() -> None:
                 limits = broken(found[title], stops=play.stops)
                 failed |= bool(limits)
                 note(f"{title}: {json.dumps(found[title])}{f' BROKEN: {limits}' if limits else ''}")
-        finally:  # after a play that cannot begin or end, the figures of those before it
+        finally:  # after a play that cannot begin or end, print the figures of the earlier ones
             print(json.dumps(found))  # noqa: T201
     sys.exit(failed)
 

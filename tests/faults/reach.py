@@ -4,7 +4,7 @@
 
 Needs root and iproute2. It makes a monitor, a webhook, a mail channel and a status page, takes the target down, and
 waits for each message. The last line printed is one JSON object: which servers each process kind can connect to.
-Exits 1 with an error where something does not arrive.
+Exits 1 with an error if a message does not arrive.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def documented() -> dict[str, list[str]]:
 
 
 class Relay(ThreadingTCPServer):
-    """A server on a network that passes everything on to `connect()`: our private servers listen on this host only."""
+    """A server on a network that forwards everything to `connect()`: our private servers listen on this host only."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -166,14 +166,14 @@ def _place(url: str) -> tuple[str, int]:
 
 
 def database_url(relay: Relay) -> str:
-    """Return DATABASE_URL by way of `relay`."""
+    """Return DATABASE_URL through `relay`."""
     parts = urlsplit(os.environ["DATABASE_URL"])
     address = "{}@{}:{}".format(parts.username, *relay.place)
     return f"postgresql://{address}{parts.path}?sslmode=disable"
 
 
 def redis_url(relay: Relay) -> str:
-    """Return REDIS_URL by way of `relay`."""
+    """Return REDIS_URL through `relay`."""
     parts = urlsplit(os.environ["REDIS_URL"])
     return "redis://:{}@{}:{}{}".format(parts.password, *relay.place, parts.path)
 
@@ -198,7 +198,7 @@ def _reached(host: NamespaceHost, servers: Mapping[str, tuple[str, int]]) -> lis
 
 
 def _play(web: str, *, inbox: Inbox, receiver: Receiver, site: Site) -> None:
-    """What users do. Raises AssertionError where something does not arrive."""
+    """Act as users do. Raises AssertionError if a message does not arrive."""
 
     def answers(path: str) -> requests.Response | None:
         try:

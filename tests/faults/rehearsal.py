@@ -2,8 +2,8 @@
 
 Each host runs a web process, two workers, an interactive one, a dispatcher and a beat, as `nobody`, from a virtualenv
 of the lock for production. Each kind is in a network namespace that reaches only what docs/operate/deployment.md lists.
-PostgreSQL (TLS and a password) and Redis (a password) run on other machines. Whole hosts also lose power, besides
-single processes and servers; peers then see no closed connections.
+PostgreSQL (TLS and a password) and Redis (a password) run on other machines. Besides single processes and servers,
+whole hosts lose power; their peers then see no closed connections.
 
 It needs root, and Debian's `postgresql`, `redis-server` and `iproute2`. `tests.faults.command` has its options
 and output.
@@ -32,11 +32,11 @@ from tests.upgrade.dumps import ENCRYPTION_KEY, restore
 
 PORT = 8000
 USER = "nobody"
-COUNTS = {"worker": 2}  # in each place; one of everything else
+COUNTS = {"worker": 2}  # in each place; one process of every other kind
 
 
 class DividedHost:
-    """A host that is divided into a namespace for each kind of process, with the networks that it reaches."""
+    """A host that is divided into one namespace for each kind of process, with access to its networks only."""
 
     def __init__(self, name: str, number: int) -> None:
         self.parts = {
@@ -148,6 +148,6 @@ def settings_secrets() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    programs_for(ROOT, before=as_user(USER))  # now: the namespaces reach no package index
+    programs_for(ROOT, before=as_user(USER))  # now, because the namespaces cannot reach a package index
     isolated("tests.faults.rehearsal")
     sys.exit(command(two_hosts, seconds=60, starting_sec=MANY_STARTING_SEC))

@@ -2,7 +2,7 @@
 
 Times are seconds since the start of the run. Faults come in bursts. Each burst is followed by a calm that is long
 enough to check every monitor again: longer than an interval, a lease and the start of the processes together. A target
-keeps its state until one whole calm has passed, so the state must be recorded whatever was killed.
+keeps its state until one whole calm has passed, so the state must be recorded regardless of what was killed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of one monitor. `flips` begin with its state at 0. `down` is how its target fails."""
+    """The schedule of one monitor. `flips` begin with its state at 0. `down`: how its target fails."""
 
     number: int
     kind: str  # http, scheduler or heartbeat
@@ -52,7 +52,7 @@ class Part:
     down: str = "error"  # error, reset or hang
     fail_threshold: int = 1
     cron: bool = False  # it is due every minute by a cron schedule
-    reports: bool = False  # the job reports its failure when it goes down, instead of silence alone
+    reports: bool = False  # the job reports its failure when it goes down, instead of only falling silent
 
     def is_up(self, at: float) -> bool:
         return [flip.up for flip in self.flips if flip.at <= at or flip is self.flips[0]][-1]
@@ -126,7 +126,7 @@ def _bursts(dice: random.Random, seconds: float, victims: dict[str, list[str]], 
         faults = _faults(dice, start, start + length, victims, servers)
         end = start + length
         if len(bursts) % 3 == 1:
-            # Sometimes the scheduler stops for so long that heartbeat deadlines must move.
+            # Sometimes the scheduler stops long enough for heartbeat deadlines to move.
             faults += [Fault(end, beat, restart_after=STOP_SEC) for beat in victims["beat"]]
             end += STOP_SEC
         bursts.append(Burst(start, end, end + calm_sec, tuple(faults)))

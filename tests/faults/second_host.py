@@ -1,6 +1,6 @@
 """Verify the second host of docs/operate/deployment.md. `deploy/manage shell` runs these functions in the walkthrough.
 
-It needs nothing but production's packages.
+It needs only the packages of production.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What the plays of `tests.faults.plays` happen on: all processes, real servers, Prometheus, targets and jobs.
+"""The system of `tests.faults.plays`: all processes, real servers, Prometheus, targets and jobs.
 
-PostgreSQL has a clock that can be set and a disk that can be filled. Workers reach the internet by a cable that can be
-cut.
+PostgreSQL's clock can be set and its disk filled. The link of workers to the internet can be cut.
 """
 
 from __future__ import annotations
@@ -88,13 +87,13 @@ class Stage:
     _downs: tuple[int, int] = field(default=(0, 0))
     _last_change: int = 0
 
-    # What an operator does
+    # Actions
 
     def members(self, kind: str) -> list[Member]:
         return [member for member in self.tree.members.values() if member.kind == kind]
 
     def restart(self, kind: str, *, ahead: int) -> None:
-        """Restart the processes of this kind with a clock that is ahead by so many seconds."""
+        """Restart the processes of this kind with a clock that is `ahead` seconds fast."""
         for member in self.members(kind):
             self.tree.kill(member.name)
             wrong = {"PYTHONPATH": str(WRONG_CLOCK), "AHEAD": str(ahead)}
@@ -119,17 +118,17 @@ class Stage:
         self.resize_disk(str((disk.f_blocks - disk.f_bfree) * disk.f_frsize))
 
     def set_read_only(self, value: str) -> None:
-        """Make all sessions read-only, those that are open too, as on a server that is not the primary any more."""
+        """Make all sessions read-only, including open ones, as after a failover to another primary."""
         psql(self.folder, f"ALTER SYSTEM SET default_transaction_read_only = {value}", "SELECT pg_reload_conf()")
 
     def replace_inbox(self) -> None:
         self.inbox = Inbox(address=INTERNET.address, port=self.inbox.port)
         self.inbox.__enter__()
 
-    # What is reported
+    # Reports
 
     def ready(self) -> list[str]:
-        """Return the problems of /readyz, as System health words them, or that it does not answer."""
+        """Return the problems of /readyz in the words of System health, or that it does not answer."""
         try:
             checks: dict[str, str] = requests.get(f"{BASE_URL}/readyz", timeout=20).json()["checks"]
         except (requests.RequestException, ValueError) as error:
@@ -155,10 +154,10 @@ class Stage:
         found = response and re.search(r"^pulsekeeper_coverage_ratio (\S+)$", response.text, re.MULTILINE)
         return float(found[1]) if found else None
 
-    # What happened
+    # Records
 
     def downs(self) -> tuple[int, int]:
-        """Return how many results and changes say that the site is down, and how many that a job is."""
+        """Return the number of results and changes that report the site as down, and the same for a job."""
         from checks.results.models import CheckResult
         from monitors.models import Monitor, StatusChange
 
@@ -176,7 +175,7 @@ class Stage:
         self._last_change = getattr(StatusChange.objects.last(), "pk", 0)
 
     def false(self) -> tuple[int, int]:
-        """Return how often the site and jobs were said to be down since the mark."""
+        """Return how often the site and jobs were reported as down since the mark."""
         of_site, of_jobs = self.downs()
         return of_site - self._downs[0], of_jobs - self._downs[1]
 
@@ -203,7 +202,7 @@ class Stage:
             return False
 
     def outage(self, *, of_job: bool = False) -> tuple[int, int, int]:
-        """Take the site, and a job, down and up. Return what was missed, and what was false before and after."""
+        """Take the site and a job down and up again. Return missed events, and false ones before and after."""
         false = self.false()
         if any(false):
             self._note_changes()
@@ -252,7 +251,7 @@ def _holds(condition: Callable[[], bool]) -> bool:
 def seconds_until(
     conditions: Mapping[str, Callable[[], bool]], *, since: float, longest: float
 ) -> dict[str, float | None]:
-    """Return how long after `since`, monotonic, each condition holds, None for those that do not within `longest`."""
+    """Return how long after `since` (monotonic) each condition is met, or None if not within `longest`."""
 
     def wait(condition: Callable[[], bool]) -> float | None:
         try:
@@ -266,7 +265,7 @@ def seconds_until(
 
 
 def set_clock(folder: Path, ahead: int) -> None:
-    """Let PostgreSQL's clock be ahead by so many seconds."""
+    """Set PostgreSQL's clock `ahead` seconds fast."""
     new = folder / "clock.new"
     new.write_text(f"{ahead:+}")
     new.chmod(0o644)

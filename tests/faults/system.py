@@ -53,7 +53,7 @@ class System:
     def __init__(self, tree: Tree, *, webs: Sequence[str], address: str = LOOPBACK) -> None:
         self.tree = tree
         self.webs = tuple(webs)  # host:port of each web process
-        self.address = address  # at which probes reach this process
+        self.address = address  # where probes reach this process
         self.receivers = address  # the same for senders of alerts
         self.hosts: Mapping[str, Host] = {}
         self.replaced: Sequence[Sequence[str]] = ()  # processes that the script replaces, by burst

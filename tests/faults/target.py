@@ -1,4 +1,4 @@
-"""The targets of a run: one server, whose paths are up or down as the script says.
+"""The targets of a run: one server, whose paths are up or down by the script.
 
     python -m tests.faults.target SCRIPT LOG ADDRESS
 

@@ -1,4 +1,4 @@
-"""The commands of docs/operate that `make rehearsal` runs: none is overlooked."""
+"""`make rehearsal` runs all commands of docs/operate."""
 
 from __future__ import annotations
 

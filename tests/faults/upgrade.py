@@ -33,7 +33,7 @@ class Upgrade(TwoHosts):
     migrated = False
 
     def upgrade(self, name: str) -> None:
-        if not self.migrated:  # not before the load: the version before would not start on a newer database
+        if not self.migrated:  # not before the load: the previous version would not start on a newer database
             migrate(upgraded(next(iter(self.tree.members.values())).place))
             self.migrated = True
         member = self.tree.members[name]
@@ -72,7 +72,7 @@ def previous_version() -> Path:
         new = ROOT / old.relative_to(folder)
         if not new.exists() or old.read_bytes() != new.read_bytes():
             raise SystemExit(
-                f"error: {old.relative_to(folder)} of {commit[:12]} was edited, so there is no way up from it"
+                f"error: {old.relative_to(folder)} of {commit[:12]} was edited, so upgrading from it is impossible"
             )
     print(f"upgrading from {commit[:12]}", file=sys.stderr, flush=True)  # noqa: T201
     return folder

@@ -4,10 +4,10 @@
 
 Blocks under a line `<!-- tried -->` are run by one root shell, which stops at the first error. `before: COMMAND` and
 `after: COMMAND` in that line prepare and verify what the commands do. With `host: second` the second host runs them,
-with `host: each` first the one, then the other. There each block has a shell of its own, in the checkout.
+with `host: each` first the one, then the other. There each block has a separate shell, in the checkout.
 
-Each host is a new Debian, an overlay over one folder that debootstrap made, kept for the next run. They have a network
-of their own, without others. A third address has the files of the second host. All three accept SSH of root. There is
+Each host is a new Debian, an overlay over one folder that debootstrap made, kept for the next run. They have a private
+network without other hosts. A third address has the files of the second host. All three accept SSH of root. There is
 no systemd, so a script is `systemctl`. A transcript of each page goes to FOLDER (default: none is kept). All pages need
 what `deployment` does.
 
@@ -37,7 +37,7 @@ from tests.faults.virtualenv import KEPT, ROOT
 PAGES = ("deployment", "hardening", "observability", "metrics", "operations", "upgrade", "backup")
 NETWORK = Network("hosts", 1)
 FIRST, SECOND, THIRD = (NamespaceHost(name, 11 + at, [NETWORK]) for at, name in enumerate(("first", "second", "third")))
-# What the operator's machine has beside Debian's essential packages. The pages install everything else.
+# Packages of the operator's machine in addition to Debian's essential ones. The pages install everything else.
 PRESENT = ("git", "openssh-client", "openssh-server", "procps", "tzdata")
 # Downloaded, so that the pages can install them without a network.
 PACKAGES = ("curl", "nftables", "nginx", "openssl", "postgresql", "prometheus", "python3-venv", "redis-server")
@@ -50,7 +50,7 @@ _BLOCK = re.compile(
     r" *```sh\n(?P<commands>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
-# What systemd does with Debian's services and the units of deploy/systemd, without a sandbox.
+# Replaces systemd for Debian's services and the units of deploy/systemd, without a sandbox.
 SYSTEMCTL = r"""#!/bin/sh
 set -eu
 
@@ -189,7 +189,7 @@ def new_debian() -> Path:
 
 
 def enter(debian: Path, folder: Path) -> Path:
-    """Return the root of a machine: an overlay over `debian` that vanishes with the namespace."""
+    """Return the root of a machine: an overlay over `debian` that is removed with the namespace."""
     for name in ("upper", "work", "root"):
         (folder / name).mkdir(parents=True)
     root = folder / "root"

@@ -1,1 +1,1 @@
-"""A byte-level random server, and the engine that is to survive it in a process of its own."""
+"""A server of random bytes, and the engine that must survive it in a separate process."""

@@ -1,4 +1,4 @@
-"""What hostile servers do with a TCP connection: greetings, dialogues up to TLS, TLS records, and content."""
+"""Hostile TCP servers: greetings, dialogues up to TLS, TLS records, and content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIALOGUES = {protocol.name: protocol for protocol in PROTOCOLS}
 
 @dataclass(frozen=True)
 class Shot:
-    """A script and the check of it. `direct` is a server of TLS."""
+    """A script and its check. `direct`: a server that starts with TLS."""
 
     script: Script
     spec: TcpSpec

@@ -1,4 +1,4 @@
-"""Anything that may come for an echo request: replies and errors, whole or damaged, foreign, late, and noise."""
+"""Possible responses to an echo request: replies and errors, intact, damaged, foreign or late, and noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPES = (0, 1, 2, 3, 4, 5, 8, 11, 12, 128, 129)
 
 
 def hostile(chance: random.Random, host: str) -> Answer:
-    """Return what comes for one request to the host: mostly something close to what should."""
+    """Return the response to one request, mostly close to a valid one."""
     if chance.random() < 0.05:
         noise = chance.randbytes(chance.randrange(200))
         if chance.random() < 0.5:
@@ -30,7 +30,7 @@ def hostile(chance: random.Random, host: str) -> Answer:
 
 
 class _Change:
-    """Cuts, extends and flips bytes of a message, mostly none."""
+    """Cut, extend or flip bytes of a message, mostly none."""
 
     def __init__(self, chance: random.Random) -> None:
         self._first = chance.choice(CHANGES)

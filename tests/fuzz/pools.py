@@ -1,6 +1,6 @@
-"""What hostile and broken servers send, line by line: the material that `responses` builds of.
+"""Lines of hostile and broken servers, from which `responses` builds responses.
 
-Names are under .test and known to `prober` alone; literal addresses are ones that its guard refuses. `%d` is
+Names are under .test and known to `prober` only; its guard refuses the literal addresses. `%d` is
 the number of another response of the same batch, `%p` the port of the server that sends it.
 """
 

@@ -1,7 +1,7 @@
-"""The engine under fire, in a process of its own.
+"""The engine under test, in a separate process.
 
-So that its memory is its own, what pycurl prints of an exception in a callback is seen, and it does not share
-an interpreter with the server that it asks. Batches come pickled on standard input, reports go to standard output.
+Its memory can then be measured, pycurl's output about exceptions in callbacks is captured, and it does not share an
+interpreter with the server. Batches arrive pickled on standard input, reports are written to standard output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.egress import Address, EgressGuard, parse_networks
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Addresses of our names; None is a name whose servers never answer. No other name has an address.
+# Addresses of our names; None: the name's servers never answer. Other names have no address.
 NAMES: dict[str, str | None] = {
     "localhost": "127.0.0.1",
     "good.test": "127.0.0.1",
@@ -38,14 +38,14 @@ NAMES: dict[str, str | None] = {
 
 
 class LoopbackOnly(EgressGuard):
-    """Refuses public addresses too: what a random response names must not be asked anything."""
+    """Refuses public addresses too: no request may go to an address in a random response."""
 
     def permits(self, address: Address) -> bool:
         return any(address in network for network in self.allowed)
 
 
 class KnownNames(Resolver):
-    """Knows `NAMES`, asks nobody."""
+    """Answers `NAMES` without querying name servers."""
 
     def recall(self, host: str) -> Answer | None:
         addresses = NAMES.get(host.lower().removesuffix("."), "")
@@ -59,9 +59,9 @@ class KnownNames(Resolver):
 
 @dataclass
 class Report:
-    """What came of a batch. Times are milliseconds past a check's own deadline, memory is in KiB.
+    """The result of a batch. Times are milliseconds past the check's deadline, memory is in KiB.
 
-    `peak` is the most that the process has held since it began, `held` what it holds now.
+    `peak`: the peak memory of the process so far, `held`: its current memory.
     """
 
     ended: list[tuple[int, CheckOutcome, float]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Report:
 
 
 class Prober:
-    """The process, seen from the tests. A context manager."""
+    """The tests' side of the process. A context manager."""
 
     def __init__(self, ca_file: str) -> None:
         self._ca_file = ca_file
@@ -98,7 +98,7 @@ class Prober:
         self._stack.close()
 
     def run(self, specs: Sequence[CheckSpec]) -> Report:
-        """Run a batch, all checks at once; their keys are their places. Raises EOFError where it kills the process."""
+        """Run all checks of a batch concurrently; keys are positions. Raises EOFError if it kills the process."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -109,19 +109,19 @@ class Prober:
         return report
 
     def printed(self) -> str:
-        """What the process has written to standard error so far."""
+        """Return the standard error output so far."""
         self._printed.seek(0)
         return self._printed.read().decode("utf-8", "replace")
 
 
 def _memory(name: str) -> int:
-    """`VmRSS` or `VmHWM` of this process, in KiB."""
+    """Return `VmRSS` or `VmHWM` of this process, in KiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 class _Ears(logging.Handler):
-    """Collects what is logged as an error, traceback and all."""
+    """Collect logged errors with their tracebacks."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Strategies: one response to the last byte, how it is delivered, and the check that meets it."""
+"""Strategies: a complete response, its delivery, and the check that gets it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fuzz.verdicts import SECRET
 from tests.targets.server import Hang, Pause, Repeat, Reset, Script, Step
 
 MIB = 1024 * 1024
-# The wheel's libcurl undoes it, and no module here makes it.
+# The wheel's libcurl decodes it, and no module here can encode it.
 BROTLI_HELLO = b"\x0b\x05\x80hello world\x03"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 EMPTY_MEMBER = gzip.compress(b"", mtime=0)
@@ -32,7 +32,7 @@ chance = st.integers(0, 99)
 
 @dataclass(frozen=True)
 class Shot:
-    """A script and the check that gets it. The spec's URL is made when its server is known."""
+    """A script and the check that gets it. The spec's URL is set when the server is known."""
 
     script: Script
     spec: HttpSpec
@@ -56,7 +56,7 @@ def _settings(spec: HttpSpec) -> str:
 
 
 def noise(seed: int, size: int) -> bytes:
-    """Random bytes that cost hypothesis one choice and not thousands."""
+    """Random bytes that cost hypothesis one choice instead of thousands."""
     return random.Random(seed).randbytes(size)
 
 
@@ -72,7 +72,7 @@ def _status_line(version: bytes, status: int) -> bytes:
     return b"HTTP/%s %d Whatever" % (version, status)
 
 
-# Mostly what passes or leads on, so that the check goes on to the body or to the next response.
+# Mostly statuses that pass or redirect, so that the check continues with the body or the next response.
 SOBER_STATUS_LINES = st.builds(
     _status_line,
     st.sampled_from((b"1.1", b"1.1", b"1.1", b"1.0")),
@@ -146,7 +146,7 @@ def silent_bomb(piece: bytes, size: int) -> bytes:
 
 @st.composite
 def coded_bodies(draw: Draw) -> tuple[list[bytes], bytes]:
-    """Header lines and a body: coded rightly, cut, spoilt, followed by rubbish, or a bomb."""
+    """Header lines and a body: encoded correctly, truncated, corrupted, followed by garbage, or a bomb."""
     kind = draw(chance)
     if kind < 4:
         silent = silent_bomb(draw(st.sampled_from((EMPTY_MEMBER, EMPTY_BLOCK))), SILENT_BYTES)
@@ -185,7 +185,7 @@ def chunked(draw: Draw, body: bytes) -> bytes:
 
 @st.composite
 def http_responses(draw: Draw) -> bytes:
-    """Something like HTTP: half of it sober, and odd only in its body, the other half odd anywhere."""
+    """A response like HTTP: half of them are odd only in the body, the other half anywhere."""
     sober = draw(chance) < 50
     odd_start = not sober and draw(chance) < 20
     lines = [draw(st.sampled_from(pools.ODD_STATUS_LINES) if odd_start else SOBER_STATUS_LINES)]
@@ -193,7 +193,7 @@ def http_responses(draw: Draw) -> bytes:
         lines.append(draw(LOCATION_LINES))
     lines += draw(st.lists(SOBER_LINES if sober else HEADER_LINES, min_size=0 if sober else 1, max_size=3))
     coding, body = draw(coded_bodies()) if draw(chance) < 45 else ([], draw(plain_bodies()))
-    if draw(chance) < 90:  # else the body's coding is not declared
+    if draw(chance) < 90:  # otherwise the body's coding is not declared
         lines += coding
     framing = draw(chance)
     if framing < 45:
@@ -214,7 +214,7 @@ def http_responses(draw: Draw) -> bytes:
 
 @st.composite
 def spoilt(draw: Draw, data: bytes) -> bytes:
-    """`data` with some of its bytes replaced, lost or doubled, mostly near its start, where the headers are."""
+    """`data` with some bytes replaced, dropped or doubled, mostly near the start, in the headers."""
     spoiled = bytearray(data)
     for _ in range(draw(st.integers(0, 4))):
         within = min(len(spoiled), draw(st.sampled_from((64, 400, 100_000))))
@@ -228,7 +228,7 @@ def spoilt(draw: Draw, data: bytes) -> bytes:
 
 @st.composite
 def deliveries(draw: Draw, data: bytes) -> list[Step]:
-    """The bytes in pieces, and what the server does between them and after."""
+    """The bytes in pieces, and the actions of the server between and after them."""
     how = draw(chance)
     if how < 45:
         return [data]

@@ -1,4 +1,4 @@
-"""What is wrong with an outcome of any protocol, for any answer of its target."""
+"""Faults of outcomes of any protocol, for any answer of the target."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import unicodedata
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.text import DETAIL_CHARS
 
-# What only a fault of ours leads to, and what is another kind of monitor's.
+# Caused by our own faults only, or specific to heartbeats.
 NEVER = {ReasonCode.WORKER_LOST, ReasonCode.HEARTBEAT_MISSED, ReasonCode.HEARTBEAT_FAILED}
 UNCLEAN = {"Cc", "Cs", "Zl", "Zp"}
-SECRET = "secret-7f3a"  # what no outcome may show
+SECRET = "secret-7f3a"  # no outcome may reveal it
 
 
 def find_faults(outcome: CheckOutcome) -> list[str]:
@@ -26,8 +26,8 @@ def find_faults(outcome: CheckOutcome) -> list[str]:
     if detail is not None:
         rules |= {
             "the detail is too long": len(detail) > DETAIL_CHARS,
-            "the detail is no sentence": not detail[:1].isupper() or detail[-1:] not in {".", "…"},
+            "the detail is not a sentence": not detail[:1].isupper() or detail[-1:] not in {".", "…"},
             "the detail is unclean": any(unicodedata.category(char) in UNCLEAN for char in detail),
-            "the detail tells a secret": SECRET in detail,
+            "the detail contains a secret": SECRET in detail,
         }
     return [name for name, broken in rules.items() if broken]

@@ -1,4 +1,4 @@
-"""Our own requests to BASE_URL, sent to the gateway and to addresses that do not answer as it does."""
+"""Our own requests to BASE_URL, sent to the gateway and to addresses with other responses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def base_url(settings: Settings) -> Iterator[str]:
 
 
 def ask() -> Canary:
-    """Ask at once, although another attempt may just have ended."""
+    """Send requests at once, even if another attempt has just ended."""
     Canary.objects.update(asked_at=None)
     own_requests.ask()
     return Canary.objects.get()
@@ -78,7 +78,7 @@ def test_a_web_server_that_is_gone_begins_a_gap_and_its_return_ends_it(settings:
 def test_a_full_accept_queue_and_silence_fail(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings.BASE_URL = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert ask().ping_error == "there was no answer within 1 s"
+        assert ask().ping_error == "no answer within 1 s"
 
 
 def test_a_name_server_that_does_not_answer_says_nothing(

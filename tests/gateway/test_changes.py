@@ -1,4 +1,4 @@
-"""The streams of changes that open pages follow: who gets events, when they end, and what they may use."""
+"""The streams of changes that open pages follow: recipients of events, ends of streams, and limits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def port(gateway: Gateway) -> Iterator[int]:
 
 
 class Browser:
-    """A browser with a stream. What arrives is kept in `received`."""
+    """A browser with a stream. `received` has all data."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._connected = connected
@@ -78,7 +78,7 @@ class Browser:
         return self.received
 
     def wait_for_events(self, count: int) -> int:
-        """Wait until as many events have arrived, and return how many have."""
+        """Wait until this number of events has arrived. Return the number."""
         while self.received.count(EVENT) < count:
             self._receive()
         return self.received.count(EVENT)
@@ -103,7 +103,7 @@ def session_of(user: User) -> str:
 
 @contextmanager
 def following(port: int, user: User | None, *, address: str = "127.0.0.1", cookie: str = "") -> Iterator[Browser]:
-    """A browser that has begun to follow, or was refused."""
+    """Return a browser whose stream has begun or was refused."""
     cookie = cookie or (session_of(user) if user is not None else "none")
     with socket.create_connection(("127.0.0.1", port), PATIENCE_SEC, source_address=(address, 0)) as client:
         head = f"GET /changes HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: sessionid={cookie}\r\n\r\n"
@@ -115,7 +115,7 @@ def following(port: int, user: User | None, *, address: str = "127.0.0.1", cooki
 
 
 def change(monitor: Monitor) -> None:
-    """Store a change of status as recording does."""
+    """Store a change of status, as recording does."""
     StatusChange.objects.create(monitor=monitor, at=utc_now(), before=Verdict.UP, after=Verdict.DOWN)
 
 
@@ -138,7 +138,7 @@ def test_events_reach_those_who_see_the_monitor(port: int) -> None:
         second.wait_for_events(1)
         change(other)
         third.wait_for_events(1)
-        # Each look sends to all, so what was not meant for others would have arrived before.
+        # Each query sends to all streams, so an event for others would have arrived before.
         assert [browser.received.count(EVENT) for browser in (first, second, third)] == [2, 1, 1]
 
 
@@ -156,7 +156,7 @@ def test_what_is_a_change(port: int, kind: str) -> None:
         browser.wait_for_events(1)
 
 
-def test_nobody_follows_without_a_session(port: int) -> None:
+def test_a_stream_needs_a_session(port: int) -> None:
     with following(port, None) as browser:
         assert browser.status == 401
     refused = requests.post(f"http://127.0.0.1:{port}/changes", timeout=PATIENCE_SEC)
@@ -261,7 +261,7 @@ def test_a_stream_has_events_at_a_limited_rate(port: int, monkeypatch: pytest.Mo
 
 
 def test_streams_without_credit_wait_behind_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a few hundred streams with changes all the time would take every event of the process."""
+    """Otherwise a few hundred streams with constant changes would use all events of the process."""
     monkeypatch.setattr(changes, "MOST_AT_ONCE", 1)
     monkeypatch.setattr(changes, "REFILL_SEC", 1_000.0)
     streams = changes.Streams(ThreadLane("streams", threads=1, at_once=1, queue=1))

@@ -1,4 +1,4 @@
-"""Connections that use up places: silent, half-sent, idle. Each client gets its share, and a new one is answered."""
+"""Connections that occupy places: silent, half-sent, idle. Each client gets its share, and a new one is answered."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def port(gateway: Gateway) -> Iterator[int]:
 
 
 def limit(gateway: Gateway) -> None:
-    """Let the guard act now. Before, it would act on the first of many clients that connect slowly."""
+    """Run the guard now. Earlier it would act on the first of many clients that connect slowly."""
     gateway._connections._most = MOST
 
 
 class Crowd:
-    """Open connections of one address."""
+    """Open connections from one address."""
 
     def __init__(self, port: int, address: str, count: int, *, begun: bytes = IDLE) -> None:
         self.clients = [connect(port, address) for _ in range(count)]
@@ -65,7 +65,7 @@ class Crowd:
 
     @property
     def open(self) -> int:
-        """The number of connections that the server has not closed."""
+        """Return the number of connections that the server has not closed."""
         count = 0
         for client in self.clients:
             client.setblocking(False)
@@ -129,7 +129,7 @@ def test_a_request_that_is_worked_on_is_not_interrupted(gateway: Gateway, echo: 
         assert all(b"200 OK" in client.recv(65_536) for client in busy)
 
 
-def test_a_proxy_loses_connections_only_if_nobody_else_can(gateway: Gateway, port: int, settings: Settings) -> None:
+def test_a_proxy_loses_connections_only_as_a_last_resort(gateway: Gateway, port: int, settings: Settings) -> None:
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.2/32")]
     with Crowd(port, "127.0.0.2", MOST // 2) as proxy, Crowd(port, "127.0.0.3", MOST) as crowd:
         limit(gateway)
@@ -138,7 +138,7 @@ def test_a_proxy_loses_connections_only_if_nobody_else_can(gateway: Gateway, por
 
 
 def test_sockets_of_many_clients_are_found_at_once() -> None:
-    """Clients without a socket, and those that gave up, get an error and no socket."""
+    """Clients without a socket, and disconnected ones, cause an error instead of returning a socket."""
 
     async def find() -> tuple[list[int], list[object], int]:
         found = connections.Connections()
@@ -195,7 +195,7 @@ def test_the_limit_on_files_is_raised_as_far_as_the_system_allows() -> None:
 
 
 def test_abort_is_a_reset_even_if_everything_was_received() -> None:
-    """A regular end of the connection would make a part of the answer look complete."""
+    """A clean end of the connection would make a partial response look complete."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         client.settimeout(PATIENCE_SEC)
         accepted, _ = server.accept()

@@ -21,14 +21,14 @@ def test_items_are_refused_while_too_many_wait() -> None:
         commits = GroupCommit("test", work)
         try:
             tasks = [asyncio.ensure_future(commits.run("192.0.2.1", item)) for item in range(MAX_WAITING + 5)]
-            await asyncio.sleep(0)  # each task runs up to its result or refusal
+            await asyncio.sleep(0)  # each task runs until its result or refusal
             hangs.set()
             return await asyncio.gather(*tasks, return_exceptions=True)
         finally:
             hangs.set()
             commits.close()
 
-    # The first starts a batch of its own at once.
+    # The first one starts a separate batch at once.
     results = asyncio.run(run_all())
     assert results[: MAX_WAITING + 1] == list(range(MAX_WAITING + 1))
     assert {type(result) for result in results[MAX_WAITING + 1 :]} == {Overloaded}

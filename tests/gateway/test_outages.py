@@ -143,7 +143,7 @@ def test_a_slow_database_is_no_outage(web: str, postgres: Relay) -> None:
 
 
 def test_one_failed_connection_is_no_outage() -> None:
-    """If another one got an answer meanwhile, or there are too many: callers wait for a connection of the pool."""
+    """Callers wait for a connection of the pool if another one has got an answer since, or if there are too many."""
 
     def is_away(error: psycopg.OperationalError, *, silent_for: float) -> bool:
         availability = Availability()
@@ -168,7 +168,7 @@ def test_an_outage_has_a_line_when_it_begins_and_one_when_it_ends(caplog: pytest
     assert caplog.messages == ["PostgreSQL does not answer: connection refused", "PostgreSQL answers again"] * 2
 
 
-# In a process of its own, because the pool belongs to the process.
+# In a separate process, because the pool belongs to the process.
 POOL = """
 import django; django.setup()
 from django.db import OperationalError, connection
@@ -192,7 +192,7 @@ print("ok")
 
 
 def test_the_pool_never_waits_long_before_it_tries_again() -> None:
-    """However long PostgreSQL is away: psycopg_pool doubles its delays."""
+    """Even after a long outage of PostgreSQL, although psycopg_pool doubles its delays."""
     done = subprocess.run(
         [sys.executable, "-c", POOL],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Requests as hostile clients send them: slow, large, many, and with headers that only proxies may write."""
+"""Requests of hostile clients: slow, large, many, and with headers that only proxies may send."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_SEC = 30
 
 
 class Echo:
-    """A WSGI application that answers with what it was asked, once `go` is set. `pauses`: others may run meanwhile."""
+    """A WSGI application that echoes the request body once `go` is set. `pauses`: it gives up its turn to wait."""
 
     def __init__(self) -> None:
         self.pauses = False
@@ -46,7 +46,7 @@ class Echo:
 
 
 class Parts:
-    """As Django's responses are: iterable and closed by the server."""
+    """Like Django's responses: iterable, and closed by the server."""
 
     def __init__(self, parts: Iterable[bytes], *, streaming: bool = False) -> None:
         self._parts = parts
@@ -73,7 +73,7 @@ def port(echo: Echo) -> Iterator[int]:
 
 @contextmanager
 def sent(port: int, head: str, body: bytes = b"", *, address: str = "127.0.0.1") -> Iterator[socket.socket]:
-    """A connection on which this much of a request was sent. `head` is in lines, without those that end it."""
+    """Open a connection and send this part of a request. `head`: its lines, without the empty line at the end."""
     lines = "\r\n".join(line.strip() for line in head.strip().splitlines())
     with socket.create_connection(("127.0.0.1", port), PATIENCE_SEC, source_address=(address, 0)) as client:
         client.sendall(lines.encode("latin-1") + b"\r\n\r\n" + body)
@@ -81,7 +81,7 @@ def sent(port: int, head: str, body: bytes = b"", *, address: str = "127.0.0.1")
 
 
 def answer_on(client: socket.socket) -> tuple[int, bytes]:
-    """Status and body of an answer after which the connection is closed."""
+    """Return status and body of a response after which the connection is closed."""
     received = b""
     while part := client.recv(65_536):
         received += part
@@ -174,7 +174,7 @@ def test_a_body_that_is_too_large(
 
 
 def test_a_body_in_very_small_chunks(echo: Echo, port: int) -> None:
-    """A megabyte of them took the event loop of the web process for seconds, from anybody."""
+    """A megabyte of them from any client used to block the event loop of the web process for seconds."""
     head = HALF.format(path="/v1/sessions").replace("Content-Length: 100", "Transfer-Encoding: chunked")
     few, many = (b"1\r\n \r\n" * count for count in (bodies.FREE_PARTS - 5, bodies.FREE_PARTS + 5))
     with sent(port, head, many) as client:
@@ -214,7 +214,7 @@ def test_what_cannot_be_a_credential(port: int, headers: dict[str, str]) -> None
 
 
 def test_bodies_use_little_memory_until_their_requests_are_answered(echo: Echo, port: int, settings: Settings) -> None:
-    """Also those that wait for their turn. Each client gets a part of what is free, so the next one gets some."""
+    """Also requests that wait for their turn. Each client gets a part of the free memory, so the next one gets some."""
     echo.go.clear()
     echo.pauses = True
     size = settings.MAX_BODY_BYTES
@@ -354,7 +354,7 @@ def test_equal_content_lengths(echo: Echo, port: int) -> None:
 
 
 def test_many_and_repeated_headers_cost_no_more_than_others(echo: Echo, port: int) -> None:
-    """As many as the server takes, and as large. Joining repeated ones one by one would take quadratic time."""
+    """The maximum number and size. Joining repeated headers one by one would take quadratic time."""
     room = 16_384 - 2_000
     value = "x" * (room // gateway.MAX_HEADERS)
     head = "GET / HTTP/1.1\nHost: 127.0.0.1\nConnection: close\n"
@@ -428,7 +428,7 @@ def test_a_streamed_answer_comes_in_parts_and_is_closed() -> None:
 
 
 def test_django_s_own_answers() -> None:
-    """Of WSGIHandler and its middleware: a page, a static file, HEAD and an error."""
+    """Responses of WSGIHandler and its middleware: a page, a static file, HEAD and an error."""
     calls: list[tuple[str, str, int, Callable[[requests.Response], bool]]] = [
         ("GET", "/healthz", 200, lambda found: found.content == b"ok\n"),
         ("HEAD", "/healthz", 200, lambda found: not found.content),

@@ -1,4 +1,4 @@
-"""Requests are counted by the pattern of their URL, whoever answers them."""
+"""Requests are counted by the pattern of their URL, regardless of which layer answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def up() -> Monitor:
 
 
 def counted(number: int) -> dict[tuple[str, str, str], float]:
-    """Return the requests by route, method and status, once there are so many."""
+    """Wait for `number` requests and return their counts by route, method and status."""
 
     def read() -> dict[tuple[str, ...], float]:
         metrics.report()

@@ -1,4 +1,4 @@
-"""Answers to clients that read slowly or not at all: what the process keeps of them, and for how long."""
+"""Answers to clients that read slowly or not at all: how much the process buffers, and for how long."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZE = 12 * MIB
 
 
 class Producer:
-    """A WSGI application that streams SIZE bytes in parts of 64 KiB, or answers with them at once."""
+    """A WSGI application that streams SIZE bytes in parts of 64 KiB, or sends them in one piece."""
 
     def __init__(self, *, streaming: bool) -> None:
         self.produced = 0
@@ -51,7 +51,7 @@ class Producer:
 
 @contextmanager
 def asked(port: int, *, address: str = "127.0.0.1", room: int = 4_096) -> Iterator[socket.socket]:
-    """A client that has sent a request, reads nothing, and has little room for what arrives."""
+    """Return a client that has sent a request, reads nothing, and has a small receive buffer."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         client.bind((address, 0))
@@ -71,7 +71,7 @@ def test_a_stream_waits_for_its_client() -> None:
         until(lambda: producer.produced > 1, PATIENCE_SEC, "it begins")
         stuck = producer.produced
         until(lambda: is_small_answered(port), PATIENCE_SEC, "others are answered")
-        assert stuck <= producer.produced <= 4 * sending.WINDOW_BYTES // 65_536, "parts are made as they are read"
+        assert stuck <= producer.produced <= 4 * sending.WINDOW_BYTES // 65_536, "parts are produced on demand"
         status, body = answer_on(client)
         assert (status, producer.produced) == (200, SIZE // 65_536)
         assert body.count(b"x") == SIZE
@@ -90,7 +90,7 @@ def test_answers_that_are_not_read_use_little_memory_and_no_thread(streaming: bo
         until(lambda: len(producer.closed) == 40, PATIENCE_SEC, "all are asked for")
         assert is_small_answered(port)
         grown = process.memory_info().rss - before
-        # One whole answer may be joined at a time; of others there is a window.
+        # One whole response may be joined at a time; others have a window.
         assert grown < (64 * MIB if streaming else 100 * MIB)
 
 
@@ -103,7 +103,7 @@ def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyP
         until(lambda: bool(producer.closed), PATIENCE_SEC, "it is asked for")
         until(lambda: not gateway._connections.active, PATIENCE_SEC, "the request is given up")
         assert producer.closed[0].wait(PATIENCE_SEC), "the response is closed"
-        # Only a reset tells a client that the answer is not complete.
+        # Only a reset shows the client that the response is incomplete.
         with pytest.raises(ConnectionError):
             answer_on(client)
         assert is_small_answered(port)
@@ -128,7 +128,7 @@ def test_head_sends_no_body() -> None:
 
 
 def test_small_answers_that_are_not_read_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are given to granian whole. It would wait for the client for ever."""
+    """They are passed to granian whole, which would wait for the client forever."""
     monkeypatch.setattr(connections, "READING_SEC", 0.2)
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Parts:
@@ -136,7 +136,7 @@ def test_small_answers_that_are_not_read_do_not_stay(monkeypatch: pytest.MonkeyP
         return Parts([b"x" * sending.PIECE_BYTES])
 
     with serving(Gateway(answer)) as port, asked(port) as client:
-        # The kernel takes the data and the end of the connection together, so ask until nothing more is accepted.
+        # The kernel accepts the data and the end of the connection together, so send until nothing more is accepted.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         with pytest.raises(ConnectionError):
             until(lambda: client.send(b" ") == 0, PATIENCE_SEC, "it is disconnected")

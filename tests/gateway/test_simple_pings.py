@@ -1,4 +1,4 @@
-"""Signals are answered by the event loop, refused ones by Django."""
+"""The event loop answers signals, and Django those that it refuses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.serving import serving
 pytestmark = pytest.mark.django_db(transaction=True)
 PATIENCE_SEC = 30
 _peers = itertools.count(1)
-"""One for each test: the process remembers how many pings of an address it has counted."""
+"""An address for each test: the process counts pings by address."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Answer:
 
 
 class Front:
-    """The gateway, served, and how many requests came through it to Django."""
+    """The running gateway, and the number of requests that it passed on to Django."""
 
     def __init__(self) -> None:
         self.passed_on = 0
@@ -72,7 +72,7 @@ class Front:
             client.close()
 
     def learn_headers(self) -> None:
-        """Have it see the headers of one answer: the first ping to a host is Django's."""
+        """Let it learn Django's response headers: Django answers the first ping to a host."""
         assert self(path_of(heartbeat(UserFactory())), peer=f"127.1.0.{next(_peers)}").status == 200
         self.passed_on = 0
 
@@ -157,7 +157,7 @@ def test_other_heartbeats_are_recorded_without_django_too(front: Front) -> None:
 
 
 def test_signals_that_come_together_are_each_recorded(front: Front) -> None:
-    """Those of one heartbeat too, which are recorded in one transaction."""
+    """Also signals of one heartbeat, which are recorded in one transaction."""
     owner = UserFactory()
     monitors = [heartbeat(owner, last_ping_at=at(-30)) for _ in range(4)]
     front.learn_headers()
@@ -171,7 +171,7 @@ def test_signals_that_come_together_are_each_recorded(front: Front) -> None:
 
 
 def test_a_locked_heartbeat_is_left_to_django(front: Front, up: Monitor) -> None:
-    """It waits there, and no other signal waits for it."""
+    """Django waits, and no other signal waits for it."""
     front.learn_headers()
     other = heartbeat(UserFactory(), last_ping_at=at(-30))
     with ThreadPoolExecutor() as threads:

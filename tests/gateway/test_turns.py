@@ -1,4 +1,4 @@
-"""Turns of requests: how many run at the same time, who is next, and what happens to those that pause."""
+"""Turns of requests: how many run at the same time, which is next, and how pausing works."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_SEC = 30
 
 
 class Requests:
-    """Requests that run until they are let go. `order` are those that got a turn."""
+    """Requests that run until they are released. `order`: those that got a turn."""
 
     def __init__(self) -> None:
         self.order: list[str] = []
@@ -83,7 +83,7 @@ async def test_a_client_runs_half_of_them_at_most() -> None:
 
 @on_a_loop
 async def test_who_asks_now_and_then_precedes_who_always_asks() -> None:
-    """And each fourth turn goes to the client that waited for longest."""
+    """And each fourth turn goes to the client that has waited longest."""
     at, requests = lane(at_once=1), Requests()
     tasks = [begin(at.run("crowd", requests.work, f"crowd {number}")) for number in range(4)]
     await until(lambda: requests.order == ["crowd 0"])
@@ -105,7 +105,7 @@ async def test_who_asks_now_and_then_precedes_who_always_asks() -> None:
 
 @on_a_loop
 async def test_a_client_with_several_requests_is_not_passed_over_for_ever() -> None:
-    """Others have two at a time, without end."""
+    """While others always have two."""
     at, requests = lane(queue=64), Requests()
     asked = [f"crowd {number}" for number in range(10)]
     served = Count[str]()
@@ -168,7 +168,7 @@ async def test_a_full_queue_refuses_no_request_that_has_begun() -> None:
 
 @on_a_loop
 async def test_more_requests_that_pause_than_there_are_threads_do_not_wait_for_each_other() -> None:
-    """No request has a turn and waits for the thread of one that waits for a turn."""
+    """No request with a turn waits for the thread of a request that waits for a turn."""
     at = ThreadLane("requests", threads=6, at_once=2, queue=1_000)
     places = threading.Semaphore(4)
 
@@ -218,7 +218,7 @@ async def test_a_request_that_is_refused_and_cancelled_at_once_gives_back_no_tur
 
 
 @on_a_loop
-async def test_a_turn_ends_with_its_thread_also_if_nobody_waits_for_it_any_more() -> None:
+async def test_a_turn_ends_with_its_thread_even_if_its_caller_has_gone() -> None:
     at, requests = lane(at_once=1), Requests()
     left = begin(at.run("left", requests.work, "left"))
     await until(lambda: requests.order == ["left"])

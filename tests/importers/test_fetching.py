@@ -1,4 +1,4 @@
-"""All pages of UptimeRobot's API, from a server that pages as its two versions do."""
+"""All pages of UptimeRobot's API, from a server with the pagination of its two versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py import_from`: everything or nothing, nothing twice, and secrets neither printed nor stored in the open."""
+"""`manage.py import_from`: all or nothing, no duplicates, and secrets neither printed nor stored in plain text."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ KUMA = ("uptime-kuma", str(SAMPLES / "uptime-kuma-v1.json"))
 
 @pytest.mark.parametrize("sample", READERS)
 def test_what_mappers_make_is_taken(import_from: Callable[..., Ran], user: User, sample: str) -> None:
-    """No mapper makes what the API would refuse; a second time there is nothing to create."""
+    """No mapper creates objects that the API would reject; a second import creates nothing."""
     wanted = [each for each in READERS[sample]((SAMPLES / sample).read_text()).monitors if each.body is not None]
     arguments = (source_of(sample), str(SAMPLES / sample), "--account", user.email)
     first = import_from(*arguments, "--json")
@@ -153,7 +153,7 @@ def test_without_room_for_all_nothing_is_created(import_from: Callable[..., Ran]
     assert not Monitor.objects.exists()
 
 
-def test_the_plans_least_interval_is_told(import_from: Callable[..., Ran]) -> None:
+def test_the_plans_minimum_interval_is_shown(import_from: Callable[..., Ran]) -> None:
     free = UserFactory(plan__name="free")
     ran = import_from(*KUMA, "--account", free.email)
     assert "  interval: 60 s becomes 300 s, the minimum of the plan\n" in ran.out
@@ -284,7 +284,7 @@ def test_without_a_worker_monitors_without_a_scheme_are_skipped(
         (("uptime-kuma", "/nowhere.json", "--account", "OWN"), "/nowhere.json: cannot be read"),
         (("gatus", KUMA[1], "--account", "OWN"), "no endpoints"),
         (("healthchecks", KUMA[1], "--account", "OWN"), "no checks"),
-        ((*KUMA, "--account", "nobody@example.com"), "account nobody@example.com not found"),
+        ((*KUMA, "--account", "unknown@example.com"), "account unknown@example.com not found"),
         ((*KUMA, "--account", "OWN", "--project", "prj_none"), "no project prj_none"),
         ((*KUMA, "--account", "OWN", "--project", "STRANGER"), "no project"),
         (KUMA, "--account"),

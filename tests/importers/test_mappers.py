@@ -462,7 +462,7 @@ def test_gatus() -> None:
 
 @pytest.mark.parametrize("url", ["https://x.example/", "tls://x.example:993", "starttls://x.example:25"])
 def test_gatus_without_verification_keeps_the_warnings(url: str) -> None:
-    """`check_ssl` reports the errors of a certificate that is verified: decision 85 refuses both."""
+    """`check_ssl` needs verification, so the importer drops it; the expiry warnings remain."""
     endpoint = {"name": "x", "url": url, "client": {"insecure": True}, "conditions": ["[CERTIFICATE_EXPIRATION] > 48h"]}
     (mapped,) = gatus.read(json.dumps({"endpoints": [endpoint]})).monitors
     assert (given_of(mapped)["tls_verify"], given_of(mapped)["check_ssl"]) == (False, False)
@@ -670,7 +670,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 @settings(max_examples=examples(40))
 @given(data=st.data())
 def test_whatever_a_field_holds_a_mapper_returns(name: str, data: st.DataObject) -> None:
-    """A field of each sample's monitors, with something else in it."""
+    """Yield each sample with another value in one field of a monitor."""
     text = (SAMPLES / name).read_text()
     document = _document(name, text)
     key = next(key for key in ("monitorList", "checks", "monitors", "data", "endpoints", "2") if key in document)
@@ -689,7 +689,7 @@ def _document(name: str, text: str) -> Any:
 
 
 def test_half_a_character_in_a_header_skips_its_monitor() -> None:
-    """A server would refuse the whole request."""
+    """A server would reject the whole request."""
     builder = MonitorBuilder({}, name="M")
     builder.add_header("headers", "X-Key", "\ud800")
     with pytest.raises(UnsupportedError) as refused:

@@ -1,4 +1,4 @@
-"""Status changes become incidents, once each, whoever takes them in and whenever that breaks off."""
+"""Each status change is applied to incidents exactly once, also with concurrent consumers and after a crash."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def drive() -> Drive:
 
 
 def consume(moment: Any = None) -> list[StatusChange]:
-    """Take everything in; the changes that were told as slow."""
+    """Consume all status changes. Return those that were reported as slow."""
     slow: list[StatusChange] = []
     consuming.consume(moment or at(1000), slow=slow.extend)
     return slow
@@ -119,7 +119,7 @@ def test_a_deletion_ends_it(owner: User, drive: Drive) -> None:
     assert timeline(incident)[-2:] == ["confirmed", "resolved"]
 
 
-def test_slow_is_no_incident_but_told(owner: User, drive: Drive) -> None:
+def test_slow_is_notified_without_an_incident(owner: User, drive: Drive) -> None:
     monitor = drive.monitor(owner)
     drive.check(monitor, SLOW, at(60))
     drive.check(monitor, DOWN, at(120))

@@ -101,7 +101,7 @@ def test_all_that_show_an_outage_agree(client: Client, settings: Settings) -> No
 
 
 def own_bar(client: Client, monitor: Monitor) -> str:
-    """What the bar of the monitor's page says of its days."""
+    """Return the texts of the day bars on the monitor's page."""
     return " ".join(
         re.findall(r"<title>([^<]*)</title>", client.get(f"/monitors/{monitor.public_id}").content.decode())
     )

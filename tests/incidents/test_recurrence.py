@@ -1,4 +1,4 @@
-"""When windows are on, by rows of instants that were worked out by hand, and by what dateutil says of wall clocks."""
+"""Occurrences of windows, against times computed by hand, and against dateutil in local time."""
 
 from __future__ import annotations
 
@@ -153,12 +153,12 @@ def test_over_the_switches(zone: str, start: str, rule: str, hours: float, rows:
     check(window, now=utc("2026-03-01T00:00"))
     expected = [(utc(begin), utc(end)) for begin, end in rows]
     assert list(window.occurrences()) == expected
-    # dateutil says the same of the clock on the wall, and of a time which that does not show.
+    # dateutil agrees in local time, also for times that a clock change skips.
     local = window.starts_at.astimezone(ZoneInfo(zone)).replace(tzinfo=None, fold=0)
     by_dateutil = rrulestr(rule.replace("UNTIL=20261102", "COUNT=3").replace("Z", ""), dtstart=local)
     resolved = [resolve_imaginary(found.replace(tzinfo=ZoneInfo(zone))) for found in by_dateutil]
     assert [begin.astimezone(UTC) for begin in resolved[1:]] == [begin for begin, _ in expected[1:]]
-    # And at every quarter of an hour the occurrence that is found is the one on, or the next.
+    # And at every quarter of an hour the current or else the next occurrence is found.
     at = expected[0][0] - timedelta(hours=1)
     while at < expected[-1][1] + timedelta(hours=1):
         assert window.occurrence_at_or_after(at) == next((row for row in expected if at < row[1]), None)
@@ -267,7 +267,7 @@ def test_rules_that_are_refused(rule: str) -> None:
         (schedule("9999-12-31T09:00", "FREQ=DAILY;COUNT=9"), "starts_at: is more than 10 years ahead"),
         (schedule("1970-01-01T00:00", "FREQ=DAILY;UNTIL=19700202"), "rrule: the last occurrence is over"),
         (schedule("2026-03-02T09:00", "FREQ=DAILY;COUNT=2", hours=24.1), "rrule: the occurrence of 2026-03-03"),
-        # A day of 23 hours, in the one night that has one.
+        # A day of 23 hours.
         (schedule("2026-03-27T11:00", "FREQ=DAILY;COUNT=5", hours=24), "rrule: the occurrence of 2026-03-29"),
         (schedule("2026-03-02T09:00", "FREQ=WEEKLY;BYDAY=MO,TU;COUNT=5", hours=25), "rrule: the occurrence of"),
         *(
@@ -310,7 +310,7 @@ def test_the_longest_window_that_is_taken() -> None:
 def test_a_rule_without_an_end_continues_as_from_its_start(
     frequency: str, interval: int, parts: list[str], start: str, zone: str, days: int
 ) -> None:
-    """Looked up years later it has the times of the same rule that is expanded from its start."""
+    """A lookup years later finds the same times as expanding the rule from its start."""
     window = schedule(start, ";".join([f"FREQ={frequency}", f"INTERVAL={interval}", *parts]), time_zone=zone)
     try:
         check(window, now=NOON)
@@ -351,7 +351,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("rule", HOSTILE)
 def test_a_rule_that_never_comes_true_costs_a_bounded_time(rule: str) -> None:
-    """dateutil alone looks until the year 9999: up to seven seconds of these."""
+    """dateutil alone searches until the year 9999, which takes up to seven seconds for these rules."""
     with limited_steps(20 * MAX_STEPS), pytest.raises(ValidationFailed, match="has no occurrence"):
         check(schedule("2026-03-02T09:00", rule), now=NOON)
 
@@ -382,7 +382,7 @@ RULES = st.builds(
 @settings(max_examples=examples(150), deadline=None)
 @given(RULES, st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]))
 def test_what_is_taken_is_what_dateutil_finds(rule: str, zone: str) -> None:
-    """Whatever is not refused: the same times of the clock, in order, none over another."""
+    """For every accepted rule: the same local times, in order, without overlaps."""
     window = schedule("2026-03-02T12:30", rule, time_zone=zone)
     try:
         check(window, now=NOON)

@@ -1,4 +1,4 @@
-"""Windows as rows: whom they cover, how they move on, and what happens at the same time."""
+"""Stored windows: which monitors they cover, how they advance, and concurrent changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_window(
     now: datetime = NOON,
     **given: Any,
 ) -> MaintenanceWindow:
-    """From NOON to one o'clock, once, over all monitors, where nothing else is said."""
+    """Create a window, by default once from NOON to 13:00 over all monitors."""
     fields = {"name": "Update", "starts_at": NOON, "ends_at": NOON + HOUR} | given
     fields |= {"monitors": "all" if chosen is None else "chosen"}
     fields |= {"monitor_ids": [monitor.public_id for monitor in chosen or ()]}
@@ -120,7 +120,7 @@ class TestCover:
 
 @pytest.mark.django_db
 class TestLeftOut:
-    """What daily uptime leaves out is what was so at that time."""
+    """Daily uptime excludes the monitors that were covered at that time."""
 
     def test_each_monitor_once_and_no_longer_than_its_window(self) -> None:
         owner = UserFactory()

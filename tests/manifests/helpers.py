@@ -1,4 +1,4 @@
-"""Files applied and exported, as the commands do it."""
+"""Apply and export files, as the commands do."""
 
 from __future__ import annotations
 

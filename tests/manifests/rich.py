@@ -1,4 +1,4 @@
-"""An account with something of everything that a file can say."""
+"""An account with every kind of object and setting that a file can contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file does to an account: made, changed, deleted; all of it or nothing; every reason with its line."""
+"""Applying a file: objects are created, changed and deleted, all or nothing, and errors have line numbers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_dry_run_says_the_same_and_does_nothing() -> None:
     assert told(dry) == told(apply_text(user, WINDOW, environment=KEY))
 
 
-def test_changes_are_told_field_by_field_and_secrets_masked() -> None:
+def test_changes_are_listed_by_field_and_secrets_masked() -> None:
     user = UserFactory()
     apply_text(user, WINDOW, environment=KEY)
     text = WINDOW.replace("url: https://shop.example.com/", "url: https://shop.example.com/v2\n    slow_ms: 300")
@@ -365,7 +365,7 @@ def test_what_a_monitor_cannot_become() -> None:
     assert refusal(user, text) == ["4:11: monitors[0].type: a heartbeat monitor cannot become scheduler."]
 
 
-def test_nothing_that_is_told_moves_a_terminals_cursor() -> None:
+def test_no_output_moves_a_terminals_cursor() -> None:
     user = UserFactory()
     text = 'version: 1\nmonitors: [{name: "\\e[2J", url: "https://example.com/", "\\e[1A": 1}]\n'
     assert not any("\x1b" in line for line in refusal(user, text))
@@ -380,14 +380,14 @@ def test_limits_of_others_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told_ == ["5:5: channels[2]: The limit of alert channels per account is reached."]
 
 
-def test_a_slug_that_somebody_else_has() -> None:
+def test_a_slug_of_another_account() -> None:
     apply_text(UserFactory(), WINDOW, environment=KEY)
     assert refusal(UserFactory(), WINDOW, environment=KEY) == [
         "25:11: status_pages[0].slug: is already used by another status page."
     ]
 
 
-def test_somebody_elses_things_are_not_there() -> None:
+def test_objects_of_other_accounts_are_not_found() -> None:
     theirs = MonitorFactory(name="M")
     user = UserFactory()
     text = f"version: 1\nmonitors: [{{id: {theirs.public_id}, name: M, url: 'https://example.com/'}}]\n"
@@ -439,7 +439,7 @@ def test_as_many_queries_for_many_monitors() -> None:
         return f"version: 1\nungrouped: true\nmonitors:\n{monitors}"
 
     def asked(count: int) -> list[int]:
-        """How many queries it takes to make so many, to find nothing to do, to change all, to delete all but one."""
+        """Return the number of queries to create monitors, change nothing, change all, and delete all but one."""
         user, found = UserFactory(), []
         steps = (file(count, slow_ms=100), file(count, slow_ms=100), file(count, slow_ms=200), file(1, slow_ms=200))
         for text in steps:

@@ -1,4 +1,4 @@
-"""`manage.py apply` and `manage.py export`: every exit code of docs/use/commands.md, and what is printed where."""
+"""`manage.py apply` and `manage.py export`: every exit code of docs/use/commands.md, and their output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET = "version: 1\nchannels: [{name: C, kind: webhook, url: 'https://h.exampl
 
 
 def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int, str, str]:
-    """Exit code, standard output and error, as of a process."""
+    """Run a command. Return exit code, standard output and standard error."""
     out, err = io.StringIO(), io.StringIO()
     given = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     with mock.patch.dict(os.environ, environment), mock.patch.object(sys, "stdin", given):
@@ -99,8 +99,8 @@ def test_what_is_refused(email: str, tmp_path: Path) -> None:
     assert run("apply", "-", "--account", email, stdin="a: [")[0] == 2
     assert run("apply", str(tmp_path / "none.yaml"), "--account", email)[0] == 2
     assert run("apply", str(tmp_path), "--account", email)[0] == 2
-    assert run("apply", "-", "--account", "nobody@example.com", stdin=GOOD)[0] == 2
-    assert run("export", "--account", "nobody@example.com")[0] == 2
+    assert run("apply", "-", "--account", "unknown@example.com", stdin=GOOD)[0] == 2
+    assert run("export", "--account", "unknown@example.com")[0] == 2
     theirs = ProjectFactory().public_id
     assert run("export", "--account", email, "--project", theirs)[0] == 2
     assert run("export", "--account", email, "--output", str(tmp_path))[0] == 2

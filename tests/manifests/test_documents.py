@@ -1,4 +1,4 @@
-"""The sample and the schema under docs/samples are what the code says, and what docs/use/commands.md promises holds."""
+"""The sample and the schema under docs/samples match the code, and docs/use/commands.md is correct."""
 
 from __future__ import annotations
 

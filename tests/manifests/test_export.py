@@ -1,4 +1,4 @@
-"""What is exported changes nothing where it came from, and makes the same elsewhere; no secret is in it."""
+"""Applying an export changes nothing in its account, creates the same elsewhere, and contains no secrets."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_settings_that_are_no_secrets_are_written_out() -> None:
     }
 
 
-def test_it_is_the_same_whatever_the_order_of_making() -> None:
+def test_it_does_not_depend_on_the_order_of_creation() -> None:
     user = UserFactory()
     names = ["b", "A", "ä", "a"]
     for name in names:
@@ -132,7 +132,7 @@ def test_one_project() -> None:
     assert (report.changes, report.unmentioned) == ([], 0)
 
 
-def test_somebody_elses_project_is_not_there() -> None:
+def test_a_project_of_another_account_is_not_found() -> None:
     project = ProjectFactory()
     with pytest.raises(ValidationFailed):
         exported(UserFactory(), project_id=project.public_id)

@@ -1,4 +1,4 @@
-"""Any file leads to problems with lines, never to a crash."""
+"""Every invalid file causes errors with line numbers, and no crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two applies at once, an apply beside other changes, and one that dies halfway."""
+"""Two concurrent applies, an apply during other changes, and an interrupted one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def apply_or_refused(user: User, text: str) -> Report | None:
 
 @pytest.fixture
 def blocked(user: User) -> Iterator[int]:
-    """An apply that has made monitors and waits; the process id of its backend. It is let go at the end."""
+    """Yield the backend's process id of an apply that has created monitors and waits. Release it at the end."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -152,7 +152,7 @@ def test_afterwards_all_of_it_can_be_done(user: User) -> None:
     assert apply_text(user, FILE).created == 4
 
 
-def test_a_plan_that_becomes_slower_meanwhile_holds(user: User) -> None:
+def test_a_raised_minimum_of_the_plan_applies(user: User) -> None:
     apply_text(user, FILE)
     Plan.objects.filter(pk=user.plan_id).update(min_interval_sec=120)
     user = User.objects.select_related("plan").get(pk=user.pk)

@@ -1,4 +1,4 @@
-"""YAML text to values with lines: what is taken, what is refused and where, and that nothing runs away."""
+"""Parsing YAML into values with lines: accepted and rejected input, positions, and limits of time and memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "errors"),
     [
         ("", ["f.yaml:1:1: the file is empty."]),
         (b"a: \xff", ["f.yaml:1:1: is not UTF-8."]),
@@ -71,8 +71,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (b"a" * (MAX_BYTES + 1), ["f.yaml:1:1: the file is larger than 4 MiB."]),
     ],
 )
-def test_what_is_refused(text: str | bytes, told: list[str]) -> None:
-    assert problems(text) == told
+def test_what_is_refused(text: str | bytes, errors: list[str]) -> None:
+    assert problems(text) == errors
 
 
 def test_a_tag_makes_nothing() -> None:

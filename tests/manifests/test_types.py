@@ -56,7 +56,7 @@ def test_a_file_makes_each_type_and_its_export_says_the_same() -> None:
     assert exported(other) == text
 
 
-def test_a_change_of_each_is_told() -> None:
+def test_a_change_of_each_is_notified() -> None:
     user = UserFactory()
     apply_text(user, FILE)
     changed = FILE.replace("packets: 5", "packets: 10").replace("ffffffff54", "00ff").replace("?type=MX", "?type=mx")

@@ -1,4 +1,4 @@
-"""docs/operate/metrics.md and the dashboard against the metrics that there are."""
+"""docs/operate/metrics.md and the dashboard against the existing metrics."""
 
 from __future__ import annotations
 

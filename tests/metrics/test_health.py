@@ -1,4 +1,4 @@
-"""`/readyz`, also where a server is away."""
+"""`/readyz`, also while a server is unreachable."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_an_answer_is_good_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None
     assert ready() == (200, GOOD)
 
 
-def test_with_alerts_that_nobody_sends() -> None:
+def test_with_alerts_that_are_not_sent() -> None:
     DeliveryFactory(channel=ChannelFactory(), created_at=utc_now() - timedelta(seconds=100))
     status, checks = ready()
     assert status == 503
@@ -158,7 +158,7 @@ def test_with_alerts_that_nobody_sends() -> None:
     assert checks.items() <= GOOD.items()
 
 
-def test_with_a_queue_of_alerts_that_nobody_serves() -> None:
+def test_with_a_queue_of_alerts_without_a_consumer() -> None:
     flush_broker()
     for _ in range(MAX_QUEUED + 1):
         app.send_task("alerts.tasks.tick")
@@ -169,7 +169,7 @@ def test_with_a_queue_of_alerts_that_nobody_serves() -> None:
 
 
 def test_a_dead_receiver_of_one_account_is_none_of_our_readiness() -> None:
-    """Its message is tried again later, and another waits for that."""
+    """Its message is retried later, and another waits for that."""
     channel = ChannelFactory()
     long_ago = utc_now() - timedelta(hours=1)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""`/metrics` on real servers: what processes count adds up there, and who may see it."""
+"""`/metrics` on real servers: counts of all processes are summed, and access is restricted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def user() -> User:
 
 
 def scrape(**headers: str) -> dict[str, float]:
-    """Every sample as Prometheus would read it, `name{label=value}` and its value."""
+    """Return every sample as Prometheus would read it: `name{label=value}` and its value."""
     answer = Client().get("/metrics", headers=headers)
     assert answer.status_code == 200
     assert answer.headers["Content-Type"].startswith("text/plain")
@@ -95,7 +95,7 @@ def test_with_nothing_at_all() -> None:
 
 
 def test_every_known_series_exists_before_its_first_event() -> None:
-    """Otherwise the first dead delivery is no increase for Prometheus."""
+    """Prometheus sees no increase in a series that starts at 1, so the first dead delivery would be lost."""
     found = scrape()
     for counter in shown.COUNTERS:
         for values in counter.known:
@@ -326,7 +326,7 @@ def test_what_a_process_held_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_forked_child_counts_for_itself() -> None:
     instruments.PINGS.add(5, "full")
     pid = os.fork()
-    if pid == 0:  # tells its own, and not the parent's five once more
+    if pid == 0:  # reports its own count, not the parent's five again
         instruments.PINGS.add(1, "full")
         metrics.report()
         os._exit(0)

@@ -90,7 +90,7 @@ def project_of(monitor: Monitor) -> Project:
 
 @pytest.fixture
 def prometheus(live_server: LiveServer, tmp_path: Path, monitor: Monitor) -> Iterator[Ask]:
-    """`ask(path)` of the API of a Prometheus with our files, which waits for nothing before it fires an alert."""
+    """Yield `ask(path)` of a Prometheus with our files, which fires alerts without waiting."""
     for rules in FOLDER.glob("*.rules.yml"):
         at_once = re.sub(r"for: \w+", "for: 0s", rules.read_text())
         (tmp_path / rules.name).write_text(re.sub(r"interval: \w+", "interval: 1s", at_once))
@@ -110,7 +110,7 @@ def prometheus(live_server: LiveServer, tmp_path: Path, monitor: Monitor) -> Ite
 def test_each_alert_is_fired_by_its_cause(
     prometheus: Ask, monitor: Monitor, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong is in the database, the broker or the settings of the server that Prometheus scrapes."""
+    """Cause the faults in the database, the broker or the settings of the scraped server."""
     groups = [yaml.safe_load(rules.read_text())["groups"] for rules in FOLDER.glob("*.rules.yml")]
     expected = {rule["alert"] for [group] in groups for rule in group["rules"] if "alert" in rule}
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""PostgreSQL that takes no writes: pings and pages get 503 with Retry-After, `/readyz` says so, and nothing is lost."""
+"""PostgreSQL rejects writes: pings and pages get 503 with Retry-After, `/readyz` reports it, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_only() -> Iterator[None]:
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Keep pings, and what /readyz writes, on a disk of 1 MiB that is full."""
+    """Store pings, and the test writes of /readyz, on a full disk of 1 MiB."""
     host = connection.settings_dict["HOST"]
     name = connection.ops.quote_name(connection.settings_dict["NAME"])
     folder = Path(settings.DATA_DIR) / "small-disk"
@@ -127,7 +127,7 @@ def test_pings_get_503_and_readyz_says_so(away: Callable[[], Iterator[None]], re
 
 
 def test_no_heartbeat_is_missed_because_the_disk_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Updates of rows in pages with space, like that of a tick and of a missed deadline, succeed meanwhile."""
+    """Updates in pages with free space, like those of a tick and of a missed deadline, succeed on a full disk."""
     monkeypatch.setattr(tasks, "TEST_WRITES_EVERY_SEC", 0)
     monitor: Monitor = MonitorFactory(heartbeat=True)
     path = f"/v1/heartbeats/{monitor.public_id}/ping"

@@ -1,6 +1,6 @@
-"""The times of a cron schedule by a plain walk from minute to minute. Shares no code with `monitors.cron`.
+"""The times of a cron schedule, found by stepping through the minutes. Shares no code with `monitors.cron`.
 
-Debian's rule: a fixed time that the clock skips runs right after the gap, and one that comes twice runs once. A star in
+Debian's rule: a fixed time that the clock skips runs right after the gap, and a repeated one runs once. A star in
 minutes or hours means each minute that matches.
 """
 
@@ -20,7 +20,7 @@ _DAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 
 @cache
 def zone_of(name: str) -> ZoneInfo:
-    """Read from the package tzdata: a machine's own files may be older."""
+    """Read the package tzdata: the machine's own files may be older."""
     with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
         return ZoneInfo.from_file(file, key=name)
 

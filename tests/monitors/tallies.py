@@ -1,4 +1,4 @@
-"""The reference for uptime: one pass over the transitions of a monitor, in Python. PostgreSQL adds up the same."""
+"""The reference for uptime: one pass over the transitions of a monitor, in Python. PostgreSQL must agree."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def by_outage(transitions: Iterable[Transition]) -> list[Transition]:
 def transitions_since(start: datetime, monitor_ids: Sequence[int]) -> dict[int, list[Transition]]:
     """Return the transitions of each monitor that affect its uptime.
 
-    Those between up and slow do not, and an unstable monitor has one for every check. There is no upper bound: a
-    worker's clock may be ahead of ours, and a transition in the next second shows the status until now. The order is
-    the order of writing, under the lock of the monitor's state.
+    Those between up and slow do not, and an unstable monitor has one for every check. The query has no upper bound: a
+    worker's clock may be fast, and a transition in the next second shows the status until now. Rows are in the order
+    of writing, under the lock of the monitor's state.
     """
     passing = (Verdict.UP, Verdict.SLOW)
     changes = (

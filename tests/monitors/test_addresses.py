@@ -1,4 +1,4 @@
-"""Addresses as people paste them, and whether https responds."""
+"""Completing pasted addresses, and detecting TLS."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
         ("2001:db8::1/x", "https://[2001:db8::1]/x"),
         ("[2001:db8::1]:8080", "http://[2001:db8::1]:8080"),
         ("straße.example", "https://straße.example"),
-        # What cannot be completed stays as it is, to be refused.
+        # Text that cannot be completed is returned unchanged and rejected later.
         *(
             (text, text)
             for text in ("", "https://a/", "ftp://a", "mailto:x", "a b", "a\0b", "me@x.example", "x:port", "/path")
@@ -97,7 +97,7 @@ def test_long_texts_take_no_long_time() -> None:
 
 @pytest.mark.parametrize("case", ["self-signed", "client certificate", "http", "silent"])
 def test_any_tls_handshake_that_begins_is_recognized(tmp_path: Path, case: str) -> None:
-    """The draft of a port monitor is up if TLS begins there, whatever the certificate."""
+    """The draft of a port monitor is up if the target starts a TLS handshake, regardless of its certificate."""
     certificates = Certificates(tmp_path)
     tls: ssl.SSLContext | None = None
     routes: Routes = [answer()]

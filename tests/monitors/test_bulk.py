@@ -1,4 +1,4 @@
-"""What is done to many monitors at once comes out as what `monitors.services` does to each."""
+"""Bulk actions have the same result as `monitors.services` for each monitor."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_an_id_is_stable_and_of_one_monitor() -> None:
     public_id = IDS.encode(7, NOW)
     assert public_id == CheckIds("mon_one").encode(7, NOW)
     assert CheckIds("mon_two").decode(public_id) is None
-    assert len({IDS.encode(claim, NOW)[4:8] for claim in range(50)}) > 40  # neighbours do not look alike
+    assert len({IDS.encode(claim, NOW)[4:8] for claim in range(50)}) > 40  # consecutive ids look different
 
 
 @given(st.text(max_size=40) | st.from_regex(r"chk_[a-z2-7]{26}", fullmatch=True))

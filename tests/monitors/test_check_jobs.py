@@ -1,4 +1,4 @@
-"""Specs of stored monitors, read without the ORM: the same as a config's."""
+"""Specs of stored monitors, read without the ORM, equal those of their configs."""
 
 from __future__ import annotations
 

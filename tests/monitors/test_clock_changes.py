@@ -1,4 +1,4 @@
-"""Schedules around all clock changes of all zones: the times are those of a plain walk, and the loops end."""
+"""Schedules around all clock changes of all zones: the times equal the reference, and the loops end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST, LAST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2041, 1, 1, tzinfo=UTC)
 
 @cache
 def clock_changes(zone: str) -> tuple[datetime, ...]:
-    """The moments at which the offset of a zone changed, to the minute."""
+    """Return the times at which the offset of a zone changed, to the minute."""
     changes, low = [], FIRST
     local = zone_of(zone)
     while low < LAST:
@@ -97,7 +97,7 @@ def test_odd_changes_of_clocks(zone: str, change: str, expression: str) -> None:
 
 @pytest.mark.parametrize("expression", NIGHTLY)
 def test_an_offset_of_seconds(expression: str) -> None:
-    """Monrovia went from -0:44:30 to UTC: the last zone whose offset was not of whole minutes."""
+    """Monrovia changed from -0:44:30 to UTC: the last zone whose offset was not in whole minutes."""
     change, half = datetime(1972, 1, 7, 0, 44, 30, tzinfo=UTC), timedelta(seconds=30)
     start, end = change - DAY, change + DAY
     times = computed(expression, "Africa/Monrovia", start, end)
@@ -106,7 +106,7 @@ def test_an_offset_of_seconds(expression: str) -> None:
 
 @st.composite
 def moments(draw: st.DrawFn, zone: str) -> datetime:
-    """Any moment of the years, or, as often, one near a change of the clock."""
+    """Draw any time of these years or, equally often, one near a clock change."""
     changes = clock_changes(zone)
     if draw(st.booleans()) and changes:
         return draw(st.sampled_from(changes)) + MINUTE * draw(st.integers(-1_600, 1_600))

@@ -127,7 +127,7 @@ def test_a_second_dispatcher_does_not_get_over_the_same_step(by: timedelta) -> N
 
 
 def test_ticks_of_another_dispatcher_are_no_step() -> None:
-    """All messages of ten seconds went to the other one."""
+    """The other process got all messages of ten seconds."""
     before = steps()
     for second in range(11):
         tick(NOON + second * SECOND, idle_for=SECOND)

@@ -201,7 +201,7 @@ def test_host_header_and_equals_may_be_set() -> None:
     assert config["content_rules"][0].equals == ""
 
 
-def test_patch_keeps_header_values_by_name_whatever_the_case() -> None:
+def test_patch_keeps_header_values_by_name_in_any_case() -> None:
     stored = new({"request_headers": [{"name": "X-Key", "value": "secret"}, {"name": "X-Old", "value": "o"}]})
     merged = changed(stored, {"request_headers": [{"name": "x-key", "type": "apikey"}, {"name": "X-New"}]})
     assert merged["request_headers"] == (Header("x-key", "secret", "apikey"), Header("X-New", "", None))
@@ -254,7 +254,7 @@ def test_header_values_stay_with_their_server(url: str, keeps: bool) -> None:
         ("Authorization", "s3cret" if keeps else "", not keeps),
         ("X-Key", "k3y" if keeps else "", not keeps),
     ]
-    assert after["request_body"] == "stays", "it is no secret: the API shows it"
+    assert after["request_body"] == "stays", "not secret: the API shows it"
     back = changed(after, {"url": STORED["url"], "name": "Back"})
     assert [h.value for h in back["request_headers"]] == [h.value for h in after["request_headers"]]
 

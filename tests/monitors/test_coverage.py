@@ -1,4 +1,4 @@
-"""Coverage: which monitors have a result where their plan says that one is due."""
+"""Coverage: which monitors have a result that is due by their plan."""
 
 from __future__ import annotations
 

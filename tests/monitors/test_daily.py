@@ -1,4 +1,4 @@
-"""Days of uptime that are kept say what the turns say."""
+"""Stored days of uptime equal those computed from transitions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_change_noted_late_is_counted(monitors: list[Monitor]) -> None:
 
 
 def test_an_outage_that_is_confirmed_later_counts_from_its_first_failure(monitors: list[Monitor]) -> None:
-    """Also on days that were written before it was confirmed, however long ago."""
+    """Also on days that were stored long before it was confirmed."""
     write_days(NOON)
     monitor = monitors[0]
     began = NOON - 4.25 * DAY
@@ -130,7 +130,7 @@ def test_maintenance_is_left_out_as_it_was(monitors: list[Monitor]) -> None:
     assert found[wavering.pk] == 80.0, "uptime_24h counts maintenance"
 
 
-def test_days_that_nobody_wrote_yet_are_read_from_turns(monitors: list[Monitor]) -> None:
+def test_days_that_are_not_stored_yet_are_computed_from_transitions(monitors: list[Monitor]) -> None:
     write_days(NOON - 5 * DAY)
     assert history() == by_turns()
 
@@ -153,7 +153,7 @@ def test_sums(monitors: list[Monitor]) -> None:
         list(Monitor.objects.select_related("state").filter(name="was down for days")), days=10, now=NOON
     )
     (only,) = found.values()
-    observed = 9.5 - 0.5  # days; the last of them half, and half a day was ours
+    observed = 9.5 - 0.5  # days; half of the last one, and half a day not observed
     assert only.percent() == pytest.approx(100 * (1 - (5.25 - 0.5) / observed), abs=0.01)
     assert only.percent(2) == 100.0
 

@@ -1,4 +1,4 @@
-"""Handing out what is due while the broker or the database is away."""
+"""Dispatching due monitors while the broker or the database is unreachable."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def due() -> Monitor:
 
 def test_a_broker_out_of_reach_is_seen_before_anything_is_claimed(due: Monitor, settings: Settings) -> None:
     before = state_of(due)
-    assert tasks.probe_batch.app.conf.broker_url  # Celery reads it once, and not from this test's setting
+    assert tasks.probe_batch.app.conf.broker_url  # Celery reads the setting once, before this test changes it
     settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
     with pytest.raises(RedisError):
         tasks.dispatch_due()
@@ -77,7 +77,7 @@ def test_missed_pings_are_noticed_while_no_worker_takes_checks(due: Monitor, set
 
 
 def test_a_claim_that_cannot_be_sent_is_given_back(due: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker goes away between the look at its queue and the message."""
+    """The broker fails between reading the queue and sending the message."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OperationalError("gone")
@@ -122,7 +122,7 @@ def test_a_batch_waits_for_a_database_that_went_away(due: Monitor) -> None:
         with connection.cursor() as cursor:
             cursor.execute("LOCK TABLE monitors_monitor IN ACCESS EXCLUSIVE MODE")
         worker.start()
-        # Once it waits for our lock its session is ended, as a restart of the server would.
+        # Once it waits for our lock, terminate its session, as a restart of the server does.
         wait_until(end_whoever_waits)
     worker.join(20)
     wait_until(lambda: CheckResult.objects.filter(monitor_id=due.pk, claim=claim.number).exists())

@@ -1,4 +1,4 @@
-"""The records that a dns monitor finds: what counts as a change, and how often it is noted."""
+"""The records that a dns monitor finds: what counts as a change, and how often it is recorded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dns_monitor(**given: Any) -> Monitor:
 
 
 def claim(monitor: Monitor) -> tuple[int, datetime]:
-    """Claim the next check when it is due, or when the lease of the last claim ends; its number and the time."""
+    """Claim the next check when due, or when the lease of the last claim ends. Return its number and the time."""
     at = MonitorState.objects.get(pk=monitor.pk).next_due_at
     assert at is not None
     (found,) = claim_due(at, limit=1)
@@ -47,7 +47,7 @@ def found(
     verdict: Verdict = Verdict.UP,
     reason_code: ReasonCode | None = None,
 ) -> CheckRecord:
-    """A check of that claim, a pass unless something else is given. Without records there was no answer."""
+    """Return a record of a check, by default a pass. Without `records` the check got no answer."""
     detail = None if reason_code is None else "It failed."
     answer = tuple(sorted(records)) or None
     outcome = CheckOutcome(verdict, claimed[1], latency_ms=5, answer=answer, reason_code=reason_code, detail=detail)

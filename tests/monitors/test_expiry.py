@@ -1,4 +1,4 @@
-"""Warnings before certificates and registrations end: the tightest threshold, each once."""
+"""Warnings before certificates and registrations expire: the tightest threshold, each once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def registered(user: User, expires_at: datetime | None) -> Monitor:
 
 
 def warned(monitor: Monitor) -> list[int]:
-    """The thresholds, in the order they were warned about."""
+    """Return the thresholds in the order of their warnings."""
     warnings = ExpiryWarning.objects.filter(monitor=monitor).order_by("pk")
     return list(warnings.values_list("threshold_days", flat=True))
 
@@ -93,12 +93,12 @@ def test_one_warning_for_each_threshold_as_the_days_go_by(user: User) -> None:
     for hours in range(0, 42 * 24, 6):
         now = NOON + timedelta(hours=hours)
         if now == NOON + 35 * DAY:
-            with_certificate(late, NOON + 40 * DAY)  # first seen 5 days before its end
+            with_certificate(late, NOON + 40 * DAY)  # first seen 5 days before its expiry
         warn_of_expiries(now)
     assert (warned(monitor), warned(late)) == ([30, 14, 7, 3, 1], [7, 3, 1])
 
 
-def test_a_renewed_certificate_starts_anew(user: User) -> None:
+def test_a_renewed_certificate_starts_again(user: User) -> None:
     monitor = secured(user, NOON + 2 * DAY)
     warn_of_expiries(NOON)
     with_certificate(monitor, NOON + 90 * DAY)
@@ -129,7 +129,7 @@ def test_certificate_and_domain_that_end_together_are_two_things(user: User) -> 
     assert warned(monitor) == [1, 1]
 
 
-def test_nobody_is_warned_who_did_not_ask_or_has_paused(user: User) -> None:
+def test_no_warning_without_the_setting_or_while_paused(user: User) -> None:
     silent = [secured(user, NOON, check_ssl=False), secured(user, None), secured(user, NOON, type="heartbeat")]
     paused = secured(user, NOON)
     update_monitor(Caller(user), paused.public_id, {"enabled": False}, now=NOON)
@@ -165,7 +165,7 @@ def test_two_runs_at_once_warn_once(user: User) -> None:
         assert thresholds == sorted(set(thresholds), reverse=True)
 
 
-# Against the rule, said in Python
+# Against the rule in Python
 
 
 def crossed(expires_at: datetime, now: datetime) -> int | None:
@@ -177,7 +177,7 @@ def crossed(expires_at: datetime, now: datetime) -> int | None:
     history=st.lists(
         st.tuples(
             st.integers(-24, 10 * 24),  # hours since the last run; the clock of another worker may be behind
-            st.sampled_from([0, 1, 2, 10, 20, 29, 45, 100, None]),  # the certificate seen, by its day
+            st.sampled_from([0, 1, 2, 10, 20, 29, 45, 100, None]),  # the expiry of the certificate, by day
         ),
         max_size=12,
     )

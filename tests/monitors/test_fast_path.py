@@ -1,4 +1,4 @@
-"""Checks that change nothing are recorded by the database alone: as the long way records them, column for column."""
+"""Checks that change nothing are recorded by one statement, with the same columns as on the slow path."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_both_ways_follow_a_schedule(
 
 
 def traces(monitor: Monitor) -> tuple[Any, ...]:
-    """Everything that recording writes, without what tells the two monitors apart."""
+    """Return everything that recording writes, without what identifies the monitor."""
     state = MonitorState.objects.filter(pk=monitor.pk).values().get()
     results = CheckResult.objects.filter(monitor_id=monitor.pk)
     changes = StatusChange.objects.filter(monitor=monitor)

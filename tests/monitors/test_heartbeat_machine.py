@@ -1,4 +1,4 @@
-"""Decisions 31 to 33, 47 and 61 by random runs of a heartbeat, against a reference that knows no database."""
+"""Random signals, edits and mutes of a heartbeat, against a reference model without a database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UP, DOWN = Verdict.UP, Verdict.DOWN
 
 @dataclass(frozen=True)
 class Ping:
-    """`after`: seconds since what came before, here and below."""
+    """`after`: seconds since the previous event, here and below."""
 
     after: int
 
@@ -63,7 +63,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Sent:
-    """Another signal than a plain success."""
+    """A signal other than a plain success."""
 
     word: str
     rid: UUID | None
@@ -87,14 +87,14 @@ EVENTS = st.lists(EVENT, min_size=15, max_size=40)
 
 @dataclass
 class Reference:
-    """What decisions 31, 32, 33, 47 and 61 say of one heartbeat."""
+    """A reference model of one heartbeat: deadlines, pauses, mutes and runs."""
 
     interval_sec: int
     grace_sec: int
     recover_threshold: int
     last_ping: datetime | None = None
     muted_until: datetime | None = None
-    changed_at: datetime = NOON  # a shortened grace, a mute that was cleared, a resumption: never down before
+    changed_at: datetime = NOON  # a shortened grace, a cleared mute, a resumption: not down before it
     enabled: bool = True
     unset: bool = True
     status: Verdict | None = None
@@ -110,12 +110,12 @@ class Reference:
         return ping + [start + grace for rid, start in self.runs.items() if rid not in self.given_up]
 
     def look(self, now: datetime) -> None:
-        """Pulsekeeper looks at its clock."""
+        """Run the scheduler at this time."""
         if not self.enabled or not self.deadlines():
             return
         deadline = min(self.deadlines())
         if now <= deadline:
-            if self.unset and self.last_ping is not None:  # the check that follows a resumption at once
+            if self.unset and self.last_ping is not None:  # the immediate check after a resumption
                 self._set(UP, now)
             return
         known_since = max(deadline, self.changed_at, self.muted_until or deadline)
@@ -168,7 +168,7 @@ class Reference:
             self.changed_at = max(self.changed_at, now, self._counted_from(now))
 
     def _counted_from(self, now: datetime) -> datetime:
-        """A deadline that would be past counts from the edit."""
+        """A deadline that would be in the past counts from the edit."""
         deadlines = self.deadlines()
         if all(deadline > now for deadline in deadlines):
             return now
@@ -209,15 +209,15 @@ def owner(db: None) -> User:
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS, st.integers(5, 60), st.integers(0, 30), st.integers(1, 3))
-@example([Ping(1), Switch(1), Wait(90), Switch(5), Wait(5)], 10, 5, 1)  # too late by the time of its resumption
-@example([Ping(1), Mute(1, 1), Wait(30), Mute(0, 1), Wait(5)], 10, 5, 1)  # too late by the end of its mute
-@example([Ping(1), Wait(60), Ping(1), Wait(60), Ping(1), Ping(1), Ping(1)], 10, 5, 3)  # no run of pings, then one
+@example([Ping(1), Switch(1), Wait(90), Switch(5), Wait(5)], 10, 5, 1)  # late at the time of its resumption
+@example([Ping(1), Mute(1, 1), Wait(30), Mute(0, 1), Wait(5)], 10, 5, 1)  # late at the end of its mute
+@example([Ping(1), Wait(60), Ping(1), Wait(60), Ping(1), Ping(1), Ping(1)], 10, 5, 3)  # separate pings, then a run
 def test_a_heartbeat_against_the_reference(
     owner: User, events: list[Event], interval: int, grace: int, recover: int
 ) -> None:
-    MonitorState.objects.update(next_due_at=None)  # those of the examples before are out of the way
+    MonitorState.objects.update(next_due_at=None)  # ignore the monitors of earlier examples
     given_fields: dict[str, Any] = {"interval_sec": interval, "grace_sec": grace, "recover_threshold": recover}
-    # A fail_threshold does not apply: whatever it is, one missed deadline is enough.
+    # fail_threshold does not apply to heartbeats: one missed deadline is enough.
     monitor = MonitorFactory(owner=owner, heartbeat=True, fail_threshold=5, **given_fields)
     caller, name = Caller(owner), monitor.public_id
     reference, now = Reference(interval, grace, recover), NOON
@@ -251,7 +251,7 @@ def test_a_heartbeat_against_the_reference(
     assert list(pings) == [each if each is None else each // timedelta(milliseconds=1) for each in reference.durations]
     changes = list(StatusChange.objects.filter(monitor=monitor, kind="status").order_by("pk"))
     assert all(one.after == two.before for one, two in pairwise(changes))
-    # From down to down: it was resumed, and had missed its deadline as before.
+    # From down to down: it was resumed, and had missed its deadline again.
     assert all(change.before != change.after or change.after == "down" for change in changes)
     assert all(one.at <= two.at for one, two in pairwise(changes)), "status_since never goes back"
 

@@ -1,4 +1,4 @@
-"""Decision 33 on the database: pings, deadlines, mutes, pauses and edits of heartbeats."""
+"""Heartbeats in the database: pings, deadlines, mutes, pauses and edits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def heartbeat(*pings: float, **given: Any) -> Monitor:
 
 
 def beat(second: float) -> None:
-    """What the scheduler does for heartbeats at that second."""
+    """Run the scheduler for heartbeats at that second."""
     now = at(second)
     sweep([claim.monitor_id for claim in claim_due(now, limit=10)], now=now)
 
@@ -237,7 +237,7 @@ def test_changing_interval_or_grace_moves_the_deadline() -> None:
     "given", [{}, {"schedule": "1 12 * * *", "interval_sec": 86_400}], ids=["interval", "schedule"]
 )
 def test_deadlines_in_a_time_of_our_own_stop_move_by_its_length(given: dict[str, Any], length: int) -> None:
-    """Decisions 36 and 89: by its length, however short, and never to the next slot."""
+    """By the length of even a short stop, and never to the next slot."""
     start = DEADLINE - length / 2
     fell_in, later = heartbeat(0, **given), heartbeat(0, **given | {"grace_sec": 10 + length})
     tick(at(start))
@@ -263,7 +263,7 @@ def test_two_stops_move_a_deadline_by_both() -> None:
 
 
 def test_a_scheduler_that_is_slow_has_not_stopped() -> None:
-    """Else a busy one would never report what is missed."""
+    """Otherwise a busy scheduler would never report missed deadlines."""
     monitor = heartbeat(0)
     for second in range(60, 120, 8):
         tick(at(second), idle_for=timedelta(seconds=1))
@@ -318,7 +318,7 @@ def test_claim_lost_with_its_process_is_swept_after_the_lease() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_ping_and_sweep_and_ping_at_once() -> None:
-    """Whoever comes first: one status, no result twice, and a ping is never lost."""
+    """In either order: one status, no duplicate result, and no lost ping."""
     for second in range(0, 2000, 200):
         monitor = heartbeat(second)
         claims = [claim.monitor_id for claim in claim_due(at(second + DEADLINE + 1), limit=10)]

@@ -1,4 +1,4 @@
-"""What is done to many monitors at once touches those alone that it may."""
+"""Bulk actions change only monitors that the caller may change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATIONS: dict[str, Callable[..., BulkResult[Monitor]]] = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_others_are_not_touched_even_if_named(name: str) -> None:
-    """As when a membership ends between choosing and doing."""
+    """As if a membership ended between selection and action."""
     user = UserFactory()
     ours, theirs = MonitorFactory(owner=user, up=True), MonitorFactory(up=True)
 

@@ -1,4 +1,4 @@
-"""Failures by the network, with servers of the internet that stop and start: real ones on loopback."""
+"""Network failures, with reference servers that stop and start: real ones on loopback."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., OwnNetwork]]
 
 
 def verdict(network: OwnNetwork, *, asks: bool = True, began_at: float | None = None) -> str:
-    """Whose fault a check is that has just failed by the network."""
+    """Return who caused a network failure of a check that has just ended."""
     found: queue.SimpleQueue[str] = queue.SimpleQueue()
     network.judge(
         time.monotonic() if began_at is None else began_at,
@@ -169,7 +169,7 @@ def test_without_servers_nothing_is_asked(made: Callable[..., OwnNetwork]) -> No
         (None, False),
     ],
 )
-def test_targets_in_the_operator_s_networks_are_told_apart(
+def test_targets_in_the_operator_s_networks_are_distinguished(
     settings: Settings, address: str | None, is_private: bool
 ) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))

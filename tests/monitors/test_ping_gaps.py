@@ -1,4 +1,4 @@
-"""Gaps in incoming pings: what opens and ends one, what is held back and for how long, and where deadlines are then."""
+"""Gaps in incoming pings: what begins and ends one, how long deadlines are held back, and how they move."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db
 
 INTERVAL, GRACE, HOUR = 60, 60, 3_600
 DEADLINE = INTERVAL + GRACE
-OK, FAILED = Answer(5), Answer(4_000, "there was no answer within 4 s")
+OK, FAILED = Answer(5), Answer(4_000, "no answer within 4 s")
 UNKNOWN = Answer(1, "Temporary failure in name resolution", is_unknown=True)
 RUNNING = ProcessReports(alive=1, last_at=NOON.timestamp())
 
@@ -46,7 +46,7 @@ def _fresh_reports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def heartbeat(owner: User | None = None, **given: Any) -> Monitor:
-    """One that has pinged at second 0."""
+    """Create a heartbeat that has pinged at second 0."""
     given = {"interval_sec": INTERVAL, "grace_sec": GRACE, **given}
     monitor: Monitor = MonitorFactory(owner=owner or UserFactory(), heartbeat=True, **given)
     assert record_ping(monitor.public_id, now=at(0))
@@ -54,7 +54,7 @@ def heartbeat(owner: User | None = None, **given: Any) -> Monitor:
 
 
 def ask(second: float, ping: Answer = OK, page: Answer = OK) -> None:
-    """One attempt of the canary that begins and ends at that second."""
+    """Store an attempt of the canary that begins and ends at that second."""
     now = at(second)
     Canary.objects.update_or_create(id=1, defaults={"asked_at": now, "seen_at": now}, create_defaults={
         "base_url": settings.BASE_URL, "asked_at": now, "seen_at": now,
@@ -63,7 +63,7 @@ def ask(second: float, ping: Answer = OK, page: Answer = OK) -> None:
 
 
 def beat(second: float, web: ProcessReports = RUNNING) -> bool:
-    """What the scheduler does at that second. Return whether a deadline waits for the canary."""
+    """Run the scheduler at that second. Return whether a deadline waits for the canary."""
     now = at(second)
     SchedulerTick.objects.update_or_create(id=1, defaults={"at": now})
     gaps.watch(now, web)
@@ -71,7 +71,7 @@ def beat(second: float, web: ProcessReports = RUNNING) -> bool:
 
 
 def down(*monitors: Monitor) -> dict[int, float]:
-    """The second since when each is down."""
+    """Return the second since which each monitor is down."""
     found = MonitorState.objects.filter(status="down", pk__in=[monitor.pk for monitor in monitors])
     return {state.pk: (state.status_since - NOON).total_seconds() for state in found if state.status_since}
 
@@ -86,7 +86,7 @@ def spans() -> list[tuple[float, float | None]]:
 @pytest.mark.parametrize("accounts", [5, 50])
 @pytest.mark.parametrize("has_canary", [True, False])
 def test_accounts_that_fall_silent_together_delay_no_alert(accounts: int, has_canary: bool) -> None:
-    """The nightly job of a victim is reported at its deadline, whatever the heartbeats of others do."""
+    """The nightly job of a victim is reported at its deadline, regardless of the heartbeats of other accounts."""
     hostile = [heartbeat(owner) for owner in UserFactory.create_batch(accounts) for _ in range(4)]
     victim = heartbeat(interval_sec=100, grace_sec=25)
     for second in range(0, 131, 5):
@@ -213,7 +213,7 @@ def test_a_canary_that_fails_for_a_day_has_to_succeed_before_it_counts_again() -
 
 
 def test_a_canary_that_never_succeeded_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operator's workers may be unable to reach BASE_URL."""
+    """The operator's workers may be unable to reach BASE_URL."""
     monitor = heartbeat()
     for second in (10, 20, DEADLINE):
         ask(second, FAILED)
@@ -227,7 +227,7 @@ def test_a_canary_that_never_succeeded_is_no_evidence(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("answer", [UNKNOWN, None], ids=["cannot be sent", "rests"])
 def test_a_canary_that_is_not_sent_is_no_evidence(answer: Answer | None) -> None:
-    """Tenants who keep the workers busy hold no alert back."""
+    """Tenants who keep the workers busy cannot delay alerts."""
     monitor = heartbeat()
     ask(10)
     for second in range(20, DEADLINE + 60, 10):
@@ -244,7 +244,7 @@ def test_a_gap_ends_with_its_evidence() -> None:
     beat(129)
     assert spans() == [(0, None)]
     beat(131)
-    assert spans() == [(0, 10)], "nothing was sent any more"
+    assert spans() == [(0, 10)], "no canary ping was sent afterwards"
     ask(140, FAILED)
     assert spans()[1:] == [(0, None)]
     ask(150)
@@ -260,7 +260,7 @@ def test_a_ping_that_another_database_stored_is_no_success() -> None:
 
 
 def test_a_time_in_which_no_ping_of_our_own_could_be_stored_is_a_gap() -> None:
-    """The database was full, or read-only: it refused pings, and what would have noted that."""
+    """The database was full or read-only: it rejected pings, and the reports about that."""
     silent, answered = heartbeat(), heartbeat()
     ask(10)
     ask(140)
@@ -283,7 +283,7 @@ def test_a_stop_in_a_time_without_pings_of_our_own_counts_once() -> None:
 
 
 def test_without_a_canary_the_reports_of_web_processes_are_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time without reports is measured by the scheduler's own clock, and not between clocks of two machines."""
+    """Time without reports is measured by the scheduler's clock, not between clocks of two machines."""
     monitor, silent = heartbeat(), [0.0]
     monkeypatch.setattr(gaps._WebReports, "silent_sec", property(lambda _: silent[0]))
     dead = ProcessReports(alive=0, last_at=at(110).timestamp())
@@ -397,13 +397,13 @@ def test_what_operators_read() -> None:
 
     assert problems(0) == []
     ask(0, FAILED, FAILED)
-    assert problems(1_000) == [], "an unknown way is no problem"
+    assert problems(1_000) == [], "an unknown result is not a problem"
     ask(1_000, OK, UNKNOWN)
     assert problems(1_001) == []
     ask(1_010, FAILED, OK)
     ask(1_020, FAILED, Answer(1_500))
     assert problems(1_021) == [
-        "a ping at BASE_URL has failed for 11 s: there was no answer within 4 s",
+        "a ping at BASE_URL has failed for 11 s: no answer within 4 s",
         "a page at BASE_URL took 1500 ms",
     ]
     assert problems(1_100) == ["no request to BASE_URL was made for 80 s"]

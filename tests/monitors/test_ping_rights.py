@@ -1,4 +1,4 @@
-"""A worker that may not send pings: the draft test says so, scheduled checks stay due, and it is counted."""
+"""A worker without permission to send pings: the draft test reports it, checks stay due, and a metric counts it."""
 
 from __future__ import annotations
 

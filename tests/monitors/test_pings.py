@@ -1,4 +1,4 @@
-"""The short way of a ping against the full one: it does the same where it does anything, and nothing otherwise."""
+"""The batch path of pings against the slow path: it has the same effect on simple pings, and none on others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def owner(db: None) -> User:
 
 
 def heartbeat(owner: User, *, configured: dict[str, Any] | None = None, **state: Any) -> Monitor:
-    """One that is up since long, but for what is given."""
+    """Create a heartbeat that has been up for long, except for the passed fields."""
     monitor = MonitorFactory(owner=owner, heartbeat=True, interval_sec=60, grace_sec=10)
     columns = {"enabled": True} | (configured or {})
     if "grace_sec" in columns:
@@ -62,7 +62,7 @@ def heartbeat(owner: User, *, configured: dict[str, Any] | None = None, **state:
 
 
 def left(monitor: Monitor) -> dict[str, Any]:
-    """All that a ping can have written."""
+    """Return everything that a ping can write."""
     state = MonitorState.objects.filter(pk=monitor.pk).values()
     results = CheckResult.objects.filter(monitor_id=monitor.pk).order_by("claim", "checked_at")
     changes = StatusChange.objects.filter(monitor=monitor).order_by("pk")
@@ -79,7 +79,7 @@ def left(monitor: Monitor) -> dict[str, Any]:
     }
 
 
-# What is different from a heartbeat that is up and stays up, and whether the short way may take it all the same.
+# Differences from a heartbeat that stays up, and whether the batch path may process it anyway.
 DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "nothing": ({}, {}, True),
     "pinged at this moment": ({"last_ping_at": NOW}, {}, False),
@@ -153,7 +153,7 @@ MOMENTS = st.none() | st.integers(-200, 200).map(at)
         }
     ),
 )
-def test_both_ways_leave_the_same_whatever_they_find(
+def test_both_ways_have_the_same_effect_on_any_state(
     owner: User, state: dict[str, Any], configured: dict[str, Any]
 ) -> None:
     one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))
@@ -162,7 +162,7 @@ def test_both_ways_leave_the_same_whatever_they_find(
 
 
 def test_two_signals_never_have_the_same_time(owner: User) -> None:
-    """Whichever way they take: the order of the log is the one in which they changed the status."""
+    """On both paths the log is in the order in which signals changed the status."""
     monitor, rid = heartbeat(owner, last_ping_at=at(-60), status_since=at(-60)), UUID(int=0xA)
     words = [("", None), ("", None), ("log", None), ("fail", None), ("", None), ("start", rid), ("3", rid), ("", None)]
     for word, run in words:
@@ -214,7 +214,7 @@ def test_signals_that_arrive_at_once_have_the_order_of_the_status(owner: User) -
 
 
 def test_a_user_agent_is_kept_as_utf8_with_replacement() -> None:
-    """PEP 3333 hands bytes over as Latin-1."""
+    """PEP 3333 passes bytes as Latin-1."""
     target = target_of("GET", "/v1/heartbeats/mon_a/ping")
     assert target is not None
     for sent, kept in [
@@ -228,7 +228,7 @@ def test_a_user_agent_is_kept_as_utf8_with_replacement() -> None:
 
 
 def test_a_start_that_is_recorded_after_its_success_opens_no_run(owner: User) -> None:
-    """A job that waits for no answer may send both at the same time."""
+    """A job that does not wait for the response may send both at the same time."""
     monitor = heartbeat(owner)
     assert signals.keep_up([signal(monitor.public_id, now=at(0.01))]) == [True]
     assert signals.record(signal(monitor.public_id, "start", now=at(0)))
@@ -263,7 +263,7 @@ def test_an_end_that_is_repeated_in_one_batch_is_measured_once(owner: User) -> N
 
 
 def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
-    """Those that are simple, each at its own time; one that comes twice, once; nothing of the others."""
+    """Simple pings are recorded at their own times, a repeated one once, and others not at all."""
     simple = [heartbeat(owner) for _ in range(3)]
     down = heartbeat(owner, status="down")
     before = left(down)
@@ -291,7 +291,7 @@ def test_beyond_the_limit_of_an_hour_bodies_are_dropped_and_signals_are_not(owne
     assert all(signals.record_all([*flood, signal(monitor.public_id, "log", now=at(full), body=FULL[1:])]))
     assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR - 2
     words = ["", "start", "log", "fail"]
-    # A clock that is behind starts no new hour.
+    # A slow clock starts no new hour.
     late = [signal(monitor.public_id, word, now=at(-1 if word == "log" else 200), body="why") for word in words]
     assert signals.record_all(late) == [True] * 4
     assert signals.record(signal(monitor.public_id, "log", now=at(201), body="ok"))
@@ -318,7 +318,7 @@ def test_bodies_that_arrive_at_once_share_the_limit(owner: User) -> None:
 
 
 def test_the_short_way_takes_no_body(owner: User) -> None:
-    """Its statement would have to count the body. Without one, it counts nothing."""
+    """The statement would have to count bytes of the body; a ping without a body counts nothing."""
     monitor = heartbeat(owner)
     assert signal(monitor.public_id, now=NOW).is_plain
     assert not signal(monitor.public_id, now=NOW, body="").is_plain
@@ -352,7 +352,7 @@ def waits_for_a_lock() -> bool:
 
 
 def pinged_amid(monitor: Monitor, change: Callable[[], object]) -> bool:
-    """Whether the ping was taken that came while `change` was made and not committed, and had to wait for it."""
+    """Return whether the batch recorded a ping that had to wait for the uncommitted `change`."""
     taken: list[bool] = []
 
     def ping() -> None:
@@ -425,7 +425,7 @@ def test_a_ping_that_waited_for_another_is_the_later_one(owner: User) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
 def test_the_short_cut_answers_what_the_endpoint_would(owner: User, method: str) -> None:
-    """And with the headers that every answer of ours has."""
+    """And with the headers that every response has."""
     monitor = heartbeat(owner, last_ping_at=NOON)
     path = f"/v1/heartbeats/{monitor.public_id}/ping"
     view = resolve(path).func

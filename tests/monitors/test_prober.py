@@ -1,4 +1,4 @@
-"""A worker's probe loop: what it does with batches that hang, a database that is away, and its own end."""
+"""A worker's probe loop: hanging batches, an unreachable database, and its shutdown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def prober() -> Iterator[Prober]:
 
 
 def assign(*urls: str, **given: object) -> list[CheckJob]:
-    """A monitor of each URL, claimed."""
+    """Create and claim a monitor for each URL."""
     user = UserFactory()
     for url in urls:
         MonitorFactory(owner=user, url=url, created_at=utc_now() - timedelta(minutes=10), up=True, **given)
@@ -121,7 +121,7 @@ def test_a_monitor_that_is_being_edited_delays_no_result_of_others(prober: Probe
 def test_an_owner_has_a_share_of_the_checks_whose_callers_wait(
     prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their callers may have given up: the checks still take their time."""
+    """The checks continue, even if their callers have given up."""
     monkeypatch.setattr(prober_module, "MAX_ASKED", 16)
     monkeypatch.setattr(prober_module, "MAX_ASKED_OF_OWNER", 4)
     monkeypatch.setattr(prober_module, "ASKED_RESERVED", 4)
@@ -192,7 +192,7 @@ def test_results_wait_for_a_database_that_went_away(prober: Prober, targets: Tar
         with connection.cursor() as cursor:
             cursor.execute("LOCK TABLE checks_checkresult")
         prober.submit(assigned)
-        # Once it waits for our lock its session is ended, as a restart of the server would.
+        # Once it waits for our lock, terminate its session, as a restart of the server does.
         wait_until(end_whoever_waits)
     wait_until(lambda: results() == 1)
     assert site.connections == 1, "what was found is recorded, not checked again"
@@ -208,7 +208,7 @@ def end_whoever_waits(*, by: str = "pg_terminate_backend") -> bool:
 
 
 def test_one_odd_result_costs_itself_alone(prober: Prober, caplog: pytest.LogCaptureFixture) -> None:
-    """A number that no column holds. No target can bring it about; a fault of ours might."""
+    """The latency overflows its column. No target can cause this, but a fault in our code could."""
     good, odd = assign("http://127.0.0.1:9/good", "http://127.0.0.1:9/odd")
     records = [
         CheckRecord(
@@ -236,7 +236,7 @@ def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
 def test_hanging_targets_of_one_account_leave_places_to_another(
     prober: Prober, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that had to go come back when places may be free again, and are no failures."""
+    """Preempted checks are retried later and do not count as failures."""
     monkeypatch.setattr("monitors.probing.prober.MAX_IN_FLIGHT", 8)
     hanging, good = targets.serve([Hang()]), targets.serve([answer()])
     prober.submit(assign(*[hanging.url(f"/{number}") for number in range(20)], timeout_ms=60_000))
@@ -290,7 +290,7 @@ def test_what_does_not_fit_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     try:
         probe_now(list(claims.items()))
     finally:
-        drain(grace_sec=0)  # this process's own, which others would find with no room at all
+        drain(grace_sec=0)  # this process's own queue, which would be full for other tests
     assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [monitor.pk]
 
 
@@ -323,7 +323,7 @@ def test_a_dead_name_server_leaves_the_monitor_unchecked_with_the_reason(is_sile
 
 @pytest.fixture
 def uplink(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Prober, socket.socket]]:
-    """A prober to which targets on loopback are public, and the server that tells whether its own network is up."""
+    """A prober that treats loopback targets as public, and the server that shows whether its own network is up."""
     monkeypatch.setattr(own_network, "_APART_SEC", 0.01)
     monkeypatch.setattr(own_network, "NO_SEC", 0.1)
     monkeypatch.setattr(prober_module, "_NETWORK_RETRY_SEC", 2.0)

@@ -1,4 +1,4 @@
-"""Two things at once to one monitor, in threads of their own: whichever comes first, what they leave fits together.
+"""Two concurrent actions on one monitor, each in its own thread: the final state is consistent in either order.
 
 Concurrent recording and PATCH against a result are in test_recording.py, double deletion in tests/api/test_monitors.py.
 """
@@ -64,7 +64,7 @@ def transitions(monitor: Monitor) -> list[tuple[str | None, str | None]]:
 
 
 def claimed(monitor: Monitor, *, at: datetime) -> int:
-    """The number of a claim that is open on it."""
+    """Claim the monitor. Return the number of the open claim."""
     (number,) = [claim.number for claim in claim_due(at, limit=100) if claim.monitor_id == monitor.pk]
     return number
 
@@ -101,7 +101,7 @@ def test_many_pings_at_once(user: User) -> None:
         accepted = run_concurrently(*(partial(record_ping, monitor.public_id, now=moment) for moment in moments))
         state = state_of(monitor)
         assert accepted == [True] * 6
-        # One that is recorded after a later one is a microsecond later than that.
+        # A change recorded after a later one is dated a microsecond after it.
         assert state.status == "up"
         assert moments[-1] <= (state.last_ping_at or NOON) < moments[-1] + timedelta(microseconds=len(moments))
         assert state.next_due_at == (state.last_ping_at or NOON) + MINUTE
@@ -294,7 +294,7 @@ def test_a_token_is_revoked_by_two_at_once(user: User) -> None:
 
 @pytest.mark.parametrize("schedule", [None, "0 * * * *"], ids=["interval", "schedule"])
 def test_the_first_tick_after_a_stop_and_a_bulk_operation(user: User, schedule: str | None) -> None:
-    """Both lock all types in key order, so the tick waits for the scheduler while it has not locked the heartbeat."""
+    """Both lock all types in key order, so the tick waits for the scheduler before it has locked the heartbeat."""
     scheduler = MonitorFactory(owner=user, scheduler=True, schedule=schedule)
     job = heartbeat(user, pinged_at=NOON)
     MonitorState.objects.filter(pk=scheduler.pk).update(next_due_at=NOON + MINUTE, claimed_at=None)
@@ -333,7 +333,7 @@ def test_of_two_bulk_checks_at_once_one_starts_each_check(user: User) -> None:
 
 def _somebody_waits_for_a_lock() -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees the first one otherwise
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise a transaction sees the first snapshot
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )

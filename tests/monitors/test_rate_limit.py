@@ -1,4 +1,4 @@
-"""Seconds of target addresses over several processes, by the real broker."""
+"""Sharing the seconds of target addresses between processes, with the real broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.targets.server import TargetServer
 
 ROOT = Path(__file__).resolve().parents[2]
 ECHO = Datagrams([[Reply()]])
-# Two checks at once, in a process of its own.
+# Two checks at once, in a separate process.
 PROCESS = """
 import sys
 from checks.probes.engine import ProbeEngine
@@ -116,9 +116,9 @@ def test_what_is_claimed_expires(url: str) -> None:
 
 
 class Crowd:
-    """Monitors of one address that come back when they are told to, in a time of their own: a second takes 20 ms.
+    """Monitors of one address that retry at the assigned time. A simulated second takes 20 ms.
 
-    `sent` are the owners of the datagrams, in their order.
+    `sent`: the owner of each datagram, in order.
     """
 
     SECOND = 0.02
@@ -147,7 +147,7 @@ class Crowd:
             self._push(one, at=time.monotonic() + wait)
 
 
-def test_accounts_take_turns_whatever_they_have(url: str) -> None:
+def test_accounts_take_turns_regardless_of_their_size(url: str) -> None:
     crowd = Crowd(url)
     crowd.add("hostile", 150)
     crowd.run(until_sent=5)
@@ -155,7 +155,7 @@ def test_accounts_take_turns_whatever_they_have(url: str) -> None:
     crowd.run(until_sent=65)
     turns = [number for number, owner in enumerate(crowd.sent) if owner == "quiet"]
     assert turns[0] <= 7
-    # Nearly every other second: a check that comes back at the same moment may be a little earlier.
+    # Nearly every other second: another check may return at the same moment and be slightly earlier.
     assert len(turns) >= 24
     assert max(later - earlier for earlier, later in pairwise(turns)) <= 4
 
@@ -199,7 +199,7 @@ def test_a_place_that_is_left_is_no_ones(url: str) -> None:
 
 
 def test_a_check_that_never_comes_back_costs_no_second(url: str) -> None:
-    """It is given a moment, and then the next one is sent."""
+    """It gets a moment, and then the next one is sent."""
     claim = SharedSeconds(url, second=0.05)
     claim([ask()], [])
     claim([ask(owner="gone", ticket="gone")], [])
@@ -244,7 +244,7 @@ def test_without_a_broker_nothing_is_sent(targets: TargetServer, caplog: pytest.
 
 @pytest.mark.django_db(transaction=True)
 def test_a_check_without_a_second_is_made_later(url: str, targets: TargetServer) -> None:
-    """It says nothing about the target, so nothing is recorded, and the monitor is due again at another time."""
+    """The result says nothing about the target, so it is not recorded, and the monitor is due again later."""
     service = targets.serve_datagrams(ECHO, host="127.42.0.1")
     created = utc_now() - timedelta(minutes=10)
     monitor = MonitorFactory(

@@ -1,4 +1,4 @@
-"""The one write path of results: what moves a state, what is history only, what is dropped."""
+"""Recording results: which ones change the state, which are history only, and which are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names are registered once: a second definition is refused instead of replacing the first."""
+"""Names are registered once: a second definition is rejected instead of replacing the first."""
 
 from __future__ import annotations
 

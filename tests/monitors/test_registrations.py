@@ -1,4 +1,4 @@
-"""Registrations: one lookup a domain whoever watches it, politely, and never forgetting what was known."""
+"""Registrations: one lookup per domain for all its monitors, rate limits, and keeping the last known expiry."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def shown(monitor: Monitor) -> datetime | None:
 
 
 def known(monitor: Monitor, expires_at: datetime = EXPIRY) -> None:
-    """Have its registration looked up at NOON."""
+    """Record a lookup of its registration at NOON."""
     record_expiry(claimed(), expires_at, now=NOON)
     assert shown(monitor) == expires_at
 
@@ -93,7 +93,7 @@ def about(moment: datetime | None, start: datetime, delay: timedelta) -> bool:
     return moment is not None and abs(moment - start - delay) <= delay * JITTER
 
 
-# Who watches what
+# Which monitors use which domain
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_what_only_paused_monitors_watch_is_not_looked_up(user: User) -> None:
     assert claim_lookup(NOON + DAY) is not None
 
 
-def test_what_nobody_watches_is_removed_when_it_is_due(user: User) -> None:
+def test_unused_registrations_are_removed_when_due(user: User) -> None:
     monitor, other = watching(user), watching(user, "https://example.org/")
     known(monitor)
     delete_monitor(Caller(user), monitor.public_id)
@@ -186,7 +186,7 @@ def test_what_nobody_watches_is_removed_when_it_is_due(user: User) -> None:
     assert Monitor.objects.filter(pk=other.pk, registration__isnull=False).exists()
 
 
-# What comes of a lookup
+# Results of lookups
 
 
 def test_an_expiry_is_shown_on_every_monitor_of_the_domain(user: User) -> None:
@@ -202,9 +202,7 @@ def test_an_expiry_is_shown_on_every_monitor_of_the_domain(user: User) -> None:
     assert (shown(one), shown(two), shown(other)) == (LATER, LATER, None)
 
 
-def test_a_lookup_that_tells_nothing_new_writes_no_state(
-    user: User, django_assert_num_queries: DjangoAssertNumQueries
-) -> None:
+def test_a_lookup_without_news_writes_no_state(user: User, django_assert_num_queries: DjangoAssertNumQueries) -> None:
     for _ in range(3):
         watching(user)
     record_expiry(claimed(), EXPIRY, now=NOON)
@@ -216,7 +214,7 @@ def test_a_lookup_that_tells_nothing_new_writes_no_state(
 
 
 def _versions() -> list[str]:
-    """Where each state lies: a write moves it."""
+    """Return the position of each row: a write moves it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT ctid::text FROM monitors_monitorstate ORDER BY 1")
         return [place for (place,) in cursor.fetchall()]
@@ -354,7 +352,7 @@ class TestRaces:
         assert not Monitor.objects.filter(registration=None).exists()
 
     def test_a_patch_beside_a_lookup(self, user: User) -> None:
-        """Whichever comes first, the monitor shows the expiry of what it watches now."""
+        """In either order, the monitor shows the expiry of its current domain."""
         for turn in range(ROUNDS):
             monitor = MonitorFactory(owner=user, url=f"https://x{turn}.com/")
             leaving = watching(user, f"https://x{turn}.com/")

@@ -1,4 +1,4 @@
-"""A slot fires at most once, whatever crashes (decision 26)."""
+"""A slot fires at most once, regardless of what crashes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def every_minute(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def scheduler(**given: Any) -> Monitor:
     monitor = MonitorFactory(up=True, type="scheduler", **given)
-    MonitorState.objects.filter(pk=monitor.pk).update(claim=FIRST_CLAIM)  # with a schedule there is no first check
+    MonitorState.objects.filter(pk=monitor.pk).update(claim=FIRST_CLAIM)  # monitors with a schedule have no first check
     return monitor
 
 
@@ -71,7 +71,7 @@ def test_a_slot_whose_fate_is_unknown_is_lost_and_never_fired_again(every_minute
     again = claimed(monitor, NOON + minutes(1) + LEASE)
     assert again.lost
     assert start_runs([again.key], now=NOON + minutes(1)) == set()
-    # The process that found it lost dies, too: the next one still knows.
+    # The process that detected the lost claim dies, too: the next one still knows.
     third = claimed(monitor, NOON + minutes(1) + 2 * LEASE)
     assert third.lost
     assert start_runs([third.key], now=NOON + minutes(1)) == set()

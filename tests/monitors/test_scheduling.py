@@ -1,4 +1,4 @@
-"""Claims: each due monitor to one of many, freed by the end of a lease, in slots that do not drift."""
+"""Claims: each due monitor is claimed once, released when its lease expires, and slots do not drift."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_after_a_lost_claim_the_next_slot_is_still_in_phase() -> None:
 
 @pytest.mark.django_db
 def test_accounts_take_turns() -> None:
-    """The one with many overdue monitors does not go before the others with all of them."""
+    """An account with many overdue monitors does not delay the monitors of others."""
     many, few = UserFactory(), UserFactory()
     theirs = [MonitorFactory(owner=many, created_at=NOON + timedelta(seconds=n), up=True).pk for n in range(6)]
     ours = [MonitorFactory(owner=few, created_at=NOON + minutes(1 + n), up=True).pk for n in range(2)]

@@ -1,4 +1,4 @@
-"""Signals that come at the same time, from web processes whose clocks differ, and beside the scheduler."""
+"""Concurrent signals, from web processes whose clocks differ, and during runs of the scheduler."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_many_ends_of_a_run_end_it_once() -> None:
 
 @pytest.mark.django_db
 def test_a_clock_that_is_behind_never_moves_time_backwards() -> None:
-    """An end that is older than its start by the clocks of two web processes takes no time."""
+    """If the end of a run is older than its start by the clocks of two web processes, the duration is 0."""
     monitor = job()
     send(monitor, 100, "start")
     send(monitor, 98)
@@ -117,8 +117,8 @@ TEXT = st.text(st.characters(), max_size=300)
     ),
     st.none() | st.uuids(),
 )
-def test_whatever_comes_is_stored(requests: list[tuple[str, str, bytes]], rid: UUID | None) -> None:
-    """Bodies, user agents and rids that nobody expects, by the short way and in one transaction."""
+def test_arbitrary_signals_are_stored(requests: list[tuple[str, str, bytes]], rid: UUID | None) -> None:
+    """Arbitrary bodies, user agents and rids, both through the batch and in one transaction."""
     monitor = job()
     given_signals = []
     for second, (word, agent, body) in enumerate(requests):

@@ -1,4 +1,4 @@
-"""Computed and stored times of schedules equal those of cronsim, and times that are not stored are computed again."""
+"""Computed and stored times of schedules equal those of cronsim, and missing times are computed again."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ NIGHTLY = (
 
 
 CHANGES_WITHIN_HOURS = frozenset({"Australia/Lord_Howe", "Pacific/Chatham"})
-"""Clocks that do not change at a full hour. There cronsim goes back to it, and may never end."""
+"""Zones whose clocks do not change at a full hour. There cronsim steps back and may never end."""
 
 
 def by_cronsim(expression: str, zone: str, start: datetime) -> Iterator[datetime]:
-    """What cronsim gives without a stop, in UTC; where that is wrong, each minute that matches."""
+    """Yield the times of cronsim, in UTC; where it is wrong, each minute that matches."""
     if zone in CHANGES_WITHIN_HOURS and any(field.startswith("*") for field in expression.split()[:2]):
         return by_minutes(expression, zone, start)
     local = Schedule(expression, zone).local(start)
@@ -84,7 +84,7 @@ def stored_next(monitor: Monitor, moments: list[datetime]) -> list[datetime | No
 
 
 def walk(monitor: Monitor, number: int) -> list[datetime]:
-    """The due times that the stored slots give one after the other, refilled where they run out."""
+    """Yield due times from stored slots, which are refilled when they run out."""
     found: list[datetime] = []
     while len(found) < number:
         monitor.state.slot_at = found[-1] if found else START
@@ -110,7 +110,7 @@ def test_due_times_of_random_expressions_equal_those_of_cronsim() -> None:
 @pytest.mark.parametrize("zone", ZONES)
 def test_every_clock_change_of_two_years(zone: str) -> None:
     for change, expression in product(clock_changes(zone), NIGHTLY):
-        # From a day before: a simulation that starts in an hour that comes twice begins with the first one.
+        # From a day before: a simulation that starts in a repeated hour begins with the first occurrence.
         times = list(islice(by_cronsim(expression, zone, change - timedelta(days=1)), 250))
         assert times == sorted(set(times))
         schedule = Schedule(expression, zone)
@@ -169,7 +169,7 @@ def test_a_missed_deadline_names_the_schedule(nightly: Monitor) -> None:
     ping(nightly, NOON)
     late = datetime(2026, 3, 1, 13, 41, tzinfo=UTC)
     signals.sweep([claim.monitor_id for claim in claim_due(late, limit=9)], now=late)
-    text = "No ping came within 600 s of 2026-03-01 14:30 (30 14 * * *, Europe/Berlin)."
+    text = "No ping arrived within 600 s of 2026-03-01 14:30 (30 14 * * *, Europe/Berlin)."
     assert CheckResult.objects.get(verdict="down").detail == text
 
 
@@ -216,7 +216,7 @@ def test_without_its_schedule_the_interval_counts_again(nightly: Monitor) -> Non
 
 
 def outdated(monitor: Monitor) -> None:
-    """As another tzdata left it, an hour late."""
+    """Store slots as computed with another tzdata, an hour late."""
     ScheduleSlots.objects.filter(pk=monitor.pk).update(tzdata="2001.1", times=[NOON + timedelta(hours=3)])
     MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=F("next_due_at") + timedelta(hours=1))
 
@@ -345,7 +345,7 @@ def test_another_schedule_puts_no_heartbeat_down(given: dict[str, Any], expected
 def test_a_rule_of_a_time_zone_that_changes_puts_no_heartbeat_down() -> None:
     monitor = MonitorFactory(heartbeat=True, schedule="0 3 * * *", grace_sec=60)
     ping(monitor, NIGHT)
-    # As if the job had run by another rule: by the present one a ping was expected since.
+    # As if the job had run by another rule: by the current one a ping has been expected since.
     MonitorState.objects.filter(pk=monitor.pk).update(last_ping_at=NIGHT - timedelta(hours=1), next_due_at=NOON)
     ScheduleSlots.objects.filter(pk=monitor.pk).update(tzdata="2001.1")
     now = NOON - timedelta(hours=1)

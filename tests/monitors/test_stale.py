@@ -1,4 +1,4 @@
-"""Monitors whose checks do not end: shown as not checked, everywhere, with the reason."""
+"""Monitors whose checks do not end are shown as not checked everywhere, with the reason."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ TIMES = st.none() | st.integers(-900, 900).map(lambda seconds: NOON + timedelta(
 )
 def test_one_definition_and_never_up(state: dict[str, Any], made: dict[str, Any], enabled: bool, late: int) -> None:
     now = NOON + timedelta(seconds=late)
-    Monitor.objects.all().delete()  # of the last example
+    Monitor.objects.all().delete()  # of the previous example
     user = UserFactory()
     monitor = MonitorFactory(
         owner=user, interval_sec=60, **({"url": ""} if made.get("type") == "heartbeat" else {}), **made
@@ -94,7 +94,7 @@ def test_one_definition_and_never_up(state: dict[str, Any], made: dict[str, Any]
 
 
 def test_a_worker_that_cannot_check() -> None:
-    """No name server, say: the attempt is repeated after each lease, and fails each time."""
+    """For example without a name server: the attempt is repeated after each lease, and fails each time."""
     monitor = MonitorFactory(interval_sec=60, up=True)
     for minute in range(1, 4):
         [claim] = claim_due(NOON + minute * MINUTE, limit=10)
@@ -121,7 +121,7 @@ def test_no_worker_and_no_scheduler() -> None:
 
 
 def test_a_postponed_check_stays_late() -> None:
-    """Its slot moves with each attempt, but it was not checked since the first one."""
+    """Its slot moves with each attempt, but it has not been checked since the first one."""
     monitor = MonitorFactory(interval_sec=60, up=True)
     at = NOON + MINUTE
     for _ in range(6):

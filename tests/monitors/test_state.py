@@ -1,4 +1,4 @@
-"""Decisions 30 to 32 as tables: a run of outcomes, and the status after each."""
+"""Transitions of a monitor's status as tables: a run of outcomes, and the status after each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = {None: "-", Verdict.UP: "u", Verdict.SLOW: "s", Verdict.DOWN: "d"}
 
 
 def run(outcomes: str, policy: Policy, start: Status | None = None) -> tuple[str, list[str], Status]:
-    """The status after each outcome, one a minute, and the changes as 'before>after@minute'."""
+    """Return the status after each outcome, one a minute, and the changes as 'before>after@minute'."""
     status, shown, changes = start or Status(), "", []
     for minute, letter in enumerate(outcomes):
         status, change = advance(status, outcome(LETTERS[letter], at=NOON + minutes(minute)), policy)
@@ -28,7 +28,7 @@ def run(outcomes: str, policy: Policy, start: Status | None = None) -> tuple[str
     [
         pytest.param("u", 3, 1, "u", ["->u@0"], id="first up"),
         pytest.param("s", 3, 1, "s", ["->s@0"], id="first slow"),
-        pytest.param("d", 3, 1, "d", ["->d@0"], id="a first failure is down whatever the threshold"),
+        pytest.param("d", 3, 1, "d", ["->d@0"], id="a first failure is down regardless of the threshold"),
         pytest.param("uddd", 3, 1, "uuud", ["->u@0", "u>d@3"], id="down at the threshold"),
         pytest.param("uddudd", 3, 1, "uuuuuu", ["->u@0"], id="a pass breaks the run"),
         pytest.param("uddsddd", 3, 1, "uuusssd", ["->u@0", "u>s@3", "s>d@6"], id="a slow pass breaks it too"),
@@ -40,7 +40,7 @@ def run(outcomes: str, policy: Policy, start: Status | None = None) -> tuple[str
         pytest.param("dsu", 3, 2, "ddu", ["->d@0", "d>u@2"], id="recovers to up as the last one was"),
         pytest.param("usu", 3, 1, "usu", ["->u@0", "u>s@1", "s>u@2"], id="up and slow by each check"),
         pytest.param("uddduddd", 3, 1, "uuuduuud", ["->u@0", "u>d@3", "d>u@4", "u>d@7"], id="twice"),
-        pytest.param("ddddd", 3, 1, "ddddd", ["->d@0"], id="staying down is no change"),
+        pytest.param("ddddd", 3, 1, "ddddd", ["->d@0"], id="staying down is not a change"),
     ],
 )
 def test_run_of_outcomes(outcomes: str, fail: int, recover: int, statuses: str, changes: list[str]) -> None:
@@ -79,7 +79,7 @@ def test_after_resuming_the_next_outcome_sets_the_status() -> None:
     assert run("u", Policy(recover_threshold=5), resumed)[:2] == ("u", ["d>u@0"])
 
 
-def test_still_down_after_resuming_is_told_of_again() -> None:
+def test_still_down_after_resuming_is_notified_again() -> None:
     """The pause has closed the incident. `since` stays: the status has not changed."""
     resumed = Status(status=Verdict.DOWN, since=NOON - minutes(9), fresh=True)
     statuses, changes, status = run("ddd", Policy(fail_threshold=2), resumed)

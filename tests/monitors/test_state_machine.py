@@ -1,7 +1,7 @@
-"""Decisions 30 to 36 by random runs, against references that recount everything from the beginning.
+"""Status, incidents and uptime in random runs, against references that recount everything from the beginning.
 
-The references are written from the text of the decisions and share nothing with the code: they keep every event
-and count back through them at each step, where the code keeps counters.
+The references are written from the specification and share nothing with the code: they keep all events and count back
+through them at each step, while the code keeps counters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UP, SLOW, DOWN = Verdict.UP, Verdict.SLOW, Verdict.DOWN
 
 @dataclass(frozen=True)
 class Result:
-    """A completed check, `after` minutes after what came before."""
+    """A completed check, `after` minutes after the previous event."""
 
     verdict: Verdict
     after: int
@@ -41,7 +41,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Mute:
-    """For so many minutes from now; 0 clears."""
+    """Mute for this number of minutes; 0 clears the mute."""
 
     minutes: int
 
@@ -54,7 +54,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class PauseAndResume:
-    """Paused, and resumed so many minutes later."""
+    """Pause, and resume after this number of minutes."""
 
     minutes: int
 
@@ -71,8 +71,8 @@ EVENT = st.one_of(
     st.builds(Edit, THRESHOLDS, THRESHOLDS),
     st.builds(PauseAndResume, st.integers(1, 9)),
 )
-# Without a least size hypothesis makes lists of five on the average: too short for anything to recover. Half of the
-# runs have results and mutes only, so that runs of passes and failures are long and some are muted in their middle.
+# Without a minimum size hypothesis generates lists of five on average: too short for a recovery. Half of the runs have
+# results and mutes only, so that runs of passes and failures are long, and some are muted in the middle.
 EVENTS = st.one_of(
     st.lists(EVENT, max_size=6),
     st.lists(EVENT, min_size=20, max_size=50),
@@ -82,14 +82,14 @@ EVENTS = st.one_of(
 
 @dataclass
 class Reference:
-    """Decisions 30 to 32, read aloud. `seen` is every result since the beginning or the last resumption."""
+    """The specification as code. `seen`: every result since the beginning or the last resumption."""
 
     fail_threshold: int
     recover_threshold: int
     muted_until: datetime | None = None
     status: Verdict | None = None
     since: datetime | None = None
-    unset: bool = True  # the next completed check sets the status at once (30, 32)
+    unset: bool = True  # the next completed check sets the status at once
     seen: list[tuple[str, datetime]] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
@@ -99,7 +99,7 @@ class Reference:
     def result(self, verdict: Verdict, at: datetime) -> None:
         muted = self.muted_until is not None and at < self.muted_until
         if verdict is DOWN and muted:
-            self.seen.append(("muted", at))  # neither counts nor leads to down
+            self.seen.append(("muted", at))  # does not count towards down
             return
         self.seen.append(("fail" if verdict is DOWN else "pass", at))
         if self.unset or self._moves(verdict):
@@ -108,18 +108,18 @@ class Reference:
 
     @property
     def failing_since(self) -> datetime | None:
-        """While not down: the first failure of the run at the end; the first that counts, if any does."""
+        """While not down: the first failure of the current run that counts, or else the first muted one."""
         failures = self._run("fail", across=("muted",)) or self._run("muted", across=())
         return failures[-1] if failures else None
 
     def _moves(self, verdict: Verdict) -> bool:
         if self.status is DOWN:
             return verdict is not DOWN and len(self._run("pass", across=())) >= self.recover_threshold
-        # A muted failure is no pass either: it neither lengthens a run of failures nor ends it.
+        # A muted failure is not a pass either: it neither extends a run of failures nor ends it.
         return verdict is not DOWN or len(self._run("fail", across=("muted",))) >= self.fail_threshold
 
     def _run(self, kind: str, *, across: Sequence[str]) -> list[datetime]:
-        """When those of `kind` came that end what was seen, the latest first."""
+        """Return the times of the last consecutive results of `kind`, latest first."""
         run = takewhile(lambda entry: entry[0] == kind or entry[0] in across, reversed(self.seen))
         return [at for entry, at in run if entry == kind]
 
@@ -134,7 +134,7 @@ class Reference:
 def check_invariants(
     before: Status, after: Status, change: Change | None, *, verdict: Verdict, at: datetime, policy: Policy
 ) -> None:
-    """What holds of every single step, whatever the reference says."""
+    """Check the invariants of a single step, independently of the reference."""
     again = before.fresh and not after.fresh and before.status is after.status is Verdict.DOWN
     differs = before.status is not after.status
     assert (change is not None) == (differs or again), "a change if it differs, or is down after a pause as before"
@@ -198,10 +198,10 @@ def test_advance_against_the_reference(events: list[Event], fail: int, recover: 
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS, THRESHOLDS, THRESHOLDS)
 def test_the_whole_write_path_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
-    """The same runs through the services that production uses: claims, recording, PATCH, the database."""
+    """The same runs through the services of production: claims, recording, PATCH, the database."""
     user = UserFactory()
     caller = Caller(user)
-    MonitorState.objects.update(next_due_at=None)  # those of the examples before are out of the way
+    MonitorState.objects.update(next_due_at=None)  # ignore the monitors of earlier examples
     monitor = MonitorFactory(owner=user, up=True, fail_threshold=fail, recover_threshold=recover)
     reference, now = Reference(fail, recover), NOON
     reference.result(UP, NOON)
@@ -246,7 +246,7 @@ def second(number: int) -> datetime:
 
 
 def naive_uptime(history: list[tuple[int, StatusInterval]], first: StatusInterval, gaps: set[int]) -> float | None:
-    """Each second of the window by itself: observed or not, down or not."""
+    """Count each second of the window: observed or not, down or not."""
     observed = down = 0
     for at in range(LENGTH):
         standing = first

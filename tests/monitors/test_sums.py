@@ -1,4 +1,4 @@
-"""Uptime that PostgreSQL adds up is what one pass over the transitions says."""
+"""Uptime computed by PostgreSQL equals one pass over the transitions."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_memory_does_not_grow_with_the_transitions(what: str) -> None:
 
 
 def test_one_old_outage_does_not_extend_the_days_of_other_monitors() -> None:
-    """Or a muted monitor that fails for months would make all days of an account be added up again, by each reader."""
+    """Otherwise a muted monitor that fails for months would make each reader compute all days of an account again."""
     long_ago = NOON - timedelta(days=80)
     flapping, failing = MonitorFactory(created_at=long_ago), MonitorFactory(created_at=long_ago)
     flap(flapping, 3_000)

@@ -1,4 +1,4 @@
-"""A monitor type takes one definition: registered here with settings of its own, and driven end to end."""
+"""A monitor type needs one definition: registered here with its own settings, and tested end to end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Toy(MonitorType):
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     flush_broker()
-    monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.9)  # no worker runs, so nobody waits for one
+    monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.9)  # no worker runs, so do not wait for one
     monkeypatch.setitem(types.REGISTRY, Toy.name, Toy())
     _forget_derived()
     document = _document()

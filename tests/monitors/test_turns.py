@@ -80,7 +80,7 @@ def test_many_monitors_of_one_account_leave_another_its_turn(prober: Prober, tar
     before = [data for *_, data in service.seen].index(b"quiet")
     assert before <= 3
     until(lambda: CheckResult.objects.filter(monitor_id=quiet.pk).exclude(claim=1).exists(), PATIENCE_SEC, "a result")
-    # The others gave their places back, each to come when its turn is, or after its interval of 60 s.
+    # The others released their places; each returns at its turn, or after its interval of 60 s.
     until(lambda: prober.in_flight <= 5, PATIENCE_SEC, "places")
     due = MonitorState.objects.filter(monitor__owner=hostile, claimed_at=None, fault__isnull=False)
     assert len(set(due.values_list("next_due_at", flat=True))) >= 50

@@ -1,4 +1,4 @@
-"""What the page of a udp monitor shows for the shell does the same as its check."""
+"""The shell command on the page of a udp monitor does the same as its check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decision 35: the share of observed time that was not down."""
+"""Uptime: the share of observed time in which the monitor was not down."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def stored(
         pytest.param([(50, UP, DOWN)], DOWN, [(40, 80), (60, 90), (20, 30)], 75.0, id="gaps that overlap"),
         pytest.param([(20, UP, DOWN), (10, DOWN, UP)], UP, [], 100.0, id="a clock that ran backwards"),
         pytest.param([(50, UP, DOWN), (130, DOWN, UP)], UP, [(120, 125)], 50.0, id="changes after the window"),
-        pytest.param([(120, UP, DOWN)], DOWN, [], 100.0, id="the next change tells how it stood"),
+        pytest.param([(120, UP, DOWN)], DOWN, [], 100.0, id="the next change shows the status before it"),
         pytest.param([(1, UP, DOWN), (4, DOWN, UP)], UP, [(4, 100)], 25.0, id="four minutes observed"),
     ],
 )
@@ -106,7 +106,7 @@ def young(now: datetime, *, checked_until: datetime) -> Monitor:
 
 
 def test_all_periods_of_a_young_monitor_have_the_same_uptime() -> None:
-    """Decision 35 for each: maintenance is observed time, and the status was down for one minute of 28."""
+    """In each period maintenance counts as observed time, and the status was down for one minute of 28."""
     monitor = young(NOON, checked_until=NOON)
     Badge.objects.create(monitor=monitor, key="bdg_1", created_at=NOON)
     found = uptimes([monitor], now=NOON)[monitor.pk], rows_of([monitor], now=NOON)[0].uptime
@@ -134,7 +134,7 @@ def test_stored_days_keep_both_definitions() -> None:
     stored = DailyUptime.objects.get(day=NOON.date())
     assert (stored.status_observed_ms, stored.status_down_ms) == (stored.observed_ms + 20 * 60_000, 60_000)
     assert percents(today) == expected
-    DailyUptime.objects.update(status_observed_ms=None, status_down_ms=None)  # as an older version writes them
+    DailyUptime.objects.update(status_observed_ms=None, status_down_ms=None)  # as written by an older version
     assert percents(today) == [expected[0]] * 2
     write_days(today + timedelta(days=1))
     assert percents(today) == expected

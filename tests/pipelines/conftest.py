@@ -1,4 +1,4 @@
-"""A worker, and `run_checks` as a pipeline calls it."""
+"""A worker, and `run_checks` as called by a pipeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["_running_worker", "_unthrottled", "user", "worker"]  # fixtures, whi
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended, and what it printed."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -66,7 +66,7 @@ def token(user: User, project: Project, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture(params=["local", "api"])
 def way(request: pytest.FixtureRequest, project: Project) -> list[str]:
-    """The options that lead to the project's monitors."""
+    """The options that select the project's monitors."""
     if request.param == "local":
         return ["--project", project.public_id]
     request.getfixturevalue("token")

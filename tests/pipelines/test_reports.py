@@ -1,4 +1,4 @@
-"""What a pipeline reads: lines, JSON and JUnit of the same findings, also of names that mean harm."""
+"""Reports for pipelines: lines, JSON and JUnit of the same findings, also with malicious names."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_secret_of_a_heartbeat_is_in_no_report() -> None:
 
 @hypothesis_settings(max_examples=examples(30))
 @given(name=st.text(max_size=40), detail=st.text(max_size=40))
-def test_whatever_a_name_holds_the_report_can_be_parsed(name: str, detail: str) -> None:
+def test_the_report_can_be_parsed_with_any_name(name: str, detail: str) -> None:
     name, detail = name + "\x00]]>\x1b[31m", detail + "<&\ud800"
     finding = replace(DOWN, target=replace(SHOP, name=name), detail=detail, evidence=None)
     (case,) = parsed(finding)
@@ -145,7 +145,7 @@ def test_whatever_a_name_holds_the_report_can_be_parsed(name: str, detail: str) 
 
 
 def test_nothing_that_a_target_sent_begins_a_line() -> None:
-    """GitHub takes a line that begins with `::` for a command, and `  ::` too."""
+    """GitHub treats a line that begins with `::` or `  ::` as a command."""
     head, *seen = reports.as_text(DOWN).splitlines()
     assert head.startswith("DOWN ")
     assert all(line.startswith("  | ") for line in seen)

@@ -1,4 +1,4 @@
-"""`manage.py run_checks`, by the database and by the API: the same answers and exit codes."""
+"""`manage.py run_checks`, by the database and by the API: the same results and exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def fill(user: User, project: Project, targets: TargetServer) -> dict[str, Monitor]:
-    """One monitor of each standing, by what it will be told to be."""
+    """Create one monitor for each reported outcome, by its name."""
     site = targets.serve({"/up": [answer()], "/slow": [Pause(0.06), answer()], "/down": [answer(503, b"Sorry")]})
     given: dict[str, dict[str, Any]] = {
         "up": {"url": site.url("/up")},
@@ -142,7 +142,7 @@ def test_what_is_asked_of_an_account(run_checks: Callable[..., Ran], user: User,
 
 
 @pytest.mark.usefixtures("worker")
-def test_who_is_told_to_wait_waits(
+def test_requests_wait_for_retry_after(
     run_checks: Callable[..., Ran],
     live_server: LiveServer,
     token: str,

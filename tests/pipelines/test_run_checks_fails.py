@@ -1,4 +1,4 @@
-"""`manage.py run_checks` where something is missing: each exit code above 1, and what is left behind."""
+"""`manage.py run_checks` when something is missing: each exit code above 1, and leftover files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_worker_is_3_and_the_check_is_left_to_the_scheduler(
     ("arguments", "words"),
     [
         ((), "--project, --account or --monitor"),
-        (("--account", "nobody@example.com"), "account nobody@example.com not found"),
+        (("--account", "unknown@example.com"), "account unknown@example.com not found"),
         (("--project", "prj_none"), "project prj_none not found"),
         (("--account", "OWNER", "--project", "STRANGER"), "not found"),
         (("--monitor", "mon_none"), "monitor mon_none not found"),
@@ -119,7 +119,7 @@ def test_what_is_away_is_4(
 
 
 def unreachable_app() -> Any:
-    """Celery as it is, at a port where nobody listens."""
+    """Return a real Celery app whose broker address refuses connections."""
     from celery import Celery
 
     app = Celery(broker="redis://127.0.0.1:1/0", set_as_current=False)
@@ -127,7 +127,7 @@ def unreachable_app() -> Any:
     return app
 
 
-def test_a_redirect_is_told_and_not_followed(
+def test_a_redirect_is_reported_and_not_followed(
     run_checks: Callable[..., Ran], targets: TargetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PULSEKEEPER_TOKEN", "svc_x")
@@ -159,7 +159,7 @@ def test_ctrl_c_is_130_and_leaves_nothing_claimed(
 
     monkeypatch.setattr("monitors.probing.on_demand.hand_out", hand_out)
     monitor = MonitorFactory(owner=user, up=True, project=project)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it for background processes
     try:
         ran = run_checks("--project", project.public_id)
     finally:
@@ -169,7 +169,7 @@ def test_ctrl_c_is_130_and_leaves_nothing_claimed(
 
 
 def test_tokens_go_where_they_are_meant_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A .netrc of the machine does not take the token's place."""
+    """A .netrc of the machine does not replace the token."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login me password mine\n")
     monkeypatch.setenv("NETRC", str(netrc))

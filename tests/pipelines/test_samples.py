@@ -1,4 +1,4 @@
-"""The pipelines under docs/samples: what GitHub and GitLab say they may be, and each of their commands run."""
+"""The pipelines under docs/samples: valid by the schemas of GitHub and GitLab, and each of their commands runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_sample_is_what_its_server_takes(schema: str, sample: str) -> None:
 
 
 def commands() -> set[str]:
-    """What the two run of ours."""
+    """Return the pulsekeeper commands in the two samples."""
     github: Any = YAML(typ="safe").load(SAMPLES / "github-actions.yml")
     gitlab: Any = YAML(typ="safe").load(SAMPLES / "gitlab-ci.yml")
     runs = [step["run"] for step in github["jobs"]["check"]["steps"] if "run" in step]
@@ -51,7 +51,7 @@ def commands() -> set[str]:
 def test_their_commands_run(
     user: User, project: Project, token: str, live_server: LiveServer, targets: TargetServer, tmp_path: Path
 ) -> None:
-    """On a machine with neither database nor broker, as theirs are."""
+    """On a machine without database and broker, like theirs."""
     site = targets.serve([answer(200, b'{"status": "ok"}')])
     MonitorFactory(owner=user, up=True, created_at=utc_now(), url=site.url(), project=project)
     command = tmp_path / "pulsekeeper"  # tests/test_pulsekeeper.py runs the installed one

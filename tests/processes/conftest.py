@@ -27,14 +27,14 @@ def start(clean_environment: dict[str, str], data_dir: Path) -> Iterator[Start]:
         return running[-1]
 
     yield start_up
-    # The newest first: an earlier one that was killed shares its data folder, and would take it for leftovers.
+    # The newest first: an earlier, killed one shares its data folder, and would treat it as leftover.
     for up in reversed(running):
         up.end()
 
 
 @pytest.fixture
 def program(clean_environment: dict[str, str], migrated_cluster: Path) -> Program:
-    """Run Python with these arguments, for so many seconds at most, and with a migrated PostgreSQL to copy."""
+    """Run Python with these arguments, for at most `longest` seconds, with a migrated PostgreSQL to copy."""
 
     def run(*arguments: str, longest: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -60,7 +60,7 @@ def inbox() -> Iterator[Inbox]:
 def up(
     tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], migrated_cluster: Path, inbox: Inbox
 ) -> Iterator[Up]:
-    """One instance for all tests that start none: it may check every second, throttles nothing and sends mail."""
+    """One instance for all tests that start none. It allows checks every second, throttles nothing and sends e-mail."""
     running = Up(
         [sys.executable, "manage.py", "up"],
         copy_cluster(migrated_cluster, tmp_path_factory.mktemp("instance") / "data"),

@@ -1,4 +1,4 @@
-"""Alerts of the real process tree, as they arrive at a mail server and at webhooks (issue 6, show 1)."""
+"""Alerts of the real process tree, as received by a mail server and by webhooks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATIENCE = 60  # seconds, on a machine that is busy with other tests
 PEOPLE = ("outage", "testing", "hanging", "storm")
 """One account per test, so that late alerts of one test do not reach the next one."""
 
-# All that alerts are timed by.
+# All times that alerts depend on.
 MOMENTS = {
     "incidents_incident": ("started_at", "confirmed_at", "announced_at", "acknowledged_at", "resolved_at"),
     "incidents_incidentevent": ("at",),
@@ -45,7 +45,7 @@ MOMENTS = {
 
 @dataclass(frozen=True)
 class Stage:
-    """A running instance, and where its messages arrive."""
+    """A running instance, and the receivers of its messages."""
 
     up: Up
     inbox: Inbox
@@ -54,7 +54,7 @@ class Stage:
     broker: Celery
 
     def pass_time(self, time: timedelta) -> None:
-        """As if all that happened had happened so much earlier."""
+        """Move all times into the past by this duration."""
         for table, columns in MOMENTS.items():
             shifted = sql.SQL(", ").join(
                 sql.SQL("{0} = {0} - %(time)s").format(sql.Identifier(column)) for column in columns
@@ -62,7 +62,7 @@ class Stage:
             self.database.execute(sql.SQL("UPDATE {} SET {}").format(sql.Identifier(table), shifted), {"time": time})
 
     def remind(self) -> None:
-        """What beat does every minute."""
+        """Run the tasks that beat sends every minute."""
         self.broker.send_task("alerts.tasks.remind", queue="alerts")
 
 
@@ -83,7 +83,7 @@ def stage(up: Up, inbox: Inbox, clean_environment: dict[str, str]) -> Iterator[S
 
 
 class Somebody:
-    """With an account of their own, whose address is a channel, and a webhook."""
+    """A client with a new account, a channel for its address, and a webhook."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         assert name in PEOPLE
@@ -100,7 +100,7 @@ class Somebody:
         return channel_id
 
     def watch(self, url: str, name: str) -> str:
-        # Who is switched off refuses at once; a machine that is busy with other tests may take its time.
+        # A server that is switched off refuses at once; a busy machine may be slow.
         body = {"name": name, "url": url, "interval_sec": 1, "timeout_ms": 10_000, "fail_threshold": 1}
         monitor_id: str = self.client.post("/monitors", body)["id"]
         self.client.wait_for(monitor_id, "up")
@@ -115,12 +115,12 @@ class Somebody:
         return [call for call in self._stage.receiver.calls if call.path == self._path]
 
     def deliveries(self, channel_id: str) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """Return the messages, oldest first."""
         found: list[dict[str, Any]] = self.client.get(f"/alert-channels/{channel_id}/deliveries")
         return found[::-1]
 
     def wait_until_sent(self, *channel_ids: str) -> None:
-        """All that is to be sent to them, something at least."""
+        """Wait until all deliveries to these channels, at least one, are sent."""
         for channel_id in channel_ids:
             until(partial(self._is_sent, channel_id), PATIENCE, f"all is sent to {channel_id} that is to be sent to it")
 
@@ -128,7 +128,7 @@ class Somebody:
         return {one["state"] for one in self.deliveries(channel_id)} == {"sent"}
 
     def hear(self, *events: str) -> None:
-        """Wait until these, and no others, have come by both ways, in this order, and have been marked as sent."""
+        """Wait until exactly these have arrived through both channels, in this order, and are marked as sent."""
         until(
             lambda: len(self.mails) >= len(events) and len(self.calls) >= len(events), PATIENCE, f"{events[-1]} arrives"
         )
@@ -137,7 +137,7 @@ class Somebody:
         assert [mail["Subject"].partition(" ")[0] for mail in self.mails] == [f"[{event.upper()}]" for event in events]
 
     def incident(self, monitor_id: str) -> Any:
-        """Of a monitor that has had one only, with its timeline."""
+        """Return the only incident of a monitor, with its timeline."""
         (incident,) = self.client.get(f"/incidents?monitor_id={monitor_id}")
         return self.client.get(f"/incidents/{incident['id']}")
 
@@ -155,14 +155,14 @@ def somebody(stage: Stage) -> Iterator[Callable[[str], Somebody]]:
 
 
 def is_genuine(call: Call) -> bool:
-    """As docs/use/webhooks.md has it; how old it may be is the receiver's business."""
+    """Return whether the signature is valid, as in docs/use/webhooks.md; receivers decide which age they accept."""
     signed = call.headers["Pulsekeeper-Timestamp"].encode() + b"." + call.body
     expected = "v1=" + hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
     return hmac.compare_digest(expected, call.headers["Pulsekeeper-Signature"])
 
 
 def seen(text: str) -> str:
-    """As a reader sees it: in lines, without what keeps mail programs from making links of names."""
+    """Return the text as readers see it: in lines, without the characters that prevent links in names."""
     return "\n".join(text.replace("\u200b", "").splitlines())
 
 
@@ -179,7 +179,7 @@ class Outage:
 
 @pytest.fixture(scope="module")
 def outage(stage: Stage, somebody: Callable[[str], Somebody]) -> Iterator[Outage]:
-    """Told of in four messages, each by both ways, and in this order."""
+    """Play an outage that is reported in four messages, each through both channels, and in this order."""
     owner = somebody("outage")
     with Site() as site:
         url = site.url("/ok")
@@ -191,7 +191,7 @@ def outage(stage: Stage, somebody: Callable[[str], Somebody]) -> Iterator[Outage
         stage.pass_time(timedelta(hours=25))
 
         def is_reminded() -> bool:
-            # Again, where a tick was at work just then. It is made once, however often it is asked for.
+            # Repeat it, in case a tick was running. It is created only once.
             stage.remind()
             return all(len(owner.deliveries(one)) == 2 for one in owner.channels.values())
 
@@ -202,14 +202,14 @@ def outage(stage: Stage, somebody: Callable[[str], Somebody]) -> Iterator[Outage
         owner.hear("down", "reminder", "acknowledged")
 
         stage.pass_time(timedelta(hours=25))
-        stage.remind()  # of nothing: it is acknowledged
+        stage.remind()  # of nothing, because it is acknowledged
         site.start()
         owner.hear("down", "reminder", "acknowledged", "recovered")
         link = f"http://127.0.0.1:{stage.up.port}/incidents/{incident_id}"
         yield Outage(owner, monitor_id, url, owner.incident(monitor_id), link)
 
 
-def test_an_outage_is_told_of_once_each_time_and_written_down(outage: Outage) -> None:
+def test_an_outage_is_notified_once_each_time_and_recorded(outage: Outage) -> None:
     assert (outage.incident["status"], outage.incident["resolution"]) == ("resolved", "recovered")
     taken = [("alert_sent", None)] * 2
     assert [(event["type"], event["data"].get("news")) for event in outage.incident["events"]] == [
@@ -287,7 +287,7 @@ def test_the_webhooks_of_an_outage_are_signed_and_say_the_same(outage: Outage) -
     assert ends == [None, None, None, outage.incident["resolved_at"]]
 
 
-def test_a_test_tells_what_came_back(somebody: Callable[[str], Somebody]) -> None:
+def test_a_test_reports_the_response(somebody: Callable[[str], Somebody]) -> None:
     tester = somebody("testing")
 
     def tried(channel_id: str) -> tuple[bool, str]:
@@ -313,7 +313,7 @@ def test_a_receiver_that_hangs_delays_no_other(stage: Stage, somebody: Callable[
     owner = somebody("hanging")
     with Site() as site, TargetServer() as targets:
         monitor_id = owner.watch(site.url("/ok"), "Shop")
-        # Alerts are sent in order, so the others would wait for this one if one receiver could block another.
+        # Alerts are sent in order, so the others would wait for this one if a receiver could block another.
         hanging = targets.serve([Hang()])
         held = owner.add_webhook(hanging.url())
         after = owner.add_webhook(f"{stage.receiver.url}/after")

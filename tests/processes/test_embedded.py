@@ -1,4 +1,4 @@
-"""The private servers: shared, stopped by the last holder, and found again after every kind of accident."""
+"""The private servers: shared, stopped by their last user, and recovered after every kind of crash."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Hold = Callable[[Path], "Holder"]
 
 
 class Holder:
-    """Another process that holds a data folder."""
+    """Another process that uses a data folder."""
 
     def __init__(self, data_dir: Path) -> None:
         self.process = subprocess.Popen(
@@ -110,7 +110,7 @@ def test_the_last_of_several_holders_stops_the_servers(data_dir: Path, hold: Hol
     first, second = hold(data_dir), hold(data_dir)
     pids = all_pids(data_dir)
     assert first.servers == second.servers
-    first.leave()  # who started them
+    first.leave()  # which started them
     assert answer(second.servers)
     second.leave()
     assert all(gone(pid) for pid in pids)
@@ -150,7 +150,7 @@ def test_everything_killed_at_once_starts_again(data_dir: Path, hold: Hold) -> N
     with psycopg.connect(holder.servers.database_url) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
     pids = all_pids(data_dir)
-    for pid in [*pids, holder.process.pid]:  # the supervisor first: it would start the others again
+    for pid in [*pids, holder.process.pid]:  # the supervisor first: it would restart the others
         os.kill(pid, signal.SIGKILL)
     holder.kill()
     again = hold(data_dir)
@@ -180,7 +180,7 @@ def test_the_last_holder_stops_servers_whose_keeper_was_killed(data_dir: Path, h
 
 
 def test_files_naming_a_foreign_process_are_no_obstacle(data_dir: Path, hold: Hold) -> None:
-    """After a crash and a reboot the pids in our files belong to others, who must be left alone."""
+    """After a crash and a reboot the pids in our files belong to other processes, which must not be touched."""
     hold(data_dir).leave()
     with subprocess.Popen(["sleep", "60"], user=(data_dir / "postgres").stat().st_uid) as foreign:
         pid_file = f"{foreign.pid}\n{data_dir}/postgres\n1\n5432\n{data_dir}/postgres\n\n 1 1\nready\n"
@@ -242,7 +242,7 @@ def test_root_needs_no_open_folders(tmp_path: Path, hold: Hold) -> None:
 @pytest.mark.skipif(not AS_ROOT, reason="needs another user to try")
 def test_another_user_cannot_connect(data_dir: Path, hold: Hold) -> None:
     holder = hold(data_dir)
-    os.seteuid(65534)  # nobody
+    os.seteuid(65534)  # an unprivileged user
     try:
         with pytest.raises(psycopg.OperationalError, match="Permission denied"):
             psycopg.connect(holder.servers.database_url)

@@ -1,4 +1,4 @@
-"""PostgreSQL under the real process tree stops without a word, and continues."""
+"""PostgreSQL hangs under the real process tree, and continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE_SEC = 60
 
 @contextmanager
 def stopped_postgresql(up: Up) -> Iterator[None]:
-    """Stop the server and its backends by SIGSTOP, and let them continue afterwards."""
+    """Suspend the server and its backends by SIGSTOP, and let them continue afterwards."""
     pids = server_pids(up.data_dir)
     assert pids is not None
     server = psutil.Process(int(str(pids["postgres"])))

@@ -1,4 +1,4 @@
-"""Run each kind of process in a network that reaches only what docs/operate/deployment.md says."""
+"""Run each kind of process in a network that reaches only the servers listed in docs/operate/deployment.md."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_every_process_does_its_work_with_what_the_documents_let_it_reach(progra
     done = program("-m", "tests.faults.reach", longest=LONGEST)
     assert done.returncode == 0, done.stderr[-6000:]
     reached = {name: set(names) for name, names in json.loads(done.stdout.splitlines()[-1]).items()}
-    # The namespaces let each process reach what the table says, and nothing else.
+    # The namespaces let each process reach exactly the servers in the table.
     assert reached == {name: set(names) - WITHOUT_A_SERVER for name, names in documented().items()}
     assert reached["dispatcher"] == {"database", "broker"}
 
 
-def test_a_cut_uplink_of_the_workers_alarms_nobody(program: Program) -> None:
+def test_a_cut_uplink_of_the_workers_causes_no_alert(program: Program) -> None:
     if reason := why_not():
         pytest.skip(reason)
     done = program("-m", "tests.faults.own_network", "2", "12", "silent", longest=LONGEST)

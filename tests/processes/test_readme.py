@@ -18,7 +18,7 @@ def test_the_transcript_prints_what_it_says(up: Up, clean_environment: dict[str,
     (printed,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     assert f"ADMIN_PASSWORD='{PASSWORD}' make up" in text
     assert PASSWORD not in up.output
-    # As written but for the ports and the minute between checks, which the suite does not wait for.
+    # As written, except for the ports and for the minute between checks, which would take too long.
     for written, here in {
         "127.0.0.1:8000": f"127.0.0.1:{up.port}",
         "8099": str(free_port()),
@@ -38,5 +38,5 @@ def test_the_transcript_prints_what_it_says(up: Up, clean_environment: dict[str,
         output, errors = running.communicate(timeout=120)
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)  # its target, where it did not get to end it
+            os.killpg(running.pid, signal.SIGKILL)  # its target, if the transcript did not end it
     assert output == printed, errors

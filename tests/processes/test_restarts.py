@@ -48,7 +48,7 @@ class Script:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[subprocess.Popen[str]]:
-        """Start a run, and end it and what it waits for at the end."""
+        """Start a run, and terminate it and its children at the end."""
         script = subprocess.Popen(
             [ROOT / "deploy" / "restart-web"],
             env=self.environment,
@@ -178,7 +178,7 @@ def test_web_restarts_without_a_failed_request(up: Up, behind: Behind) -> None:
         for thread in threads:
             thread.start()
         try:
-            # Left behind by a run that was killed.
+            # Left over from a killed run.
             (behind.folder / "web-2.restarts").touch()
             script = behind.restart_script()
             with script.running() as run:
@@ -213,7 +213,7 @@ def test_web_is_not_restarted_without_the_other_one(behind: Behind) -> None:
         _, error = run.communicate(timeout=START_SECONDS)
     assert (run.returncode, error) == (1, "restart-web: web-2 does not work, so web-1 was not restarted\n")
     assert behind.marks() == []
-    # If a file is left for nginx, it still uses the only process that runs.
+    # If a file for nginx is left over, nginx still uses the only running process.
     (behind.folder / "web-1.restarts").touch()
     with closing(behind.connect()) as connection:
         until(lambda: status_of(connection, "/healthz") == 200, START_SECONDS, "nginx uses web-1")
@@ -300,7 +300,7 @@ def healthy(up: Up, name: str, folder: Path, *, timeout: int = START_SECONDS, **
     return done.returncode
 
 
-def test_healthy_runs_anywhere_and_tells_a_dead_broker_from_a_dead_process(up: Up, tmp_path: Path) -> None:
+def test_healthy_runs_anywhere_and_distinguishes_a_dead_broker_from_a_dead_process(up: Up, tmp_path: Path) -> None:
     running = dict.fromkeys(("web", "worker", "interactive", "dispatcher", "beat"), 0)
     expected = running | {"web-2": 1, "worker-2": 1, "none": 2}
     assert {name: healthy(up, name, tmp_path) for name in expected} == expected

@@ -1,6 +1,6 @@
-"""`manage.py up` and `make up`: the whole process tree, its accidents, and its end.
+"""`manage.py up` and `make up`: the whole process tree, its crashes, and its shutdown.
 
-Every test ends only what it started, and has a port of its own.
+Every test terminates only what it started, and has its own port.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.processes.waiting import until
 
 EMAIL = "root@example.org"
 CHILDREN = ("web", "worker", "interactive", "dispatcher", "beat")
-# A child that prints for ever, in a manager whose output this test closes.
+# A child that prints forever, in a manager whose output this test closes.
 CLOSED_OUTPUT = """
 import os, sys
 from devserver.process_manager import ProcessManager
@@ -34,16 +34,16 @@ sys.stderr.write(f"{reason}\\n")
 sys.stderr.flush()
 os._exit(0)  # the interpreter would flush the closed output once more
 """
-# A child that ignores SIGTERM, as one that starts or waits for a server does, in a manager that this test kills.
+# A child that ignores SIGTERM, like one that starts or waits for a server, in a manager that this test kills.
 STUBBORN_CHILD = """
 from devserver.process_manager import ProcessManager
 ProcessManager({"child": "trap '' TERM; echo ready; while :; do sleep 1; done"}, watch=lambda manager: None).run()
 """
-# Several process trees at once are more than a small machine carries: one worker of xdist runs all of these.
+# Several process trees at once overload a small machine: one worker of xdist runs all of these.
 
 
 def refusal(environment: dict[str, str], **variables: str) -> str:
-    """The one line that `up` says when it does not start."""
+    """Return the one line that `up` prints when it does not start."""
     done = subprocess.run(
         [sys.executable, "manage.py", "up"],
         cwd=ROOT,
@@ -75,7 +75,7 @@ def test_a_port_that_is_none_is_refused(clean_environment: dict[str, str], data_
 
 
 def test_a_data_folder_that_cannot_be_written_is_refused(clean_environment: dict[str, str], tmp_path: Path) -> None:
-    # Below a file: also root cannot write there.
+    # Below a file, where not even root can write.
     (tmp_path / "file").write_text("")
     line = refusal(clean_environment, DATA_DIR=str(tmp_path / "file" / "data"), PORT=str(free_port()))
     assert "cannot use the data folder" in line
@@ -84,7 +84,7 @@ def test_a_data_folder_that_cannot_be_written_is_refused(clean_environment: dict
 def test_a_second_instance_is_refused_with_the_address_of_the_first(
     clean_environment: dict[str, str], data_dir: Path
 ) -> None:
-    # What the first holds while it runs.
+    # Used by the first instance while it runs.
     data_dir.mkdir()
     with (data_dir / "up.lock").open("w") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
@@ -111,7 +111,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[s
     """A first start that was refused, a second one with another address, and SIGTERM."""
     data_dir = tmp_path_factory.mktemp("up") / "data"
     folder = {"DATA_DIR": str(data_dir), "PORT": str(free_port())}
-    refused = refusal(clean_environment, **folder, ADMIN_EMAIL="nobody")
+    refused = refusal(clean_environment, **folder, ADMIN_EMAIL="no-domain")
     refused += refusal(clean_environment, **folder, ADMIN_PLAN="gold")
     command = [sys.executable, "manage.py", "up"]
     up = Up(command, data_dir, clean_environment, ADMIN_EMAIL=EMAIL, LOG_FORMAT="json")
@@ -134,7 +134,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[s
 
 @pytest.fixture
 def data_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The one that is lived in for tests that ask for it, else a new one."""
+    """Return the used data folder for tests that request it, otherwise a new one."""
     if "lived_in" in request.fixturenames:
         lived_in: LivedIn = request.getfixturevalue("lived_in")
         return lived_in.data_dir
@@ -158,17 +158,17 @@ def test_sigterm_while_the_servers_start_leaves_no_process(start: Start) -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_make_and_all_below_it(start: Start, lived_in: LivedIn, number: signal.Signals) -> None:
     # -o: use this virtualenv.
-    given = {"ADMIN_PASSWORD": "a long password of mine", "ADMIN_PLAN": "pro"}
+    given = {"ADMIN_PASSWORD": "a long test password", "ADMIN_PLAN": "pro"}
     up = start("make", "-o", ".venv/.local", "up", **given)
     up.wait_until_up()
-    # Whoever starts it again finds what was there.
+    # A later start finds the existing data.
     assert "First account" not in up.output
-    assert "a long password of mine" not in up.output
+    assert "a long test password" not in up.output
     assert sign_in(up.port, lived_in.password) == "local", "an account that exists keeps its plan"
     if number == signal.SIGINT:
         os.killpg(up.process.pid, number)  # as a terminal does: to the whole foreground group
     else:
-        up.process.terminate()  # to make alone
+        up.process.terminate()  # to make only
     up.process.wait(STOP_SECONDS)
     up.assert_all_gone(0)
 
@@ -205,7 +205,7 @@ def answers(port: int) -> bool:
 
 
 def sign_in(port: int, password: str) -> str:
-    """Sign the first account in, and return its plan."""
+    """Sign in the first account. Return its plan."""
     body = json.dumps({"email": EMAIL, "password": password}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/sessions", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=10) as answer:

@@ -1,4 +1,4 @@
-"""Processes whose clocks are wrong: nothing is false, nothing is missed, and /readyz names the clock."""
+"""Processes with wrong clocks: no false and no missed events, and /readyz names the clock."""
 
 from __future__ import annotations
 

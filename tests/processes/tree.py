@@ -127,7 +127,7 @@ class Tree:
         """Kill it and all its descendants."""
         member = self.members[name]
         assert member.process is not None
-        # Its group bears its number, which stays accepted until it is reaped.
+        # Its group has its pid, which remains valid until it is reaped.
         os.killpg(member.process.pid, signal.SIGKILL)
         member.process.wait()
         member.process = None

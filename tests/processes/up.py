@@ -102,7 +102,7 @@ def describe(process: psutil.Process) -> str:
 
 
 def copy_cluster(cluster: Path, data_dir: Path) -> Path:
-    """Copy the PostgreSQL of a data folder that nobody uses to a new data folder, and return that."""
+    """Copy the PostgreSQL of a data folder that is not in use to `data_dir`. Return its folder."""
     # shutil would not keep the owner, which under root is another user.
     subprocess.run(["cp", "-a", cluster, DataFolder.prepare(data_dir).postgres], check=True)
     return data_dir

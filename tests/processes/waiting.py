@@ -14,9 +14,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.3
 
 
 def until(condition: Callable[[], T], seconds: float, what: str) -> T:
-    """Wait until the condition holds, and return its value. The longer it takes, the less often it is evaluated.
+    """Wait until the condition is true, and return its value. The interval between evaluations grows.
 
-    Most conditions are requests, which take processor time from what is waited for.
+    Most conditions are requests, which take processor time from the awaited process.
     """
     start = time.monotonic()
     while not (value := condition()):
@@ -28,7 +28,7 @@ def until(condition: Callable[[], T], seconds: float, what: str) -> T:
 
 
 def processes_of(data_dir: Path) -> list[psutil.Process]:
-    """Living processes that belong to `data_dir`, by command line, environment or open files."""
+    """Return living processes that use `data_dir`, by command line, environment or open files."""
     found = []
     for process in psutil.process_iter():
         try:

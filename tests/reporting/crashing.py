@@ -1,6 +1,6 @@
-"""A web process in which a view and a task break and PostgreSQL is away: `python -m tests.reporting.crashing SECRET`.
+"""A web process with a failing view, a failing task and no PostgreSQL: `python -m tests.reporting.crashing SECRET`.
 
-Prints what a caller sees. SECRET is in a variable, in texts, in addresses, in headers and in arguments.
+Prints the response. SECRET is in a variable, in texts, in URLs, in headers and in arguments.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ urlpatterns = [path("crash", crash), path("work", work)]
 
 
 def ask(application: Callable[..., Any], address: str) -> tuple[int, str]:
-    """The status and the request's id."""
+    """Return the status and the request's id."""
     headers = {"Authorization": f"Bearer {SECRET}", "X-Api-Key": SECRET, "Cookie": f"a={SECRET}"}
     factory = RequestFactory(headers=headers, SERVER_NAME="localhost")
     answer: dict[str, str] = {}

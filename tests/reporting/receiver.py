@@ -1,4 +1,4 @@
-"""What takes envelopes of Sentry and spans of OpenTelemetry, by HTTP on this machine."""
+"""A local HTTP receiver of Sentry envelopes and OpenTelemetry spans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Receiver:
-    """Requests as they came, by path."""
+    """Raw requests, by path."""
 
     def __init__(self, port: int) -> None:
         self.host = f"127.0.0.1:{port}"
@@ -27,7 +27,7 @@ class Receiver:
         return b"\n".join(body for _, body in self.bodies).decode(errors="replace")
 
     def items(self, kind: str) -> list[dict[str, Any]]:
-        """Of the envelopes: a line of headers, then a line of headers and a line of content for each item."""
+        """Parse envelopes: a line of headers, then a line of headers and a line of content for each item."""
         found = []
         for path, body in self.bodies:
             if path == "/api/1/envelope/":
@@ -38,7 +38,7 @@ class Receiver:
         return found
 
     def spans(self) -> list[tuple[str, Span]]:
-        """With the name of the service."""
+        """Return the spans with the name of their service."""
         found = []
         for path, body in self.bodies:
             if path == "/v1/traces":

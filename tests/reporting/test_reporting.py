@@ -1,4 +1,4 @@
-"""What Sentry and a collector of traces get of a process in which things break, and when they are away."""
+"""What Sentry and a collector of traces get from a failing process, and what happens while they are unreachable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "hunter22"
 
 
 def crash(**variables: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What a caller saw, and what was logged."""
+    """The response, and the log."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.reporting.crashing", SECRET],
         cwd=ROOT,
@@ -95,7 +95,7 @@ def test_traces() -> None:
     assert middleware.index("config.middleware.pings") < traced < middleware.index("config.access.log_requests")
 
 
-def test_nobody_is_there_to_be_told() -> None:
+def test_unreachable_receivers() -> None:
     away = "127.0.0.1:1"
     seen, _ = crash(SENTRY_DSN=dsn(away), OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{away}")
     assert seen["loaded"] == ["sentry_sdk", "opentelemetry.sdk"]

@@ -1,4 +1,4 @@
-"""Status pages and what belongs to them, made as production makes them."""
+"""Create status pages and related objects, as production does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 def make_page(owner: User, monitors: Sequence[Monitor], **given: Any) -> StatusPage:
-    """A page with these monitors in one group, each under the name `Shown <n>`, by default at a slug of its own."""
+    """Create a page with these monitors in one group, each under the name `Shown <n>`, by default at a unique slug."""
     number = next(_numbers)
     shown = [{"monitor_id": m.public_id, "name": f"Shown {n}"} for n, m in enumerate(monitors, start=1)]
     given = {"name": "Shop status", "slug": f"shop-{number}", "groups": [{"name": "Shop", "monitors": shown}]} | given
@@ -33,7 +33,7 @@ def make_page(owner: User, monitors: Sequence[Monitor], **given: Any) -> StatusP
 
 
 def make_subscriber(page: StatusPage, *, email: str | None = None, now: datetime | None = None) -> Subscriber:
-    """One who agreed."""
+    """Create a confirmed subscriber."""
     now = now or utc_now()
     subscriptions.subscribe(page.pk, email or f"reader{next(_numbers)}@example.com", now=now)
     made = Subscriber.objects.filter(page=page).latest("pk")
@@ -50,7 +50,7 @@ def picture(kind: str = "PNG", *, size: tuple[int, int] = (8, 6), **options: Any
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A whole PNG of so many black pixels: little to send, and much to unpack."""
+    """Return a valid PNG of black pixels: small to send, and large when decoded."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -79,6 +79,6 @@ def slow_jpeg(*, side: int = 2_048, scans: int = 54_000) -> bytes:
 
 
 def look(path: str, *, host: str = "testserver", **headers: str) -> Any:
-    """What a reader gets who comes with nothing, in a process that remembers nothing."""
+    """Return the response for a reader without cookies, with an empty cache."""
     caching.clear_local_caches()
     return Client(raise_request_exception=False).get(path, headers={"host": host, **headers})

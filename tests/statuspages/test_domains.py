@@ -1,4 +1,4 @@
-"""Custom domains: which page may have one, as the records of a real name server prove it."""
+"""Custom domains: which page gets one, proved by records of a real name server."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def _domains(settings: Settings) -> None:
 
 @pytest.fixture
 def zone(settings: Settings) -> Iterator[Zone]:
-    """Served by the name server of a worker in threads of this process."""
+    """Yield the zone, served by the name server of a worker in threads of this process."""
     zone = Zone()
     prober.drain(grace_sec=0)
-    prober.probe_engine.cache_clear()  # one with this name server
+    prober.probe_engine.cache_clear()  # a resolver with this name server
     with TargetServer() as targets:
         settings.DNS_SERVERS = [targets.serve_names(zone).address]
         flush_broker()
@@ -71,7 +71,7 @@ def zone(settings: Settings) -> Iterator[Zone]:
 
 @pytest.fixture
 def claims() -> list[Claim]:
-    """Pages of two accounts that name the domain."""
+    """Pages of two accounts that claim the domain."""
     made = []
     for _ in range(2):
         user = UserFactory()
@@ -134,7 +134,7 @@ def test_the_dashboard_shows_the_records_and_what_was_found(zone: Zone, claims: 
 
 @pytest.mark.parametrize("given", [{}, {"password": "letters and 8"}], ids=["open", "password"])
 def test_the_check_finds_the_page_on_its_domain(zone: Zone, given: dict[str, str]) -> None:
-    """A custom domain has no port: a web server answers at port 80 of an address of this test alone."""
+    """A custom domain has no port: a web server answers at port 80 of an address that only this test uses."""
     user = UserFactory()
     page = make_page(user, [], name="Shop & Söhne", custom_domain=DOMAIN, **given)
     claim = Api.signed_in(user), Api.signed_in(user).get(f"/v1/status-pages/{page.public_id}").json

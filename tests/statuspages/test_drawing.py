@@ -1,4 +1,4 @@
-"""What is drawn of days, and with which validation."""
+"""Drawing of day bars, and its validation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_day_is_drawn_as_what_it_is(percents: list[float | None]) -> None:
 
 
 @given(PERCENTS)
-def test_the_script_can_tell_each_day(percents: list[float | None]) -> None:
+def test_the_script_can_identify_each_day(percents: list[float | None]) -> None:
     told: list[float | None] = [100.0] * len(percents)
     for part in bars.bad_days(percents).split():
         place, value = part.split(":")

@@ -1,4 +1,4 @@
-"""What the public sees of a page, and what it never does."""
+"""What public pages show, and what they never show."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def private_monitor(owner: User, **given: Any) -> Monitor:
 
 
 def everything_of(page: StatusPage) -> str:
-    """All that anybody can read of it, in one text."""
+    """Return all public responses of a page, headers and bodies, in one text."""
     root = f"/status/{page.slug}"
     month = f"{utc_now():%Y-%m}"
     answers = [look(root + rest) for rest in ("", ".json", ".atom", "/theme.css", f"/history/{month}")]
@@ -82,7 +82,7 @@ def test_a_stale_monitor_is_not_operational(user: User) -> None:
     monitors = [private_monitor(user) for _ in range(2)]
 
     def go_stale(monitor: Monitor) -> tuple[str, str]:
-        """Return the state and the sentence of a page with both, when this one was not checked for an hour."""
+        """Return the state and the sentence of a page with both monitors, if this one was not checked for an hour."""
         at = utc_now() - timedelta(hours=1)
         MonitorState.objects.filter(pk=monitor.pk).update(next_due_at=at, last_checked_at=at, claimed_at=None)
         page = make_page(user, monitors)
@@ -363,7 +363,7 @@ class TestDomains:
         assert look("/", host="other.shop.example").status_code == 404
         assert look("/v1/monitors", host="other.shop.example").status_code == 404
 
-    def test_a_domain_that_nobody_proved_shows_nothing(self, page: StatusPage) -> None:
+    def test_an_unproved_domain_shows_nothing(self, page: StatusPage) -> None:
         StatusPage.objects.update(domain_verified_at=None)
         assert look("/", host="status.shop.example").status_code == 404
         page.refresh_from_db()
@@ -409,7 +409,7 @@ class TestCaching:
             counts.append(len(captured))
         assert counts[0] == counts[1] <= 20
 
-    def test_while_one_makes_it_anew_others_get_what_there_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_while_one_renders_others_get_the_stored_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
         made: list[str] = []
 
         def make(body: str) -> bytes:
@@ -434,7 +434,7 @@ class TestCaching:
 class TestBadges:
     NAMES = ("status", "uptime-24h", "uptime-7d", "uptime-30d", "uptime-90d", "latency")
 
-    def test_they_tell_how_it_stands_and_nothing_more(self, user: User) -> None:
+    def test_they_show_the_status_and_nothing_more(self, user: User) -> None:
         monitor = private_monitor(user)
         badge = create_badge(Caller(user), monitor.public_id, now=utc_now())
         texts = []
@@ -465,7 +465,7 @@ def test_subscribers_are_on_no_page(user: User) -> None:
     assert "reader" not in everything_of(page)
 
 
-def test_the_admin_tells_who_has_which_address_and_no_secret(user: User, client: Any) -> None:
+def test_the_admin_shows_who_has_which_address_and_no_secret(user: User, client: Any) -> None:
     page = make_page(user, [], password="open sesame")
     type(user).objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
     client.force_login(user)

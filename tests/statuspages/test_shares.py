@@ -1,4 +1,4 @@
-"""What strangers can make of pages: how many renderings at once, how much of the broker, and how large a form."""
+"""Limits for strangers on public pages: concurrent renderings, memory of the broker, and size of forms."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_renderings_that_strangers_ask_for_run_one_at_a_time_and_a_reader_goes_f
             return "refused"
 
     def present(user: str) -> int:
-        """Those that run or wait."""
+        """Return the number of renderings that run or wait."""
         return sum(user in ticket.users for ticket in caching._turns._waiting) + (
             order.count("month-0") and user == "attacker"
         )
@@ -80,7 +80,7 @@ def test_a_stale_copy_is_shown_if_there_is_no_turn(monkeypatch: pytest.MonkeyPat
     caching.clear_local_caches()
     monkeypatch.setattr(caching, "FRESH_SEC", 0)
     monkeypatch.setattr(caching._turns, "_patience_sec", 0.01)
-    with caching._turns.turn("somebody"):
+    with caching._turns.turn("another reader"):
         assert fetch("key", "text/plain", lambda: b"new").body == b"old"
         with pytest.raises(TooManyRequests):
             fetch("other", "text/plain", lambda: b"new")

@@ -1,4 +1,4 @@
-"""Being told by e-mail: nobody who did not agree, everybody who did, once, and until they say stop."""
+"""E-mail subscriptions: only confirmed addresses are notified, each once, until they unsubscribe."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def subscribe(page: StatusPage, email: str) -> Any:
 
 
 def link_in(mail: EmailMessage) -> str:
-    """Without the host: what a reader's browser asks for."""
+    """Return the path of the URL, as a reader's browser requests it."""
     found = re.search(r"http://[^/]+(/status-subscriptions/\S+)", part(mail, "plain"))
     assert found
     return found[1]
@@ -177,7 +177,7 @@ def test_who_does_not_agree_within_a_day_is_forgotten(page: StatusPage) -> None:
 
 
 class TestOutages:
-    def test_are_told_when_alerts_are_and_once(self, monitor: Monitor, page: StatusPage, inbox: Inbox) -> None:
+    def test_are_notified_when_alerts_are_sent_and_once(self, monitor: Monitor, page: StatusPage, inbox: Inbox) -> None:
         make_subscriber(page)
         incident = has_outage(monitor)
         tick()
@@ -195,13 +195,15 @@ class TestOutages:
         assert [mail["Subject"] for mail in inbox.mails[1:]] == ["[Shop status] Shown 1 has recovered"]
         assert PageEvent.objects.filter(incident=incident).count() == 2
 
-    def test_of_what_a_page_does_not_show_are_not_told(self, user: User, page: StatusPage, inbox: Inbox) -> None:
+    def test_of_monitors_that_a_page_does_not_show_are_not_sent(
+        self, user: User, page: StatusPage, inbox: Inbox
+    ) -> None:
         make_subscriber(page)
         has_outage(MonitorFactory(owner=user, up=True), announced_at=utc_now())
         tick()
         assert inbox.mails == []
 
-    def test_of_long_ago_are_not_told_by_a_new_page(self, monitor: Monitor, page: StatusPage, inbox: Inbox) -> None:
+    def test_of_long_ago_are_not_sent_by_a_new_page(self, monitor: Monitor, page: StatusPage, inbox: Inbox) -> None:
         make_subscriber(page)
         has_outage(monitor, announced_at=utc_now() - timedelta(hours=2))
         tick()

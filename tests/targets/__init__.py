@@ -1,1 +1,1 @@
-"""Local targets that misbehave on the byte level, and the certificates they show."""
+"""Local targets that misbehave at the byte level, and their certificates."""

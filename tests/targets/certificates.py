@@ -1,4 +1,4 @@
-"""Server contexts for this machine and a few names of tests, good and bad in one way each."""
+"""Server contexts for this machine and a few test names, valid, or invalid in one way each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD_UNTIL = datetime.datetime(2031, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
 
 class Certificates:
-    """`ca_file` is what a probe has to trust."""
+    """`ca_file`: the authority that probes must trust."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -50,14 +50,14 @@ class Certificates:
         return _context(self._trusted.issue_cert(*NAMES, not_before=start, not_after=end))
 
     def name_only(self) -> ssl.SSLContext:
-        """For whoever asks for an address."""
+        """A certificate without IP addresses, for clients that connect to an address."""
         return _context(self._trusted.issue_cert("localhost", not_after=GOOD_UNTIL))
 
     def wildcard(self) -> ssl.SSLContext:
         return _context(self._trusted.issue_cert("*.wild.tls.test", not_after=GOOD_UNTIL))
 
     def by_name(self) -> ssl.SSLContext:
-        """The right certificate only for a client that names the host in its hello."""
+        """The right certificate only for clients that send the host name (SNI)."""
         right = _context(self._trusted.issue_cert("named.tls.test", not_after=GOOD_UNTIL))
         context = self.other_host()
 
@@ -90,7 +90,7 @@ class Certificates:
         return context
 
     def only_dhe(self) -> ssl.SSLContext:
-        """TLS 1.2 with a group of this server's own for the exchange of keys."""
+        """TLS 1.2 with a custom group for the key exchange."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._trusted.issue_cert(*NAMES, not_after=GOOD_UNTIL, key_type=trustme.KeyType.RSA).configure_cert(context)
         context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -109,7 +109,7 @@ class Certificates:
         context = self.good()
         context.set_ciphers("ALL:@SECLEVEL=0")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # that it is deprecated is the case
+            warnings.simplefilter("ignore", DeprecationWarning)  # its deprecation is the point of the test
             context.minimum_version = ssl.TLSVersion.TLSv1
             context.maximum_version = ssl.TLSVersion.TLSv1_1
         return context
@@ -119,7 +119,7 @@ class Certificates:
         return self._self_signed(name, [x509.DNSName("localhost")], file="self-signed.pem")
 
     def wordy(self, text: str, *, names: int) -> ssl.SSLContext:
-        """Subject and issuer are `text`, and `names` names beside the right ones are in the certificate."""
+        """Subject and issuer are `text`, and the certificate has `names` names in addition to the right ones."""
         name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, text)])
         others = [x509.DNSName(f"{number}.a-long-name-for-a-host-that-is-not-there.test") for number in range(names)]
         return self._self_signed(name, [*others, x509.DNSName("localhost")], file="wordy.pem")

@@ -1,4 +1,4 @@
-"""A server of datagrams that plays scripts: what it replies to whom, and when, are data."""
+"""A datagram server that plays scripts: its replies, their destinations and times are data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER_HOST = "127.66.6.6"
 
 @dataclass(frozen=True)
 class Reply:
-    """A datagram, or what came sent back; `seconds` later, perhaps from another port, or from this one elsewhere."""
+    """A datagram, or an echo, sent `seconds` later; optionally from another port, or to another destination."""
 
     data: bytes | None = None
     seconds: float = 0.0
@@ -27,7 +27,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Datagrams:
-    """What each sender gets for its first datagram, its second, and so on; the last item is for all further ones.
+    """The replies to each sender's first datagram, second, and so on; the last item is for all further ones.
 
     With `expects`, other datagrams get no reply.
     """
@@ -38,7 +38,7 @@ class Datagrams:
 
 @dataclass
 class Service:
-    """One listening address and what it was sent: the sender, the address that it was sent to, and the data.
+    """One listening address and its datagrams: the sender, the destination address, and the data.
 
     The script may depend on that address.
     """
@@ -50,14 +50,14 @@ class Service:
 
     @property
     def senders(self) -> list[tuple[str, int]]:
-        """One for each check, in the order of their first datagrams."""
+        """Return one for each check, in the order of their first datagrams."""
         return list(dict.fromkeys(sender for sender, _, _ in self.seen))
 
 
 class DatagramServer:
-    """Sockets of one service, on a running event loop. It answers from the address that it was asked at.
+    """Sockets of one service, on a running event loop. It replies from the destination address of the request.
 
-    On 0.0.0.0 it is at every loopback address.
+    On 0.0.0.0 it listens at every loopback address.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class DatagramServer:
     def _take(self) -> None:
         try:
             data, extra, _, sender = self._main.recvmsg(65_536, 64)
-        except OSError:  # an ICMP message about a sender that has gone
+        except OSError:  # an ICMP message about a closed sender
             return
         asked_at = self.service.host
         for level, kind, content in extra:
@@ -132,5 +132,5 @@ class DatagramServer:
         if self._family == socket.AF_INET:
             asked = IPv4Address(asked_at).packed
             extra = [(socket.IPPROTO_IP, _IP_PKTINFO, _PACKET_INFO.pack(0, asked, bytes(4)))]
-        with contextlib.suppress(ConnectionRefusedError):  # the sender of the datagram before has gone
+        with contextlib.suppress(ConnectionRefusedError):  # the sender of the previous datagram has closed
             self._main.sendmsg([content], extra, 0, sender)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.targets.catalogue import GROUPS, Case, pings
 from tests.targets.catalogue.case import Group
 
-# Pings are checked in a namespace of their own, apart from the others.
+# Pings are checked separately, in a network namespace.
 _GROUPS = (*GROUPS, pings.GROUP)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "use" / "checks.md"
@@ -17,7 +17,7 @@ _LONGEST_VALUE = 60
 
 
 def _settings(case: Case) -> str:
-    """What the monitor asks for beyond a GET, as the API takes it; long values cut."""
+    """Return the settings in the API's form, without GET and with long values truncated."""
     given = {name: value for name, value in case.settings.items() if (name, value) != ("method", "GET")}
     shown = ", ".join(f"{name}: {_value(value)}" for name, value in given.items() if value not in ([], {}))
     return f"`{shown}`" if shown else ""
@@ -40,7 +40,7 @@ def _section(group: Group) -> str:
 
 
 def with_catalogue(text: str) -> str:
-    """The document's text with the catalogue as it is now. Raises ValueError where a marker is missing."""
+    """Return the document's text with the current catalogue. Raise ValueError if a marker is missing."""
     before, rest = text[: text.index(START)], text[text.index(END) :]
     sections = "\n".join(map(_section, _GROUPS))
     return f"{before}{START}\n{sum(len(group.cases) for group in _GROUPS)} cases.\n\n{sections}{rest}"

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for servers that tests start."""
+"""An event loop in a separate thread, for servers that tests start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_SEC = 60
 
 
 class ServerLoop:
-    """A context manager. At the end it closes `servers` and `closing` and aborts all connections."""
+    """A context manager. On exit it closes `servers` and `closing` and aborts all connections."""
 
     def __init__(self, name: str) -> None:
         self.servers: list[asyncio.Server] = []
@@ -50,10 +50,10 @@ class ServerLoop:
         for server in self.servers:
             server.close()
         self.closing.close()
-        # To close a connection is not enough: that waits until the client has read everything and has ended TLS.
+        # Closing a connection is not enough: it waits until the client has read everything and has ended TLS.
         # Python 3.13 has Server.abort_clients() for this.
         for transport in list(self._loop._transports.values()):  # type: ignore[attr-defined]
-            if transport.get_extra_info("socket").fileno() >= 0:  # else it is closed, and cannot be aborted
+            if transport.get_extra_info("socket").fileno() >= 0:  # otherwise it is closed, and cannot be aborted
                 transport.abort()
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in tasks:

@@ -1,4 +1,4 @@
-"""A name server whose zone is data, faults included. It answers over UDP, and over TCP what it cut short there."""
+"""A name server whose zone is data, including faults. It answers over UDP, and truncated answers again over TCP."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Fault(Enum):
     NXDOMAIN = "the name does not exist"
     SERVFAIL = "the server failed"
     REFUSED = "the server refused"
-    GARBAGE = "bytes that are no message, under the right number"
-    OTHER_ID = "an answer under another number"
+    GARBAGE = "bytes that are not a DNS message, under the right ID"
+    OTHER_ID = "an answer under another ID"
 
 
 _RCODES = {Fault.NXDOMAIN: dns.rcode.NXDOMAIN, Fault.SERVFAIL: dns.rcode.SERVFAIL, Fault.REFUSED: dns.rcode.REFUSED}
@@ -32,16 +32,16 @@ _RCODES = {Fault.NXDOMAIN: dns.rcode.NXDOMAIN, Fault.SERVFAIL: dns.rcode.SERVFAI
 
 @dataclass(frozen=True)
 class Name:
-    """What is said of one name. Empty addresses mean that the name exists and has no such record."""
+    """The records of one name. Empty addresses mean that the name exists without a record of that type."""
 
     a: tuple[str, ...] | Fault = ()
     aaaa: tuple[str, ...] | Fault = ()
     txt: tuple[str, ...] | Fault = ()
-    alias: str | None = None  # a CNAME, which the rest of the zone is asked about in the same answer
+    alias: str | None = None  # a CNAME, which is resolved in the same answer
     seconds: float = 0.0  # until the answer
     ttl: int = 60
     aaaa_ttl: int | None = None  # if it differs
-    truncated: bool = False  # over UDP: the whole answer is to be fetched over TCP
+    truncated: bool = False  # over UDP: the whole answer must be fetched over TCP
 
 
 Zone = Mapping[str, Name]
@@ -49,9 +49,9 @@ Zone = Mapping[str, Name]
 
 @dataclass
 class NameServer:
-    """`asked` counts the questions by name, in lower case, and type. Names that the zone lacks do not exist.
+    """`asked` counts the questions by name, in lower case, and type. Names outside the zone do not exist.
 
-    While it is `dead`, it counts and never answers.
+    While `dead`, it counts and never answers.
     """
 
     address: str
@@ -60,7 +60,7 @@ class NameServer:
     dead: bool = False
 
     async def answer(self, wire: bytes, *, over_udp: bool) -> bytes | None:
-        """The answer to send, None where there is to be none."""
+        """Return the answer to send, or None for silence."""
         question = dns.message.from_wire(wire)
         asked = question.question[0]
         kind = dns.rdatatype.to_text(asked.rdtype)
@@ -84,10 +84,10 @@ class NameServer:
         if found is not None and found.truncated and over_udp:
             response.answer.clear()
             response.flags |= dns.flags.TC
-        return response.to_wire(max_size=65_535)  # over UDP too: what a zone does not cut short is short
+        return response.to_wire(max_size=65_535)  # over UDP too: answers that are not truncated are short
 
     def _fill(self, response: dns.message.Message, name: str, kind: str) -> Fault | None:
-        """Add what the zone says of the name and what it is an alias of."""
+        """Add the records of the name and of its aliases."""
         seen: set[str] = set()
         while (key := name.lower().removesuffix(".")) not in seen:
             seen.add(key)
@@ -113,7 +113,7 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Its class does not inherit from the interface that it has.
+        # Its class does not inherit from the interface that it implements.
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
@@ -139,7 +139,7 @@ async def _serve_stream(server: NameServer, reader: asyncio.StreamReader, writer
             if reply is not None:
                 writer.write(len(reply).to_bytes(2) + reply)
     except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-        pass  # the client has what it wanted, or the test is over
+        pass  # the client has its answer, or the test is over
     finally:
         writer.close()
 
@@ -153,19 +153,19 @@ async def start_name_server(zone: Zone, host: str = "127.0.0.1") -> tuple[NameSe
 
 
 def bound_pair(host: str) -> tuple[socket.socket, socket.socket]:
-    """Return a TCP and a UDP socket on one port, which nobody else gets. Neither listens yet."""
+    """Return a TCP and a UDP socket bound to the same port, which reserves it. Neither listens yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     while True:
         stream, datagram = socket.socket(family), socket.socket(family, socket.SOCK_DGRAM)
         try:
-            # The catalogue's names are all asked at once, and the default size holds fewer than 300 questions.
+            # The catalogue's names are all queried at once, and the default buffer has room for under 300 questions.
             datagram.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
             stream.bind((host, 0))
             datagram.bind(stream.getsockname())
         except OSError as error:
             stream.close()
             datagram.close()
-            if error.errno != errno.EADDRINUSE:  # else a resolver asks from it: try another port
+            if error.errno != errno.EADDRINUSE:  # a resolver uses this port for its queries: try another one
                 raise
         else:
             return stream, datagram

@@ -1,4 +1,4 @@
-"""A network namespace for some threads of this process. Its interfaces vanish with it. Needs root."""
+"""A network namespace for some threads of this process. Its interfaces are removed with it. Needs root."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def why_no_namespace() -> str | None:
 
 
 class Namespace:
-    """A context manager. Threads that are started by `run` are in the namespace, and the processes that they start."""
+    """A context manager. Threads started by `run`, and processes started by them, are in the namespace."""
 
     def __enter__(self) -> Namespace:
         self._thread = ThreadPoolExecutor(1, "namespace", initializer=_unshare)
@@ -53,14 +53,14 @@ class Namespace:
         self._thread.shutdown()
 
     def run(self, function: Callable[[], T]) -> T:
-        """Call a function in the thread that is in the namespace."""
+        """Call a function in the thread inside the namespace."""
         return self._thread.submit(function).result()
 
     def command(self, *command: str) -> None:
         self.run(lambda: subprocess.run(command, check=True, capture_output=True))
 
     def open_tunnel(self, name: str) -> int:
-        """Return the descriptor of a TUN device: what is routed to it is read from it, and what is written arrives."""
+        """Return the descriptor of a TUN device: routed packets can be read from it, and written packets arrive."""
 
         def open_tunnel() -> int:
             tunnel = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -71,7 +71,7 @@ class Namespace:
 
     @contextmanager
     def forwarding(self, port: int) -> Iterator[None]:
-        """Pass on what connects to a port of 127.0.0.1 inside to the same port outside."""
+        """Forward connections to a port of 127.0.0.1 inside to the same port outside."""
         listening = self.run(lambda: socket.create_server(("127.0.0.1", port), backlog=64))
         ends: list[socket.socket] = []
 
@@ -129,7 +129,7 @@ def _unshare() -> None:
 
 
 def _drop_net_raw() -> None:
-    """Take CAP_NET_RAW from this thread only, as capabilities are a thread's."""
+    """Drop CAP_NET_RAW in this thread only: capabilities belong to threads."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     data = ctypes.create_string_buffer(24)  # effective, permitted and inheritable, twice 32 bits of each
     _check(_libc.capget(header, data))

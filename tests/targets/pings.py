@@ -1,4 +1,4 @@
-"""Hosts that answer echo requests as a case says, behind a TUN device in a namespace of their own."""
+"""Hosts that answer echo requests as a case defines, behind a TUN device in a network namespace."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ICMP, _ICMP6 = 1, 58
 
 @dataclass(frozen=True)
 class Answer:
-    """What comes for one echo request, `seconds` later; nothing if `copies` is 0.
+    """The response to one echo request, sent `seconds` later; nothing if `copies` is 0.
 
-    A reply, with `change` made to the whole ICMP message, and from `source` if another host sends it. Or an ICMP
-    `error` (type and code) by a router that quotes `quoted` bytes of the message, after `change`. Or `raw` alone.
+    A reply, with `change` applied to the whole ICMP message, and from `source` if another host sends it. Or an ICMP
+    `error` (type and code) by a router that quotes `quoted` bytes of the message, after `change`. Or only `raw`.
     """
 
     copies: int = 1
@@ -74,7 +74,7 @@ def packet(source: str, destination: str, message: bytes, *, right: bool = True)
 
 @dataclass
 class PingHosts:
-    """A context manager. `answers` by address may be changed while it runs; hosts without any are silent.
+    """A context manager. `answers`, by address, may be changed while it runs; hosts without answers are silent.
 
     `requests` counts the echo requests by address.
     """
@@ -128,7 +128,7 @@ class PingHosts:
                 self._write(heapq.heappop(later)[2])
 
     def _write(self, answer: bytes) -> None:
-        with contextlib.suppress(OSError):  # no IP packet at all, as a random answer may be
+        with contextlib.suppress(OSError):  # not an IP packet, as in random answers
             os.write(self._tunnel, answer)
 
     def _answers_to(self, request: bytes) -> Iterator[tuple[float, bytes]]:

@@ -1,4 +1,4 @@
-"""A resolver that plays scripts: what it sends for a question, by UDP or TCP, misbehaviour included."""
+"""A resolver that plays scripts: its answers by UDP or TCP, including misbehaviour."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Records = Iterable[tuple[str, str, str]]  # owner, type, data
 
 @dataclass(frozen=True)
 class Asked:
-    """A question: the number of those that the server got by the same transport before it, and its message."""
+    """A question: the number of earlier ones by the same transport, and its message."""
 
     wire: bytes
     number: int
@@ -59,7 +59,7 @@ class Hang:
 
 
 class Reset:
-    """By TCP: end the connection by a reset."""
+    """By TCP: reset the connection."""
 
 
 Step = bytes | Pause | Elsewhere | Raw | Hang | Reset
@@ -67,7 +67,7 @@ Step = bytes | Pause | Elsewhere | Raw | Hang | Reset
 
 @dataclass(frozen=True)
 class Resolving:
-    """What to send for a question, in order. Without `tcp` that port is closed."""
+    """The answers to a question, in order. Without `tcp` the TCP port is closed."""
 
     udp: Callable[[Asked], Iterable[Step]]
     tcp: Callable[[Asked], Iterable[Step]] | None = None
@@ -81,7 +81,7 @@ def reply(
     ttl: int = 300,
     change: Callable[[dns.message.Message], object] | None = None,
 ) -> bytes:
-    """Return a reply to the question with these records in its answer, changed by `change` at the end."""
+    """Return a reply to the question with these records in its answer section, after `change`."""
     return asked.wire[:2] + _reply(asked.wire[2:], records, rcode, flags, ttl, change)
 
 
@@ -94,7 +94,7 @@ def _reply(
     ttl: int,
     change: Callable[[dns.message.Message], object] | None,
 ) -> bytes:
-    """Return the reply without its id. All cases share one thread, and each message takes a millisecond of it."""
+    """Return the reply without its id. Cached, as all cases share one thread and each message takes a millisecond."""
     message = dns.message.make_response(dns.message.from_wire(b"\0\0" + asked))
     message.flags |= dns.flags.Flag(flags)
     message.set_rcode(dns.rcode.Rcode(rcode))
@@ -106,7 +106,7 @@ def _reply(
 
 
 def saying(*records: tuple[str, str, str], **given: Any) -> Resolving:
-    """A resolver that answers with these records."""
+    """Return a resolver that answers with these records."""
 
     def answer(asked: Asked) -> Iterable[Step]:
         return [reply(asked, *records, **given)]
@@ -116,7 +116,7 @@ def saying(*records: tuple[str, str, str], **given: Any) -> Resolving:
 
 @dataclass
 class ResolverServer:
-    """One port for both transports, on the loop of a ServerLoop. `asked` are the questions that came."""
+    """One port for both transports, on the loop of a ServerLoop. `asked`: the received questions."""
 
     script: Resolving
     host: str
@@ -130,7 +130,7 @@ class ResolverServer:
         return f"{self.host}:{self.port}"
 
     async def start(self) -> asyncio.Server:
-        """Return the server that the caller has to close. Without `tcp` it keeps the port and refuses connections."""
+        """Return the server, which the caller must close. Without `tcp` its port refuses connections."""
         stream, datagram = bound_pair(self.host)
         self.port = stream.getsockname()[1]
         datagram.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)

@@ -1,7 +1,7 @@
-"""A server that plays scripts: what it sends, when it stalls, and how it hangs up are data.
+"""A server that plays scripts: what it sends, when it stalls, and how it closes connections are data.
 
-A script is a sequence of steps. Bytes are sent as they are; the rest are below. Without a last step that says
-otherwise the connection is closed in order.
+A script is a sequence of steps. Bytes are sent unchanged; the other steps are below. The connection is
+closed cleanly at the end unless the last step does otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class HangUp:
-    """Close the sending side in TCP alone: TLS, if there is any, says nothing of an end."""
+    """Close the sending side of TCP only, without the closing alert of TLS."""
 
 
 @dataclass(frozen=True)
@@ -50,28 +50,28 @@ class Pause:
 
 @dataclass(frozen=True)
 class Listen:
-    """Wait for the client's first bytes, whatever they are; for a script that is played unasked."""
+    """Wait for the client's first bytes and ignore them; for a script that starts before a request."""
 
 
 @dataclass(frozen=True)
 class Expect:
-    """Read these bytes; hang up if others come."""
+    """Read these bytes; hang up if others arrive."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class StartTls:
-    """Begin TLS on the open connection, with this certificate, or with the place's. Then it begins in plain text."""
+    """Start TLS on the open connection, which begins in plain text, with this certificate or that of the place."""
 
     context: ssl.SSLContext | None = None
 
 
 @dataclass(frozen=True)
 class Unasked:
-    """A script that is played as soon as the connection stands, before any request is read.
+    """A script that is played as soon as the connection is established, before any request is read.
 
-    A function returns the script for the address that was connected to.
+    A function returns the script for the destination address.
     """
 
     script: Script | Callable[[str], Script]
@@ -84,7 +84,7 @@ Routes = Script | Unasked | Mapping[str, Script] | Callable[["Seen"], Script]
 
 @dataclass(frozen=True)
 class Seen:
-    """A request as it came. Header names are in lower case, values in order of arrival."""
+    """A received request. Header names are in lower case, values in order of arrival."""
 
     method: str
     path: str
@@ -98,7 +98,7 @@ class Seen:
 def answer(
     status: int | str = 200, body: bytes = b"", *headers: str, length: int | None = None, reason: str = "Whatever"
 ) -> bytes:
-    """A whole response; `length` lies about the body's."""
+    """Return a whole response; `length` overrides the Content-Length."""
     lines = [f"HTTP/1.1 {status} {reason}", f"Content-Length: {len(body) if length is None else length}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
@@ -109,7 +109,7 @@ def redirect(location: str, status: int = 302) -> Script:
 
 @dataclass
 class Site:
-    """One listening address and what it was asked."""
+    """One listening address and its requests."""
 
     host: str
     port: int
@@ -134,7 +134,7 @@ class Site:
 
 
 class TargetServer(ServerLoop):
-    """Any number of sites, in a thread of their own."""
+    """Any number of sites, in a separate thread."""
 
     def __init__(self) -> None:
         super().__init__("targets")
@@ -173,7 +173,7 @@ class TargetServer(ServerLoop):
         return self.run(start())
 
     def serve_names(self, zone: Zone) -> NameServer:
-        """A name server of its own at `address`."""
+        """Start a name server, whose `address` is host and port."""
 
         async def start() -> NameServer:
             server, streams = await start_name_server(zone)
@@ -183,7 +183,7 @@ class TargetServer(ServerLoop):
         return self.run(start())
 
     def serve_resolver(self, script: Resolving, *, host: str = "127.0.0.1") -> ResolverServer:
-        """A resolver that plays a script, for both transports."""
+        """Start a resolver that plays a script, for both transports."""
 
         async def start() -> ResolverServer:
             server = ResolverServer(script, host)
@@ -207,7 +207,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen:
 
 async def _play(site: Site, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     site.connections += 1
-    # A client that has seen enough hangs up at any point.
+    # Clients may hang up at any point.
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         try:
             if isinstance(site.routes, Unasked):

@@ -1,4 +1,4 @@
-"""Puts the targets of cases up, and says how each is reached."""
+"""Start the targets of cases, and return how to reach each."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.targets.names import NameServer
 from tests.targets.resolvers import Resolving
 from tests.targets.server import Routes, Script, Seen, Site, TargetServer, Unasked
 
-# No case depends on how fast the machine is: only those that are about latency name a threshold.
+# No case depends on the speed of the machine: only cases about latency set a threshold.
 _UNHURRIED = {"slow_ms": 9_000}
 
 
 class Stage:
-    """Every case's places, and one name server for all their names. A context manager."""
+    """The places of all cases, and one name server for all their names. A context manager."""
 
     def __init__(self, cases: Iterable[Case], certificates: Certificates) -> None:
         self._cases = tuple(cases)
@@ -36,7 +36,7 @@ class Stage:
     def __enter__(self) -> Stage:
         self._held.enter_context(self._server)
         zone = {name: said for case in self._cases for name, said in case.zone.items()}
-        # On a thread of its own: behind hundreds of handshakes its answers would be late, and half a name unknown.
+        # In a separate thread: behind hundreds of handshakes its answers would be late, and A or AAAA records missing.
         self.names: NameServer = self._held.enter_context(TargetServer()).serve_names(zone)
         for case in self._cases:
             url = _filled(case.url, self._put_up(case))
@@ -54,7 +54,7 @@ class Stage:
             try:
                 return self._listen_all(case)
             except OSError as error:
-                # A port that is free at one address was taken at another; the next try gets another port.
+                # The port is free at one address and taken at another; the next attempt gets another port.
                 if error.errno != errno.EADDRINUSE:
                     raise
 
@@ -69,7 +69,7 @@ class Stage:
         return origins
 
     def _listen(self, place: Place, origins: Mapping[str, str], *, port: int) -> int:
-        """The port that the place has now. `origins` is read only when a script is played."""
+        """Return the current port of the place. `origins` is read only when a script is played."""
         routes = place.routes
         if isinstance(routes, Closed | Full):
             listening = self._held.enter_context(_bound(place.host, port))
@@ -77,7 +77,7 @@ class Stage:
             if isinstance(routes, Full):
                 listening.listen(0)
                 first = self._held.enter_context(socket.socket(listening.family))
-                first.connect(listening.getsockname())  # takes the one place in the queue
+                first.connect(listening.getsockname())  # occupies the only place in the queue
             return taken
         if isinstance(routes, Datagrams):
             return self._server.serve_datagrams(routes, host=place.host, port=port).port
@@ -95,7 +95,7 @@ class Stage:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Keeps the port from being given to anybody else."""
+    """Reserve the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with ExitStack() as stack:
         taken = stack.enter_context(socket.socket(family))
@@ -113,7 +113,7 @@ def _filled(text: str, origins: Mapping[str, str]) -> str:
 
 
 def _filling(routes: Routes, origins: Mapping[str, str]) -> Callable[[Seen], Script]:
-    """The same routes, with other places' origins in their scripts."""
+    """Return the same routes, with the origins of other places in their scripts."""
     site = Site("", 0, routes, "")
 
     def fill(seen: Seen) -> Script:

@@ -1,4 +1,4 @@
-"""A real worker in a network namespace, for tests. Import it where Django is set up."""
+"""A real worker in a network namespace, for tests. Import it after Django is set up."""
 
 from __future__ import annotations
 

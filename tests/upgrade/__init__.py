@@ -1,1 +1,1 @@
-"""Databases of earlier versions. Each that was released, or that an operator may have, must find its way up."""
+"""Databases of earlier versions. Each released one, and each that an operator may have, must be upgradable."""

@@ -1,4 +1,4 @@
-"""Dumps of databases in which somebody has left behind all that one can.
+"""Database dumps that contain every kind of data a user can create.
 
     python -m tests.upgrade.dumps NAME
 
@@ -26,7 +26,7 @@ from tests.processes.tree import Place
 
 FOLDER = Path(__file__).parent
 ENCRYPTION_KEY = "3Y7Yt0pDUyp1XHgZqE6b8gS2m1x0p6bq2aX5mPq3cWk="
-"""Of what the dumps hold encrypted: nothing that anybody uses."""
+"""Key of the encrypted values in the dumps, which are not used anywhere else."""
 
 
 def dumps(folder: Path = FOLDER) -> list[Path]:
@@ -41,7 +41,7 @@ def restore(dump: Path, url: str) -> None:
 
 
 def freeze(path: Path) -> None:
-    """Write a dump of what `live` leaves behind. It replaces no file."""
+    """Write a dump of the rows that `live` creates. Do not replace an existing file."""
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-freeze-") as folder, ExitStack() as stack:
         serve_privately(stack, Path(folder))
         os.environ["ENCRYPTION_KEYS"] = ENCRYPTION_KEY

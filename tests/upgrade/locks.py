@@ -2,7 +2,7 @@
 
     python -m tests.upgrade.locks [--rows ROWS] [--dump FILE]
 
-Before that, each table that a pending migration touches is filled to so many rows (default: 10,000,000): copies of one
+Before that, each table that a pending migration touches is filled to ROWS rows (default: 10,000,000): copies of one
 of its rows, with other keys. Locks that writers wait for are sampled every SAMPLE_SEC while `migrate` runs. The last
 line is one JSON object: rows, the seconds of `migrate`, and by table the longest lock in seconds. Exits 1 if one was
 longer than LONGEST_SEC.
@@ -47,7 +47,7 @@ SELECT a.attname, format_type(a.atttypid, NULL),
  WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
  ORDER BY a.attnum
 """
-# How the value of a unique column differs in each copy. Others keep theirs.
+# How the values of unique columns differ in each copy. Other columns keep their values.
 OTHERS: Mapping[str, LiteralString] = {
     "smallint": "{name}",
     "integer": "1000000 + n",
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def superuser() -> psycopg.Connection:
-    """Connect as one who may switch foreign keys off."""
+    """Connect as a role that may disable foreign keys."""
     url = os.environ["DATABASE_URL"]
     return psycopg.connect(url, user=SUPERUSER, autocommit=True)
 
@@ -116,7 +116,7 @@ def _is_filled(cursor: Any, table: str) -> bool:
 
 
 def fill(database: psycopg.Connection, table: str, rows: int) -> None:
-    """Copy one row of the table until there are so many."""
+    """Copy one row of the table until it has `rows` rows."""
     columns = database.execute(COLUMNS, [table]).fetchall()
     name = sql.Identifier
     values = [

@@ -1,4 +1,4 @@
-"""Each frozen database has a way up to this commit, keeps its rows, and is served."""
+"""Each frozen database can be upgraded to this commit, keeps its rows, and is served."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.privacy.living import EMAIL
 from tests.schema import rows_of, schema_of
 from tests.upgrade.dumps import ENCRYPTION_KEY, dumps, restore
 
-# What somebody sees afterwards. In a process of its own, as this one has another database.
+# The pages as a user sees them afterwards. In a separate process, as this one uses another database.
 LOOK = f"""
 import django
 django.setup()

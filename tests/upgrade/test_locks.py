@@ -1,4 +1,4 @@
-"""Locks of migrations are found: of the tables that have them, while `migrate` holds them."""
+"""Locks of migrations are detected on their tables while `migrate` holds them."""
 
 from __future__ import annotations
 

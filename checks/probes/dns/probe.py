@@ -101,7 +101,7 @@ class DnsProbe(Probe[DnsSpec]):
         elif self.spec.server is None:
             waited_for = "the name servers gave no answer; check that those of the zone are up"
         else:
-            waited_for = "the name server gave no answer; check that it runs, and the firewalls before it"
+            waited_for = "the name server gave no answer; check that it runs, and the firewalls in front of it"
         self.fail(timed_out(self.spec, waited_for))
 
     def find_failure(self) -> Failure | None:

@@ -1,4 +1,4 @@
-"""What a dns check asks, and of which server; RFC 4501's URLs of it."""
+"""The question and server of a dns check, and its URL (RFC 4501)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a reply that came whole. Pure."""
+"""The failure of a complete reply. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find_failure(spec: DnsSpec, reply: Reply, outcome: CheckOutcome) -> Failure 
     if reply.rcode != NOERROR:
         fault = _RCODE_FAULTS.get(reply.rcode, _OTHER_RCODE)  # type: ignore[call-overload]  # an int is as good
         detail = fault.format(name=name, rcode=reply.rcode_name)
-        # A forwarding name server of our own network says these, too, while it reaches no other.
+        # A forwarding name server in our own network also returns these while it cannot reach other servers.
         return Failure(ReasonCode.DNS_FAILURE, detail, by_network=reply.rcode in (SERVFAIL, REFUSED))
     if reply.is_truncated:
         return _dns_failure("The name server cut its answer short by TCP too; check it.")

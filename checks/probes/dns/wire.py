@@ -1,7 +1,7 @@
 """Names and records of DNS messages as text, in time that is linear in the message. Pure.
 
-A message of 64 KiB has up to 5,000 records, whose names may all end in the same 127 labels: dnspython would read these
-for each of them, in 1 s of CPU, during which all other checks wait.
+A message of 64 KiB has up to 5,000 records, whose names may all end in the same 127 labels. dnspython would parse these
+for each record, which takes 1 s of CPU and blocks all other checks.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ ACCEPTED = "gzip, deflate"
 
 _PIECE = 65_536  # limits what one step inflates a few bytes to
 _MOST_CODINGS = 2
-# A layer inside another can decode to nothing for ever, and empty streams cost time and no bytes.
+# A layer inside another can decode to nothing forever, and empty streams cost time and no bytes.
 _MOST_BYTES = 1024 * 1024 + _PIECE
 _MOST_STREAMS = 1_000
 # Bytes between two codings: a few KB on the wire expand to all of them at once, and inflating may take 60 ms per MiB.
@@ -129,7 +129,7 @@ class Decoder:
 def decoder_for(content_encoding: bytes) -> tuple[Decoder | None, str | None]:
     """Return the decoder of a Content-Encoding, and the first unknown coding in it.
 
-    With an unknown one there is no decoder and the bytes stay encoded, as in browsers: some servers declare charsets
+    With an unknown coding the decoder is None and the bytes stay encoded, as in browsers: some servers declare charsets
     here, and codings that were not requested.
     """
     named = [name.strip().lower() for name in content_encoding.split(b",")]

@@ -1,4 +1,4 @@
-"""What a failed http check saw, beyond the connection. Pure."""
+"""Evidence of a failed http check, beyond the connection. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COOKIE_VALUE = re.compile(r"=[^;]*")
 
 @dataclass(frozen=True, slots=True)
 class HttpEvidence(Evidence):
-    """Of the last response, decoded, and the redirects that led to it: the status of each, and where it led."""
+    """The last response, decoded, and the redirects that led to it, each with status and target."""
 
     status_line: str | None = None
     headers: tuple[tuple[str, str], ...] = ()

@@ -20,7 +20,7 @@ _TAKES_CONTENT = frozenset({"POST", "PUT", "PATCH"})  # an empty body is announc
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
 _NOT_SEEN_BY_URLSPLIT = str.maketrans("", "", "\t\r\n")
-_MAX_LOCATION = 8_192  # most servers take no longer request
+_MAX_LOCATION = 8_192  # most servers reject longer requests
 _ENDS_LINE = re.compile(r"[\r\n\0]")
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -47,7 +47,7 @@ class BadRequestError(ValueError):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A URL as libcurl takes it: ASCII, host in IDNA form, no fragment. `host` is None for a literal address."""
+    """A URL in libcurl's form: ASCII, host in IDNA form, no fragment. `host` is None for a literal address."""
 
     url: str
     scheme: str

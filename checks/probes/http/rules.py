@@ -129,8 +129,7 @@ def _check_json(rule: ContentRule, body: _Body, mask: Callable[[str], str]) -> s
     if found == rule.equals:
         return None
     return (
-        f"The JSON field {name} holds {quote(mask(found))} instead of {quote(rule.equals)}; "
-        "see what the service reports."
+        f"The JSON field {name} is {quote(mask(found))} instead of {quote(rule.equals)}; see what the service reports."
     )
 
 

@@ -23,8 +23,8 @@ from checks.verdict import Failure
 from core.version import product_version
 
 BODY_CAP = 1024 * 1024
-HEAD_CAP = 8 * 1024  # of the body, kept as evidence; of what is shown some may have to be masked first
-# What is sent beyond this without decoding to more than BODY_CAP is no compression.
+HEAD_CAP = 8 * 1024  # of the body, kept as evidence; more than is shown, because masking may shorten it
+# More encoded bytes than this for less than BODY_CAP decoded ones are not compression but an attack.
 _WIRE_CAP = BODY_CAP + 64 * 1024
 _MOST_LINES = 100  # of the headers, kept as evidence
 _LINE_CAP = 8 * 1024 + 1  # of each; one byte more than is read, so that a cut line is known as one
@@ -44,7 +44,8 @@ _NOT_IN_CODING = Failure(
 )
 _ENDS_TOO_EARLY = Failure(
     ReasonCode.PARTIAL_RESPONSE,
-    "The response was cut short: its compressed body ends too early; check the application and the proxies before it.",
+    "The response was cut short: its compressed body ends too early; check the application and the proxies in front of "
+    "it.",
 )
 
 
@@ -84,7 +85,7 @@ class _HandedOver(socket.socket):
 
 
 class Transfer:
-    """A libcurl easy handle, used for one request after another, each on a connection of its own.
+    """A libcurl easy handle, used for one request after another, each on a new connection.
 
     It reads headers and bodies up to their caps. libcurl calls back in the loop's thread. A callback must not raise:
     pycurl would print it.
@@ -318,7 +319,7 @@ class Transfer:
 
 @lru_cache(maxsize=4096)
 def _parse_certificate_end(text: str) -> datetime | None:
-    """`Jan  5 09:34:43 2018 GMT` to a time; None for what no certificate should say."""
+    """Parse `Jan  5 09:34:43 2018 GMT`. Return None if the text is invalid."""
     try:
         return datetime.fromtimestamp(cert_time_to_seconds(text), UTC)
     except (ValueError, OverflowError, OSError):

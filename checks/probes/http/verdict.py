@@ -54,7 +54,7 @@ _STATUS_HINTS = {
     403: ("the request was forbidden", "allow Pulsekeeper's requests, or check the monitor's request headers"),
     404: ("the page was not found", "check the path of the monitor's URL"),
     405: ("the method is not allowed", "choose another method for the monitor"),
-    407: ("a proxy asks for authorisation", "check the proxy before the server"),
+    407: ("a proxy asks for authorisation", "check the proxy in front of the server"),
     408: ("the server gave up waiting", "check the server's load"),
     410: ("the page is gone", "check the path of the monitor's URL"),
     421: ("the server does not serve this host", "check the host of the monitor's URL and its virtual hosts"),
@@ -98,7 +98,7 @@ def explain(spec: HttpSpec, transfer: Transfer) -> Failure | None:
 def _phase(response: Response, transfer: Transfer) -> str:
     """Return what was waited for when time ran out, and where to look."""
     if not response.connect_us:
-        return "the connection was not established; check that the host runs, and the firewalls before it"
+        return "the connection was not established; check that the host runs, and the firewalls in front of it"
     if transfer.tls and not transfer.tls_established():
         return "the TLS handshake did not finish; check the server's load and its TLS settings"
     if not response.ttfb_us:
@@ -135,7 +135,7 @@ def _explain_broken(response: Response) -> Failure:
         return Failure(
             ReasonCode.PARTIAL_RESPONSE,
             f"The response (status {response.status}) was cut short: the connection ended {where}; "
-            "check the application and the proxies before it.",
+            "check the application and the proxies in front of it.",
         )
     return Failure(
         ReasonCode.CONNECTION_FAILURE,

@@ -71,7 +71,7 @@ class Pinger(Probe[Any]):
 
     @abstractmethod
     def conclude(self) -> None:
-        """Take all replies. Called when none is unsettled."""
+        """Read all replies. Called when none is unsettled."""
 
     @abstractmethod
     def take_error(self, echo: Echo, kind: int, code: int, reporter: str | None) -> None:

@@ -27,7 +27,7 @@ _LEAST_SECONDS = 0.05  # for all packets, after a slow name server or another ad
 _RETRY_SECONDS = 0.02  # after the socket was full
 
 _HOST, _NETWORK = CONNECT_FAULTS[errno.EHOSTUNREACH], CONNECT_FAULTS[errno.ENETUNREACH]
-_REFUSED = "pings to it are rejected; allow ICMP echo requests in its firewalls and those before it"
+_REFUSED = "pings to it are rejected; allow ICMP echo requests in its firewalls and those in front of it"
 _TOO_FAR = "the packets were forwarded in a loop; check the routes to it"
 # By ICMP type and code (RFC 792, 1122, 1812, 4443). Those not named end no ping: they are not about reaching the host.
 _ICMP_FAULTS = {
@@ -42,7 +42,7 @@ _ICMP6_FAULTS = {
     (1, 3): _HOST,
     (3, 0): _TOO_FAR,
 }
-# By the error of a system call; others are faults of ours.
+# By errno of a system call; other errors are our own faults.
 _SEND_FAULTS = {
     errno.EHOSTUNREACH: _HOST,
     errno.EHOSTDOWN: _HOST,

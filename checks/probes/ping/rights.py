@@ -1,4 +1,4 @@
-"""Whether this process may send pings: the right to open an ICMP socket."""
+"""The permission of this process to send pings: to open an ICMP socket."""
 
 from __future__ import annotations
 

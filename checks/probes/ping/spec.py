@@ -1,4 +1,4 @@
-"""What a ping asks for, and its address. Pure."""
+"""The settings of a ping check, and its address. Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _NO_ROUTE = frozenset({errno.ENETUNREACH, errno.EAFNOSUPPORT})
 
 # What is waited for until the deadline, and where to look.
 _NAME = "the name servers gave no answer; check the domain's name servers"
-_CONNECTION = "the connection was not established; check that the host runs, and the firewalls before it"
+_CONNECTION = "the connection was not established; check that the host runs, and the firewalls in front of it"
 
 
 class ConnectingProbe(Probe[TcpSpec]):

@@ -20,7 +20,7 @@ from checks.verdict import Failure, contains_bytes, find_broken_text_rule, own_f
 
 READ_CAP = 64 * 1024
 _PIECE = 64 * 1024
-_REPLACEMENT = "\ufffd"  # stands for any byte that is no UTF-8
+_REPLACEMENT = "\ufffd"  # replaces any byte that is not UTF-8
 _SHOWN_BYTES = 8 * 1024  # of what was received; some may have to be masked
 
 # What a check waits for until its deadline, and where to look.
@@ -151,7 +151,7 @@ class TcpProbe(ConnectingProbe):
             _TAKEN: "before the body was sent",
             _ANSWER: f"after {len(self._received)} bytes of an answer",
         }[self.waits_for]
-        detail = f"The connection was {how} {when}; check the application, its log, and the firewalls before it."
+        detail = f"The connection was {how} {when}; check the application, its log, and the firewalls in front of it."
         self.fail(Failure(ReasonCode.CONNECTION_FAILURE, detail))
 
     # STARTTLS

@@ -46,7 +46,7 @@ class Dialogue:
         self.opening = next(self._steps)
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Take what was received; nothing is the end of the connection. Return what to send, None once TLS may begin.
+        """Process received bytes; empty means the end of the connection. Return what to send, None once TLS may begin.
 
         Raises StrangeServerError and NoTlsError.
         """
@@ -80,7 +80,7 @@ class Dialogue:
             if command:
                 if not all(self._may_interject and line.startswith(b"*") for line in rest):
                     raise StrangeServerError(
-                        "The server sent more than one reply at once; check the proxies before it."
+                        "The server sent more than one reply at once; check the proxies in front of it."
                     )
                 return command
         return b""
@@ -88,7 +88,7 @@ class Dialogue:
 
 INJECTED = (
     "plain text came behind the server's go-ahead for TLS, as in an injection attack; "
-    "check the server, and the proxies before it"
+    "check the server, and the proxies in front of it"
 )
 
 

@@ -1,4 +1,4 @@
-"""TLS without sockets: what is received goes in, and what is to be sent comes out.
+"""TLS without sockets: it consumes received bytes and returns the bytes to send.
 
 Not libcurl: with CONNECT_ONLY, a connection whose server has sent bytes that were not read yet counts as dead in the
 connection pool of the multi handle, and any other transfer that starts may close it.
@@ -73,7 +73,7 @@ class TlsSession:
         self.ended = False  # the server sends no more
 
     def feed(self, chunk: bytes) -> None:
-        """Take what was received; nothing is the end of the connection."""
+        """Process received bytes; empty means the end of the connection."""
         self._room -= len(chunk)
         if self._room < 0:
             raise ssl.SSLError("excessive message size")
@@ -107,7 +107,7 @@ class TlsSession:
         self._object.write(content)
 
     def outgoing(self) -> bytes:
-        """Return what is to be sent now."""
+        """Return the bytes to send now."""
         return self._outgoing.read()
 
     def version(self) -> str | None:

@@ -35,7 +35,7 @@ examples:
     def source(self, options: Mapping[str, Any]) -> Source:
         if options["url"] is not None:
             if options["account"]:
-                raise UsageError("--account is not for --url, where the token says whose monitors they are")
+                raise UsageError("--account cannot be used with --url, where the token selects the monitors")
             return super().source(options)
         if not (options["project"] or options["account"] or options["monitor"]):
             raise UsageError("name --project, --account or --monitor, or give --url")

@@ -1,4 +1,4 @@
-"""Imported by Python at its start if its folder is in PYTHONPATH: gives the process a clock that is AHEAD seconds."""
+"""Imported by Python at startup if its folder is in PYTHONPATH: sets the process's clock AHEAD seconds fast."""
 
 import os
 import time

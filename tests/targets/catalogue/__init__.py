@@ -1,6 +1,6 @@
-"""The catalogue of failures: targets that misbehave, and the verdict that each must get. Data alone.
+"""The catalogue of failures: targets that misbehave, and the verdict that each must get. Data only.
 
-`tests.targets.stage` puts them up, `tests/checks/test_catalogue.py` checks them all, three ways, and
+`tests.targets.stage` starts them, `tests/checks/test_catalogue.py` checks them all in three ways, and
 `python -m tests.generated` writes them into docs/use/checks.md.
 """
 

@@ -13,11 +13,11 @@ OK: Script = [answer(200, b"hello")]
 V4, V6 = ("127.0.0.1",), ("::1",)
 
 names: tuple[tuple[str, str, Name], ...] = (
-    ("a-alone", "Has an IPv4 address alone.", Name(V4)),
+    ("a-alone", "Has an IPv4 address only.", Name(V4)),
     ("aaaa-silent", "Has servers that never answer for IPv6.", Name(V4, Fault.SILENCE)),
     ("aaaa-failing", "Has servers that fail for IPv6.", Name(V4, Fault.SERVFAIL)),
     ("aaaa-denied", "Has servers that deny the name for IPv6.", Name(V4, Fault.NXDOMAIN)),
-    ("truncated", "Has an answer that comes over TCP alone.", Name(V4, truncated=True)),
+    ("truncated", "Has an answer that comes over TCP only.", Name(V4, truncated=True)),
     ("no-ttl", "Has an answer that must not be kept.", Name(V4, ttl=0)),
     (
         "many",
@@ -25,7 +25,7 @@ names: tuple[tuple[str, str, Name], ...] = (
         Name(("127.0.0.1", *(f"127.0.1.{n}" for n in range(1, 30)))),
     ),
     ("delayed", "Has servers that take 0.2 s.", Name(V4, seconds=0.2)),
-    ("mixed-guard", "Has a private address beside the one that may be probed.", Name(("10.0.0.1", "127.0.0.1"))),
+    ("mixed-guard", "Has a private address and one that may be probed.", Name(("10.0.0.1", "127.0.0.1"))),
     ("under_score", "Has a name with an underscore.", Name(V4)),
 )
 for name, about, said in names:
@@ -50,7 +50,7 @@ up(
 up("dns-upper-case", "Is named in capitals.", Place(OK, name="UPPER.names.test"), zone={"upper.names.test": Name(V4)})
 up(
     "dns-international",
-    "Is named beyond ASCII.",
+    "Has a non-ASCII name.",
     Place(OK, name="grün.names.test"),
     zone={"xn--grn-ioa.names.test": Name(V4)},
 )
@@ -89,7 +89,7 @@ up("ipv4", "Listens on IPv4.", Place(OK, host="127.0.0.1"))
 up("ipv6", "Listens on IPv6.", Place(OK, host="::1"))
 up(
     "ipv6-name",
-    "Has an IPv6 address alone.",
+    "Has an IPv6 address only.",
     Place(OK, host="::1", name="six.names.test"),
     zone={"six.names.test": Name((), V6)},
 )
@@ -162,7 +162,7 @@ for name, about, said in guarded:
     host = f"{name}.guard.test"
     down(
         f"guard-{name}",
-        f"Has a name that stands for {about}.",
+        f"Has a name that resolves to {about}.",
         Place(OK, name=host),
         "blocked_target",
         "private or reserved",

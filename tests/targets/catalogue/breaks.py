@@ -1,11 +1,11 @@
-"""Responses cut short, connections reset, and what is no HTTP."""
+"""Truncated responses, reset connections, and data that is not HTTP."""
 
 from __future__ import annotations
 
 from tests.targets.catalogue.case import CHUNKED, UNLIMITED, Closed, Group, Place, chunk, contains
 from tests.targets.server import HangUp, Listen, Repeat, Reset, Script, Unasked, answer
 
-GROUP = Group("Truncation, resets and what is no HTTP")
+GROUP = Group("Truncation, resets and invalid HTTP")
 up, down = GROUP.up, GROUP.down
 
 _HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -18,7 +18,7 @@ cut: tuple[tuple[str, str, Script, int], ...] = (
     ("no-chunk", "Announces chunks and sends none.", [CHUNKED], 200),
     ("last-chunk", "Closes before the last chunk.", [CHUNKED, chunk(b"the end")], 200),
     ("reset-chunk", "Resets the connection between chunks.", [CHUNKED, chunk(b"half"), Reset()], 200),
-    ("chunk-size", "Sends a chunk whose size is no number.", [CHUNKED, b"zz\r\nhalf\r\n0\r\n\r\n"], 200),
+    ("chunk-size", "Sends a chunk whose size is not a number.", [CHUNKED, b"zz\r\nhalf\r\n0\r\n\r\n"], 200),
     ("chunk-end", "Sends a chunk longer than announced.", [CHUNKED, b"4\r\ntoo long\r\n0\r\n\r\n"], 200),
     ("headers", "Closes in the middle of the headers.", [_HEAD, b"Server: x\r\n"], 200),
     ("header-line", "Closes in the middle of a header.", [_HEAD, b"Server: "], 200),
@@ -62,7 +62,7 @@ up(
 )
 up(
     "chunked-and-length",
-    "Announces a length beside chunks, which count.",
+    "Announces a length and sends chunks, which count.",
     [b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", chunk(b"the end"), b"0\r\n\r\n"],
     content_rules=[contains("the end")],
 )
@@ -76,7 +76,7 @@ up(
 broken: tuple[tuple[str, str, Script, str], ...] = (
     ("empty", "Closes without an answer.", [], "without an answer"),
     ("reset", "Resets the connection instead of an answer.", [Reset()], "without an answer"),
-    ("blank-line", "Answers with an empty line alone.", [b"\r\n"], "not valid HTTP"),
+    ("blank-line", "Answers with an empty line only.", [b"\r\n"], "not valid HTTP"),
     ("html", "Answers with a page and no headers.", [b"<!doctype html><p>hello"], "not valid HTTP"),
     ("ssh", "Answers as an SSH server.", [b"SSH-2.0-OpenSSH_9\r\n"], "not valid HTTP"),
     ("binary", "Answers with random bytes.", [bytes(range(256))], "not valid HTTP"),
@@ -92,7 +92,7 @@ unasked: tuple[tuple[str, str, Script, str], ...] = (
 )
 for name, about, script, words in unasked:
     down(f"unasked-{name}", about, Place(Unasked(script)), "connection_failure", words)
-up("unasked-answer", "Answers before it is asked.", Place(Unasked([answer(200, b"hello"), Listen()])))
+up("unasked-answer", "Answers before the request.", Place(Unasked([answer(200, b"hello"), Listen()])))
 down("closed-port", "Has no listener on the port.", Place(Closed()), "connection_failure", "refused")
 
 malformed: tuple[tuple[str, str, Script], ...] = (

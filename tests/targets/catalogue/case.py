@@ -1,4 +1,4 @@
-"""A case of the catalogue: what a target does, what the monitor asks for, and what must come of it. Data alone."""
+"""A case of the catalogue: what a target does, the monitor's settings, and the expected result. Data only."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.targets.server import Routes
 MIB = 1024 * 1024
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 UNLIMITED = b"HTTP/1.1 200 OK\r\n\r\n"  # a body that ends with the connection
-LEAST: Mapping[str, Any] = {"timeout_ms": 1000}  # that the API takes
-SHORT: Mapping[str, Any] = {"timeout_ms": 2000}  # for targets that stall, on a busy machine too
+LEAST: Mapping[str, Any] = {"timeout_ms": 1000}  # the API's minimum
+SHORT: Mapping[str, Any] = {"timeout_ms": 2000}  # for targets that stall, also on a busy machine
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Closed:
 
 @dataclass(frozen=True)
 class Full:
-    """A port that answers no attempt to connect: its queue of connections is full."""
+    """A port that does not answer attempts to connect: its queue of connections is full."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """One address that is listened on. Scripts name another place's origin as `@key@`.
+    """An address with a listener. In scripts `@key@` is the origin of another place.
 
-    `name` stands in the URL instead of the address, `tls` is a context of `Certificates`, `scheme` what the URL
-    says where that is not what is spoken, `port_of` the place whose port is taken too, at another address.
+    `name` replaces the address in the URL, `tls` is a context of `Certificates`, `scheme` that of the URL if it
+    differs from the protocol, `port_of` the place whose port is used too, at another address.
     """
 
     routes: Routes | Datagrams | Resolving | Closed | Full
@@ -50,9 +50,9 @@ Target = Routes | Datagrams | Place | Mapping[str, Place]
 
 @dataclass(frozen=True)
 class Case:
-    """`settings` are fields of the API's MonitorInput, the url aside, which is `url` with `@key@` filled in.
+    """`settings`: fields of the API's MonitorInput except the url, which is `url` with `@key@` replaced.
 
-    `about` is one sentence, in the present tense, on what the target does. `words` stand in the detail.
+    `about`: one sentence in the present tense on what the target does. `words`: expected in the detail.
     """
 
     id: str
@@ -69,7 +69,7 @@ class Case:
 
 
 class Group:
-    """Collects the cases of one class."""
+    """Collect the cases of one class."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -110,7 +110,7 @@ class Group:
         http_status: int | None,
         **settings: Any,
     ) -> None:
-        """Whatever else is given is a setting; without a method or a type of its own a case uses GET."""
+        """Other arguments are settings. Without a method or type a case uses GET."""
         if "type" not in settings:
             settings.setdefault("method", "GET")
         self.cases.append(
@@ -137,7 +137,7 @@ def _places(target: Target) -> Mapping[str, Place]:
         places = {key: value for key, value in target.items() if isinstance(value, Place)}
         if places:
             return places
-    return {"main": Place(target)}  # type: ignore[arg-type]  # what is no mapping of places is Routes
+    return {"main": Place(target)}  # type: ignore[arg-type]  # a mapping without places is Routes
 
 
 def contains(text: str) -> dict[str, str]:
@@ -158,5 +158,5 @@ def chunk(data: bytes) -> bytes:
 
 
 def squeezed(body: bytes) -> bytes:
-    """gzip, the same bytes every time."""
+    """Compress reproducibly with gzip."""
     return gzip.compress(body, mtime=0)

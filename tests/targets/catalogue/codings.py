@@ -1,4 +1,4 @@
-"""Content codings: undone, lied about, and blown up."""
+"""Content codings: decoded, declared wrongly, and bombs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ for name, about, script in (
     ("identity", "Declares that nothing is coded.", coded(b"the end", "identity")),
     ("two-members", "Sends gzip in two members.", coded(squeezed(b"the ") + squeezed(b"end"), "gzip")),
     ("padding", "Sends bytes after the end of gzip.", coded(squeezed(b"the end") + b"garbage", "gzip")),
-    ("twice", "Compresses twice and says so.", coded(squeezed(squeezed(b"the end")), "gzip, gzip")),
+    ("twice", "Compresses twice, as declared.", coded(squeezed(squeezed(b"the end")), "gzip, gzip")),
     ("mixed", "Compresses with deflate and then gzip.", coded(squeezed(zlib.compress(b"the end")), "deflate, gzip")),
     (
         "chunked",
@@ -45,10 +45,10 @@ for name, about, script in (
     up(f"coding-{name}", about, script, content_rules=END)
 
 up("coding-empty", "Declares gzip and sends no body.", coded(b"", "gzip"))
-up("coding-unknown", "Sends an unasked coding, and no rule reads it.", coded(b"\x0b\x02\x80", "br"))
+up("coding-unknown", "Sends a coding that was not requested, and no rule reads it.", coded(b"\x0b\x02\x80", "br"))
 down(
     "coding-unknown-rule",
-    "Sends an unasked coding, and a rule reads it.",
+    "Sends a coding that was not requested, and a rule reads it.",
     coded(b"\x0b\x02\x80", "br"),
     "content_failure",
     '"br"',
@@ -59,7 +59,7 @@ for name, about, script, words, rules in (
     ("plain", "Declares gzip and sends plain text.", coded(b"plain text", "gzip"), "Content-Encoding", []),
     (
         "plain-rule",
-        "Declares gzip and sends plain text that holds the word.",
+        "Declares gzip and sends plain text that contains the word.",
         coded(b"the end", "gzip"),
         "Content-Encoding",
         END,

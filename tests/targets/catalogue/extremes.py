@@ -35,31 +35,31 @@ bodies: tuple[tuple[str, str, Script], ...] = (
     ("huge", "Announces a terabyte and sends without end.", [answer(200, length=10**12), Repeat(b"x" * 65536)]),
     ("endless-chunks", "Sends chunks without end.", [CHUNKED, Repeat(chunk(b"x" * 65536))]),
     ("tiny-chunks", "Sends 5,000 chunks of a byte.", [CHUNKED, chunk(b"x") * 5000, b"0\r\n\r\n"]),
-    ("second-answer", "Sends a second, unasked response.", [answer(200, b"one"), answer(500, b"two")]),
+    ("second-answer", "Sends a second, unrequested response.", [answer(200, b"one"), answer(500, b"two")]),
 )
 for name, about, script in bodies:
     up(f"body-{name}", about, script)
 up(
     "url-long",
-    "Is asked for an address of 2,000 characters.",
+    "Gets a request for an address of 2,000 characters.",
     lambda seen: [answer(200 if len(seen.path) > 1900 else 414)],
     url="@main@/" + "x" * 1950,
 )
 up(
     "url-query",
-    "Is asked for a query beyond ASCII.",
+    "Gets a request with a non-ASCII query.",
     lambda seen: [answer(200 if seen.path == "/a?q=%C3%BC" else 404)],
     url="@main@/a?q=ü#part",
 )
 up(
     "request-headers",
-    "Answers who sends the monitor's own header.",
+    "Answers only requests with the monitor's own header.",
     lambda seen: [answer(200 if seen.header("x-key") == "s3cret" else 401)],
     request_headers=[{"name": "X-Key", "value": "s3cret"}],
 )
 down(
     "request-headers-wrong",
-    "Refuses the monitor's own header, and tells it.",
+    "Refuses the monitor's own header, and repeats it.",
     lambda seen: [answer(401, (seen.header("x-key") or "").encode())],
     "http_failure",
     "401",

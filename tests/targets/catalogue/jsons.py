@@ -1,4 +1,4 @@
-"""json_field on JSON, on oddities, and on what is none."""
+"""json_field on JSON, on unusual JSON, and on other data."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ def document(body: bytes | str) -> Script:
 
 
 for name, about, body, rule in (
-    ("exists", "Holds the field.", '{"a": {"b": 1}}', holds("a.b")),
-    ("null", "Holds null, which exists.", '{"a": null}', holds("a")),
-    ("false", "Holds false, which exists.", '{"a": false}', holds("a")),
-    ("zero", "Holds 0, which exists.", '{"a": 0}', holds("a")),
-    ("empty-string", "Holds an empty string, which exists.", '{"a": ""}', holds("a")),
-    ("equals", "Holds the string.", '{"status": "ok"}', holds("status", "ok")),
-    ("equals-empty", "Holds the empty string that is asked for.", '{"a": ""}', holds("a", "")),
-    ("equals-digits", "Holds 1.10, by its digits.", '{"a": 1.10}', holds("a", "1.10")),
-    ("equals-exponent", "Holds 1e2, by its digits.", '{"a": 1e2}', holds("a", "1e2")),
-    ("equals-big", "Holds an integer of 40 digits.", '{"a": %s}' % ("9" * 40), holds("a", "9" * 40)),
-    ("equals-true", "Holds true.", '{"a": true}', holds("a", "true")),
-    ("equals-true-string", 'Holds the string "true".', '{"a": "true"}', holds("a", "true")),
-    ("equals-null", "Holds null, which is asked for.", '{"a": null}', holds("a", "null")),
+    ("exists", "Contains the field.", '{"a": {"b": 1}}', holds("a.b")),
+    ("null", "Contains null, which exists.", '{"a": null}', holds("a")),
+    ("false", "Contains false, which exists.", '{"a": false}', holds("a")),
+    ("zero", "Contains 0, which exists.", '{"a": 0}', holds("a")),
+    ("empty-string", "Contains an empty string, which exists.", '{"a": ""}', holds("a")),
+    ("equals", "Contains the string.", '{"status": "ok"}', holds("status", "ok")),
+    ("equals-empty", "Contains the empty string that is expected.", '{"a": ""}', holds("a", "")),
+    ("equals-digits", "Contains 1.10, by its digits.", '{"a": 1.10}', holds("a", "1.10")),
+    ("equals-exponent", "Contains 1e2, by its digits.", '{"a": 1e2}', holds("a", "1e2")),
+    ("equals-big", "Contains an integer of 40 digits.", '{"a": %s}' % ("9" * 40), holds("a", "9" * 40)),
+    ("equals-true", "Contains true.", '{"a": true}', holds("a", "true")),
+    ("equals-true-string", 'Contains the string "true".', '{"a": "true"}', holds("a", "true")),
+    ("equals-null", "Contains null, which is expected.", '{"a": null}', holds("a", "null")),
     (
         "equals-object",
-        "Holds an object, compared in the body's order.",
+        "Contains an object, compared in the body's order.",
         '{"a": {"z": 1, "b": "ü"}}',
         holds("a", '{"z":1,"b":"ü"}'),
     ),
-    ("equals-array", "Holds an array.", '{"a": [1, "2", null]}', holds("a", '[1,"2",null]')),
-    ("equals-escape", "Holds an escaped letter.", '{"a": "gr\\u00fcn"}', holds("a", "grün")),
-    ("index", "Holds an array that is walked by index.", '{"a": [{"b": 1}, {"b": 2}]}', holds("a.1.b", "2")),
+    ("equals-array", "Contains an array.", '{"a": [1, "2", null]}', holds("a", '[1,"2",null]')),
+    ("equals-escape", "Contains an escaped letter.", '{"a": "gr\\u00fcn"}', holds("a", "grün")),
+    ("index", "Contains an array, which the path indexes.", '{"a": [{"b": 1}, {"b": 2}]}', holds("a.1.b", "2")),
     ("top-array", "Is an array itself.", '[{"a": 1}]', holds("0.a")),
-    ("number-key", "Holds an object with a number for a key.", '{"a": {"0": 1}}', holds("a.0")),
-    ("duplicate", "Holds a key twice; the last one counts.", '{"a": 1, "a": 2}', holds("a", "2")),
+    ("number-key", "Contains an object with a number for a key.", '{"a": {"0": 1}}', holds("a.0")),
+    ("duplicate", "Contains a key twice; the last one counts.", '{"a": 1, "a": 2}', holds("a", "2")),
     ("mark", "Begins with a byte order mark.", b'\xef\xbb\xbf{"a": 1}', holds("a")),
     ("utf-16", "Is in UTF-16.", '{"a": "ü"}'.encode("utf-16"), holds("a", "ü")),
     ("blanks", "Is surrounded by blanks.", ' \r\n\t{"a": 1}\n ', holds("a")),
@@ -62,8 +62,8 @@ for name, about, body in (
     ("single-quotes", "Sends JSON with single quotes.", "{'a': 1}"),
     ("comment", "Sends JSON with a comment.", '{"a": 1} // ok'),
     ("two", "Sends two documents.", '{"a": 1}{"a": 1}'),
-    ("nan", "Sends NaN, which is no JSON.", '{"a": NaN}'),
-    ("infinity", "Sends Infinity, which is no JSON.", '{"a": -Infinity}'),
+    ("nan", "Sends NaN, which is not JSON.", '{"a": NaN}'),
+    ("infinity", "Sends Infinity, which is not JSON.", '{"a": -Infinity}'),
     ("control", "Sends a bare line break in a string.", '{"a": "x\ny"}'),
     ("binary", "Sends bytes.", bytes(range(256))),
 ):
@@ -79,13 +79,13 @@ for name, about, body in (
 for name, about, body, path in (
     ("key", "Lacks the field.", '{"b": 1}', "a"),
     ("nested", "Lacks the inner field.", '{"a": {"b": 1}}', "a.c"),
-    ("scalar", "Holds a number where an object is walked.", '{"a": 1}', "a.b"),
-    ("string", "Holds a string where an array is walked.", '{"a": "xyz"}', "a.0"),
-    ("index", "Holds too short an array.", '{"a": [1]}', "a.1"),
-    ("negative-index", "Holds an array, which has no index -1.", '{"a": [1]}', "a.-1"),
-    ("dot", "Holds a key with a dot, which no path reaches.", '{"a.b": 1}', "a.b"),
-    ("case", "Holds the field in other letters.", '{"A": 1}', "a"),
-    ("null-step", "Holds null where an object is walked.", '{"a": null}', "a.b"),
+    ("scalar", "Contains a number where the path expects an object.", '{"a": 1}', "a.b"),
+    ("string", "Contains a string where the path expects an array.", '{"a": "xyz"}', "a.0"),
+    ("index", "Contains an array that is too short.", '{"a": [1]}', "a.1"),
+    ("negative-index", "Contains an array, which has no index -1.", '{"a": [1]}', "a.-1"),
+    ("dot", "Contains a key with a dot, which no path reaches.", '{"a.b": 1}', "a.b"),
+    ("case", "Contains the field in other case.", '{"A": 1}', "a"),
+    ("null-step", "Contains null where the path expects an object.", '{"a": null}', "a.b"),
     ("top-scalar", "Is a number.", "1", "a"),
 ):
     down(
@@ -98,14 +98,14 @@ for name, about, body, path in (
         content_rules=[holds(path)],
     )
 for name, about, body, equals in (
-    ("string", "Holds another string.", '{"a": "down"}', "ok"),
-    ("digits", "Holds 1.0 where 1 is asked for.", '{"a": 1.0}', "1"),
-    ("number-string", "Holds true where True is asked for.", '{"a": true}', "True"),
-    ("null-empty", "Holds null where an empty string is asked for.", '{"a": null}', ""),
-    ("order", "Holds an object in another order.", '{"a": {"x": 1, "y": 2}}', '{"y":2,"x":1}'),
-    ("long", "Holds a string of 100,000 characters.", '{"a": "%s"}' % ("x" * 100_000), "x"),
-    ("controls", "Holds control characters.", '{"a": "\\u0000\\u001b[2J\\u202e"}', "x"),
-    ("surrogate", "Holds half a character.", '{"a": "\\ud800"}', "x"),
+    ("string", "Contains another string.", '{"a": "down"}', "ok"),
+    ("digits", "Contains 1.0 where 1 is expected.", '{"a": 1.0}', "1"),
+    ("number-string", "Contains true where True is expected.", '{"a": true}', "True"),
+    ("null-empty", "Contains null where an empty string is expected.", '{"a": null}', ""),
+    ("order", "Contains an object in another order.", '{"a": {"x": 1, "y": 2}}', '{"y":2,"x":1}'),
+    ("long", "Contains a string of 100,000 characters.", '{"a": "%s"}' % ("x" * 100_000), "x"),
+    ("controls", "Contains control characters.", '{"a": "\\u0000\\u001b[2J\\u202e"}', "x"),
+    ("surrogate", "Contains half of a surrogate pair.", '{"a": "\\ud800"}', "x"),
 ):
     down(
         f"json-differs-{name}",

@@ -1,4 +1,4 @@
-"""HEAD and what servers make of it; other methods."""
+"""HEAD and how servers respond to it; other methods."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ down(
 for code in (400, 403, 404, 500, 503):
     down(
         f"head-{code}-get-200",
-        f"Answers HEAD with {code}, which is not tried again, although GET would do.",
+        f"Answers HEAD with {code}, which is not repeated, although GET would work.",
         split([answer(code)], [answer()]),
         "http_failure",
         str(code),
@@ -61,7 +61,7 @@ for code in (400, 403, 404, 500, 503):
     )
 down(
     "head-stalls",
-    "Never answers HEAD, although GET would do.",
+    "Never answers HEAD, although GET would work.",
     split([Hang()], [answer()]),
     "timeout",
     "did not answer",
@@ -70,13 +70,13 @@ down(
 )
 down(
     "head-reset",
-    "Resets the connection at HEAD, although GET would do.",
+    "Resets the connection at HEAD, although GET would work.",
     split([Reset()], [answer()]),
     "connection_failure",
     "without an answer",
     method="HEAD",
 )
-up("head-with-body", "Sends a body to HEAD all the same.", [answer(200, b"a body")], method="HEAD")
+up("head-with-body", "Sends a body in response to HEAD.", [answer(200, b"a body")], method="HEAD")
 up("head-chunked", "Announces chunks to HEAD.", [CHUNKED], method="HEAD")
 up("head-gzip", "Announces gzip to HEAD.", [answer(200, b"", "Content-Encoding: gzip")], method="HEAD")
 up(
@@ -94,7 +94,7 @@ up(
 )
 up("head-by-default", "Is asked by HEAD where no method is given.", split([answer()], [answer(500)]), type="http")
 for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
-    up(f"method-{method.lower()}", f"Takes {method} alone, and gets it.", only(method), method=method)
+    up(f"method-{method.lower()}", f"Accepts only {method}, and gets it.", only(method), method=method)
 up(
     "post-body",
     "Takes the POST with a body of 8,192 characters.",

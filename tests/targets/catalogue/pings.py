@@ -1,4 +1,4 @@
-"""Hosts that do not answer echo requests as they should. `tests/checks/test_ping.py` puts them up and checks them."""
+"""Hosts that answer echo requests wrongly. `tests/checks/test_ping.py` starts and checks them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.targets.pings import (
 
 @dataclass(frozen=True, kw_only=True)
 class PingCase(Case):
-    """`hosts` are those that answer, by address. `loss` is in percent, None where nothing is sent."""
+    """`hosts`: those that answer, by address. `loss`: in percent, None if nothing is sent."""
 
     hosts: Mapping[str, Answers] = field(default_factory=dict)
     loss: int | None = None
@@ -45,7 +45,7 @@ def _add(
     zone: Mapping[str, Name] | None = None,
     **settings: Any,
 ) -> None:
-    """Without a `host` the case gets an address of its own, and `answers` are those of that address."""
+    """Without a `host` the case gets a separate address, and `answers` are those of that address."""
     number = len(CASES) + 1
     address = f"fd66::1:{number:x}" if v6 else f"10.66.1.{number}"
     host = host or (f"[{address}]" if v6 else address)
@@ -87,11 +87,11 @@ def error(kind: int, code: int, **given: Any) -> Answer:
 
 
 def replies(*more: Answer, **given: Any) -> Answer:
-    """What `given` says of the first answer, and the reply that comes after it."""
+    """The first answer with the fields of `given`, followed by the correct reply."""
     return Answer(then=(*more, REPLY), **given)
 
 
-HURRIED = {"timeout_ms": 2_000}  # for targets that answer, on a busy machine too
+HURRIED = {"timeout_ms": 2_000}  # for targets that answer, also on a busy machine
 TIMELY = Answer(seconds=0.3)
 
 up("answered", "Answers every packet.", REPLY)

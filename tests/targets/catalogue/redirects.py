@@ -24,7 +24,7 @@ def chain(length: int, *, seconds: float = 0.0) -> Callable[[Seen], Script]:
 
 
 def only(method: str, script: Script) -> Callable[[Seen], Script]:
-    """Redirects to /end, which takes one method alone."""
+    """Redirect to /end, which accepts one method only."""
 
     def routes(seen: Seen) -> Script:
         if seen.path != "/end":
@@ -57,7 +57,7 @@ for location, name in ((None, "without-location"), ("http://[", "to-nonsense")):
 for code in (300, 304, 305):
     up(
         f"redirect-{code}-final",
-        f"Answers {code} with a Location, which is no redirect to follow.",
+        f"Answers {code} with a Location, which must not be followed.",
         [answer(code, b"", "Location: /nowhere")],
         http_status=code,
         follow_redirects=True,
@@ -65,10 +65,10 @@ for code in (300, 304, 305):
 
 for name, about, location, path in (
     ("relative", "Redirects to a relative reference.", "sub/../end", "/end"),
-    ("query", "Redirects to a query alone.", "?page=2", "/?page=2"),
+    ("query", "Redirects to a query only.", "?page=2", "/?page=2"),
     ("fragment", "Redirects to an address with a fragment.", "/end#part", "/end"),
     ("blanks", "Redirects to an address with blanks.", "/the end?a b", "/the%20end?a%20b"),
-    ("utf-8", "Redirects to an address beyond ASCII.", "/grün", "/gr%C3%BCn"),
+    ("utf-8", "Redirects to a non-ASCII address.", "/grün", "/gr%C3%BCn"),
     ("padded", "Redirects to an address with blanks around it.", "   /end  ", "/end"),
 ):
     up(

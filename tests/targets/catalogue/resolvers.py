@@ -19,7 +19,7 @@ from tests.targets.resolvers import Asked, Elsewhere, Hang, Pause, Raw, Reset, R
 
 GROUP = Group("Resolvers")
 
-# At most one datagram a second is sent to a named resolver, and the cases are checked all at once.
+# At most one datagram a second is sent to a named resolver, and all cases are checked concurrently.
 _hosts = (f"127.21.{number // 250}.{number % 250 + 1}" for number in count())
 
 NAME = "www.zone.test"
@@ -62,7 +62,7 @@ def truncated(asked: Asked) -> Iterable[Step]:
 
 
 def cut_short(*steps: Step | Callable[[Asked], Step]) -> Resolving:
-    """By UDP the answer is truncated, by TCP these steps follow."""
+    """Truncate the answer by UDP, and play these steps by TCP."""
     return Resolving(truncated, lambda asked: [step(asked) if callable(step) else step for step in steps])
 
 
@@ -111,7 +111,7 @@ def dripping(asked: Asked) -> Iterable[Step]:
         yield Pause(0.001)
 
 
-# All types, and what each looks like
+# All types, with their text form
 
 types: tuple[tuple[str, str, str, str], ...] = (
     ("A", "192.0.2.1", "192.0.2.1", "192.0.2.2"),
@@ -165,7 +165,7 @@ up(
 )
 down(
     "resolver-rule-broken",
-    "Lacks what a rule wants.",
+    "Lacks the text that a rule requires.",
     TWO,
     "content_failure",
     "does not contain",
@@ -173,7 +173,7 @@ down(
 )
 down(
     "resolver-rule-present",
-    "Has what must be absent.",
+    "Has a text that must be absent.",
     TWO,
     "content_failure",
     "must be absent",
@@ -252,21 +252,21 @@ down(
 )
 down(
     "resolver-other-type",
-    "Has records of another type alone.",
+    "Has records of another type only.",
     saying((f"{NAME}.", "TXT", "hello")),
     "dns_failure",
     "no A record",
 )
 down(
     "resolver-other-owner",
-    "Has a record of another name alone.",
+    "Has a record of another name only.",
     saying(("other.zone.test.", "A", "192.0.2.1")),
     "dns_failure",
     "no A record",
 )
 down(
     "resolver-other-class",
-    "Has a record of another class alone.",
+    "Has a record of another class only.",
     of_udp(lambda asked: raw(asked, 1, b"\xc0\x0c\0\1\0\3\0\0\0\0\0\4\1\2\3\4")),
     "dns_failure",
     "no A record",
@@ -313,7 +313,7 @@ up(
 )
 up(
     "resolver-alias-asked",
-    "Has an alias that is asked for itself.",
+    "Gets a query for an alias itself.",
     saying((f"{NAME}.", CNAME, "real.zone.test.")),
     CNAME,
     records=["real.zone.test"],
@@ -343,12 +343,12 @@ down(
 
 # Truncated answers, and TCP
 
-up("resolver-tcp", "Cuts its answer short by UDP.", cut_short(good), records=["192.0.2.1"])
-up("resolver-tcp-large", "Has 200 records, by TCP alone.", cut_short(large))
+up("resolver-tcp", "Truncates its answer by UDP.", cut_short(good), records=["192.0.2.1"])
+up("resolver-tcp-large", "Has 200 records, by TCP only.", cut_short(large))
 up("resolver-tcp-dripping", "Sends its answer byte by byte by TCP.", Resolving(truncated, dripping))
 up(
     "resolver-tcp-half",
-    "Cuts its answer short, but sends some records with it.",
+    "Truncates its answer, but sends some records with it.",
     Resolving(
         lambda asked: [reply(asked, A, flags=dns.flags.TC | dns.flags.RA)], lambda asked: [reply(asked, A, OTHER)]
     ),
@@ -387,7 +387,7 @@ down(
 down("resolver-tcp-reset", "Resets the TCP connection.", cut_short(Reset()), "connection_failure", "reset")
 down(
     "resolver-tcp-truncated",
-    "Cuts its answer short by TCP too.",
+    "Truncates its answer by TCP too.",
     Resolving(truncated, truncated),
     "dns_failure",
     "by TCP too",
@@ -458,12 +458,12 @@ up(
     records=["192.0.2.1"],
 )
 up("resolver-trailing-bytes", "Sends bytes after its answer.", of_udp(lambda asked: good(asked) + b"trailing"))
-up("resolver-udp-large", "Sends 3 KiB by UDP, more than it was asked for.", Resolving(lambda asked: [large(asked)]))
+up("resolver-udp-large", "Sends 3 KiB by UDP, more than the query allows.", Resolving(lambda asked: [large(asked)]))
 for name, about, forged in (
-    ("id", "Answers with another id alone.", other_id),
-    ("name", "Answers about another name alone.", other_question(qname="evil.test.")),
-    ("type", "Answers about another type alone.", other_question(rdtype="AAAA")),
-    ("class", "Answers about another class alone.", other_question(rdclass="CH")),
+    ("id", "Answers with another id only.", other_id),
+    ("name", "Answers about another name only.", other_question(qname="evil.test.")),
+    ("type", "Answers about another type only.", other_question(rdtype="AAAA")),
+    ("class", "Answers about another class only.", other_question(rdclass="CH")),
     (
         "questions",
         "Repeats the question twice.",
@@ -536,7 +536,7 @@ down("resolver-closed", "Has no resolver on its port.", Closed(), "connection_fa
 
 own: tuple[tuple[str, str, Name, str | None, str], ...] = (
     ("found", "Has an address.", Name(("192.0.2.1",)), None, ""),
-    ("truncated", "Has an address that comes by TCP alone.", Name(("192.0.2.1",), truncated=True), None, ""),
+    ("truncated", "Has an address that comes by TCP only.", Name(("192.0.2.1",), truncated=True), None, ""),
     ("nodata", "Has no address.", Name(), "dns_failure", "no A record"),
     ("unknown", "Does not exist.", Name(Fault.NXDOMAIN), "dns_failure", "does not exist"),
     ("failing", "Has servers that fail.", Name(Fault.SERVFAIL), "dns_failure", "SERVFAIL"),

@@ -1,4 +1,4 @@
-"""Targets that stop at some point, and targets that never quite stop."""
+"""Targets that stop at some point, and targets that send slowly without an end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ down(
 )
 down(
     "stall-tls-without-check-ssl",
-    "Never answers the TLS handshake, and certificates are not watched.",
+    "Never answers the TLS handshake, without check_ssl.",
     Place(Unasked([Hang()]), scheme="https"),
     "timeout",
     "TLS handshake did not finish",

@@ -48,11 +48,11 @@ def down(
 
 
 up("good", "Shows a good certificate.", WAITS, **WATCHED)
-up("good-unwatched", "Shows a good certificate, and it is not watched.", WAITS)
+up("good-unwatched", "Shows a good certificate, without check_ssl.", WAITS)
 up("good-closes", "Closes the connection after the handshake.", [], **WATCHED)
 for name, about in (
-    ("only_1_2", "Speaks TLS 1.2 alone."),
-    ("only_1_3", "Speaks TLS 1.3 alone."),
+    ("only_1_2", "Speaks TLS 1.2 only."),
+    ("only_1_3", "Speaks TLS 1.3 only."),
     ("chain", "Shows a certificate with its intermediate."),
 ):
     up(name.replace("_", "-"), about, WAITS, name, **WATCHED)
@@ -76,25 +76,25 @@ for name, tls, host in (
 
 CERTIFICATES = (
     ("expired", "has expired", "expired"),
-    ("other_host", "is another host's", "another"),
-    ("self_signed", "signed itself", "self-signed"),
+    ("other_host", "is for another host", "another"),
+    ("self_signed", "is self-signed", "self-signed"),
     ("unknown_issuer", "comes from an unknown authority", "issuer is unknown"),
 )
 for tls, what, words in (
     *CERTIFICATES,
     ("not_yet_valid", "is not valid yet", "not valid yet"),
-    ("no_intermediate", "lacks the intermediate one", "intermediate"),
-    ("name_only", "is for a name, to who asked for an address", "another address"),
-    ("huge", "is larger than any", "too large"),
+    ("no_intermediate", "lacks the intermediate certificate", "intermediate"),
+    ("name_only", "is for a name, while the URL has an address", "another address"),
+    ("huge", "is too large", "too large"),
 ):
     name = tls.replace("_", "-")
     about = f"Shows a certificate that {what}."
     down(name, about, WAITS, "tls_failure", "SSL problem: ", tls, **WATCHED)
-    down(f"{name}-unwatched", f"{about[:-1]}, and is not watched.", WAITS, "connection_failure", words, tls)
+    down(f"{name}-unwatched", f"{about[:-1]}, without check_ssl.", WAITS, "connection_failure", words, tls)
 down("old", "Speaks TLS 1.1 at most.", WAITS, "tls_failure", "TLS", "old", **WATCHED)
 down(
     "only-dhe",
-    "Exchanges keys in a group of its own alone.",
+    "Exchanges keys only in a custom group (DHE).",
     WAITS,
     "tls_failure",
     "SSL problem: ",
@@ -123,7 +123,7 @@ handshakes: tuple[tuple[str, str, Script, str], ...] = (
     ("alert-name", "Refuses the name.", [Listen(), ALERT + b"\x70"], "no certificate for this host name"),
     ("alert-client", "Demands a client certificate.", [Listen(), ALERT + b"\x74"], "client certificate"),
     ("alert-internal", "Answers with an internal error.", [Listen(), ALERT + b"\x50"], "handshake failed"),
-    ("cut", "Cuts its answer to the handshake short.", [Listen(), b"\x16\x03\x03\x40\x00\x02"], "ended the connection"),
+    ("cut", "Truncates its answer to the handshake.", [Listen(), b"\x16\x03\x03\x40\x00\x02"], "ended the connection"),
     ("too-much", "Answers the handshake without end.", [Listen(), Repeat(b"\x16\x03\x03\x40\x00" + bytes(0x4000))], ""),
 )
 for name, about, script, words in handshakes:
@@ -144,7 +144,7 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
     ("greets", "Greets.", HELLO, RULE),
     ("split", "Greets in two pieces.", [b"hel", Pause(0.05), b"lo", Hang()], RULE),
     ("closes", "Greets and closes.", [b"hello"], RULE),
-    ("cuts", "Greets and closes in TCP alone.", [b"hello", HangUp()], RULE),
+    ("cuts", "Greets and closes in TCP only.", [b"hello", HangUp()], RULE),
     ("to-the-cap", "Sends the text at the end of 64 KiB.", [b"x" * (CAP - 5) + b"hello", Hang()], RULE),
     (
         "answer",
@@ -162,11 +162,11 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
 for name, about, script, settings in reads:
     up(f"read-{name}", about, script, **settings, **WATCHED)
 broken: tuple[tuple[str, str, Script, str, str, Mapping[str, Any]], ...] = (
-    ("silent", "Says nothing after the handshake.", WAITS, "timeout", "sent nothing", BRIEFLY),
+    ("silent", "Sends nothing after the handshake.", WAITS, "timeout", "sent nothing", BRIEFLY),
     ("closed", "Closes after the handshake.", [], "content_failure", "without sending anything", RULE),
     ("reset", "Resets the connection after the handshake.", [Reset()], "connection_failure", "", RULE),
     ("other", "Sends another text and closes.", [b"help"], "content_failure", 'not contain "hello"', RULE),
-    ("cut", "Sends another text and closes in TCP alone.", [b"help", HangUp()], "content_failure", "hello", RULE),
+    ("cut", "Sends another text and closes in TCP only.", [b"help", HangUp()], "content_failure", "hello", RULE),
     ("too-much", "Sends without end.", [Repeat(b"x" * 9_999)], "content_failure", "first 64 KiB", RULE),
 )
 for name, about, script, reason_code, words, given in broken:
@@ -281,7 +281,7 @@ for protocol in PROTOCOLS:
         dialogue_down(name, about, protocol, to_tls, "tls_failure", words, tls, **WATCHED)
     dialogue_down(
         "expired-unwatched",
-        f"Leads from {protocol.name} to a certificate that has expired, and is not watched.",
+        f"Leads from {protocol.name} to a certificate that has expired, without check_ssl.",
         protocol,
         to_tls,
         "connection_failure",
@@ -289,7 +289,7 @@ for protocol in PROTOCOLS:
         "expired",
     )
     stops: tuple[tuple[str, str, Script, str, str, Mapping[str, Any]], ...] = (
-        ("silent", "Says nothing at all.", [Hang()], "timeout", "did not start TLS", SHORT),
+        ("silent", "Sends nothing.", [Hang()], "timeout", "did not start TLS", SHORT),
         (
             "stalls",
             "Stalls in the dialogue.",
@@ -333,7 +333,7 @@ for protocol in PROTOCOLS:
         ),
         (
             "refuses-unwatched",
-            "Refuses TLS, and certificates are not watched.",
+            "Refuses TLS, without check_ssl.",
             [*protocol.dialogue, protocol.refusal, Hang()],
             "connection_failure",
             f"No secure connection: the server {protocol.refused}",
@@ -349,7 +349,7 @@ for protocol in PROTOCOLS:
         ),
         (
             "injected-unwatched",
-            "Sends bytes behind its go-ahead, and certificates are not watched.",
+            "Sends bytes behind its go-ahead, without check_ssl.",
             [*protocol.dialogue, protocol.go + b"x", StartTls(), Hang()],
             "connection_failure",
             "behind the server's go-ahead",

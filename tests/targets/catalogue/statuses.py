@@ -53,7 +53,7 @@ down(
 up("trigger-204", "Answers a trigger with 204.", [answer(204)], http_status=204, type="scheduler")
 down(
     "trigger-302",
-    "Answers a trigger with a redirect, which is no 2xx.",
+    "Answers a trigger with a redirect, which is not 2xx.",
     redirect("/x"),
     "http_failure",
     "302 instead of 2xx",
@@ -78,12 +78,12 @@ down(
     type="scheduler",
 )
 
-up("interim-100", "Says 100 before 200.", [b"HTTP/1.1 100 Continue\r\n\r\n", answer()])
+up("interim-100", "Sends 100 before 200.", [b"HTTP/1.1 100 Continue\r\n\r\n", answer()])
 up("interim-103", "Sends early hints before 200.", [b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", answer()])
 up("interim-many", "Sends fifty interim answers before 200.", [b"HTTP/1.1 102 Processing\r\n\r\n" * 50, answer()])
 down(
     "interim-only",
-    "Says 100 and closes without an answer.",
+    "Sends 100 and closes without an answer.",
     [b"HTTP/1.1 100 Continue\r\n\r\n"],
     "connection_failure",
     "without an answer",
@@ -91,7 +91,7 @@ down(
 )
 down(
     "interim-stall",
-    "Says 100 and then nothing.",
+    "Sends 100, then nothing.",
     [b"HTTP/1.1 100 Continue\r\n\r\n", Hang()],
     "timeout",
     "did not",
@@ -100,7 +100,7 @@ down(
 )
 down(
     "status-101",
-    "Switches protocols, unasked, and so sends no response.",
+    "Switches protocols without a request, and so sends no response.",
     [b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"],
     "connection_failure",
     "without an answer",

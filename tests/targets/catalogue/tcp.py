@@ -1,4 +1,4 @@
-"""TCP connections: who answers, what is read, and when it is enough."""
+"""TCP connections: which servers answer, what is read, and when reading ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def down(name: str, about: str, target: Target, reason_code: str, words: str, **
 
 
 def says(*steps: Step) -> Unasked:
-    """A server that says this to who connects."""
+    """A server that sends this after connecting."""
     return Unasked(steps)
 
 
@@ -54,7 +54,7 @@ names: tuple[tuple[str, str, Name], ...] = (
     ("name-second", "Has two addresses, and the first refuses.", Name(("127.0.1.1", "127.0.0.1"))),
     ("name-many", "Has thirty addresses, and all but one refuse.", Name(tuple(f"127.0.{n}.1" for n in range(30)))),
     ("name-ipv6-refuses", "Refuses at its IPv6 address.", Name(HERE, ("::1",))),
-    ("name-some-blocked", "Has a private address beside the public one.", Name(("10.0.0.1", "127.0.0.1"))),
+    ("name-some-blocked", "Has a private address and a public one.", Name(("10.0.0.1", "127.0.0.1"))),
 )
 for name, about, said in names:
     host = f"{name}.tcp.test"
@@ -131,7 +131,7 @@ for name, said in (
         zone={host: said},
     )
 
-# What is read
+# Reading
 RULE: dict[str, Any] = {"content_rules": [contains("hello")]}
 BRIEFLY = {**RULE, **SHORT}
 HEX: dict[str, Any] = {"request_body_encoding": "hex"}
@@ -144,7 +144,7 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
     ("reset-later", "Greets and resets the connection once it is closed.", [b"hello", Hang(), Reset()], RULE),
     ("goes-on", "Greets and does not stop sending.", [b"hello", Repeat(b"x" * 999)], RULE),
     ("after-nul", "Greets after bytes of zero.", [b"\0\0\0hello\0", Hang()], RULE),
-    ("after-binary", "Greets between bytes that are no text.", [b"\xff\xfe\x80hello\xc3", Hang()], RULE),
+    ("after-binary", "Greets between bytes that are not text.", [b"\xff\xfe\x80hello\xc3", Hang()], RULE),
     (
         "split-character",
         "Sends a text that is cut within a character.",
@@ -153,13 +153,13 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
     ),
     (
         "replaced-and-waits",
-        "Sends a byte that is no text, in two pieces, and waits.",
+        "Sends a byte that is not text, in two pieces, and waits.",
         [b"so a\xff", Pause(0.05), b"b", Hang()],
         {"content_rules": [contains("a\ufffdb")]},
     ),
     (
         "replaced",
-        "Sends a byte that is no text, and closes.",
+        "Sends a byte that is not text, and closes.",
         [b"a\xffb"],
         {"content_rules": [contains("a\ufffdb")]},
     ),
@@ -199,7 +199,7 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
     ),
     (
         "answer-text",
-        "Answers a body beyond ASCII.",
+        "Answers a non-ASCII body.",
         [Expect("Grüß".encode()), b"ok", Hang()],
         {"request_body": "Grüß", "content_rules": [contains("ok")]},
     ),
@@ -230,7 +230,7 @@ reads: tuple[tuple[str, str, Script, dict[str, Any]], ...] = (
 )
 for name, about, script, settings in reads:
     up(f"read-{name}", about, Unasked(script), **settings)
-up("body-unread", "Takes a body and says nothing.", says(Hang()), request_body="hello")
+up("body-unread", "Accepts a body and sends nothing.", says(Hang()), request_body="hello")
 up("body-closed", "Takes a body and closes.", says(Expect(b"hello")), request_body="hello")
 up("greeting-unread", "Greets without a rule that reads it.", HELLO)
 slow(
@@ -242,10 +242,10 @@ slow(
 )
 
 broken: tuple[tuple[str, str, Script, str, str, dict[str, Any]], ...] = (
-    ("silent", "Accepts the connection and says nothing.", [Hang()], "timeout", "sent nothing", BRIEFLY),
+    ("silent", "Accepts the connection and sends nothing.", [Hang()], "timeout", "sent nothing", BRIEFLY),
     (
         "silent-absent",
-        "Says nothing where a text must be absent.",
+        "Sends nothing where a text must be absent.",
         [Hang()],
         "timeout",
         "sent nothing",
@@ -253,7 +253,7 @@ broken: tuple[tuple[str, str, Script, str, str, dict[str, Any]], ...] = (
     ),
     (
         "asks-first",
-        "Says nothing before it is asked.",
+        "Sends nothing before the request.",
         [Listen(), b"hello"],
         "timeout",
         "sent nothing",
@@ -287,10 +287,10 @@ broken: tuple[tuple[str, str, Script, str, str, dict[str, Any]], ...] = (
         "until the deadline",
         BRIEFLY,
     ),
-    ("closed", "Closes without a word.", [], "content_failure", "without sending anything", RULE),
+    ("closed", "Closes without sending anything.", [], "content_failure", "without sending anything", RULE),
     (
         "closed-absent",
-        "Closes without a word where a text must be absent.",
+        "Closes without sending anything where a text must be absent.",
         [],
         "connection_failure",
         "without sending anything",
@@ -347,7 +347,7 @@ broken: tuple[tuple[str, str, Script, str, str, dict[str, Any]], ...] = (
     ),
     (
         "present-later",
-        "Sends a text that must be absent before the one that is asked for.",
+        "Sends a text that must be absent before the expected one.",
         [b"an error ", Pause(0.05), b"hello", Hang()],
         "content_failure",
         'contains "error"',

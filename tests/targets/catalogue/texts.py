@@ -17,7 +17,7 @@ def page(body: bytes, content_type: str | None = None) -> Script:
 
 GREEN = [contains("grün")]
 for name, about, script in (
-    ("utf-8", "Sends UTF-8 and says nothing of it.", page("grün".encode())),
+    ("utf-8", "Sends UTF-8 without declaring it.", page("grün".encode())),
     ("declared-utf-8", "Declares UTF-8.", page("grün".encode(), "text/html; charset=utf-8")),
     ("latin-1", "Declares Latin-1.", page("grün".encode("latin-1"), "text/html; charset=ISO-8859-1")),
     ("quoted", "Quotes the charset.", page("grün".encode("latin-1"), 'text/html; Charset="latin1"; x=y')),
@@ -36,10 +36,10 @@ for name, about, script in (
     ("empty", "Declares an empty charset.", page("grün".encode(), "text/html; charset=")),
     (
         "broken-bytes",
-        "Sends bytes that are no UTF-8 around the word.",
+        "Sends bytes that are not UTF-8 around the word.",
         page(b"\xff\xfe\xfd".join([b"", "grün".encode(), b""])[1:], "text/html; charset=utf-8"),
     ),
-    ("no-type", "Sends a Content-Type of no sense.", page("grün".encode(), "\xff;;=")),
+    ("no-type", "Sends an invalid Content-Type.", page("grün".encode(), "\xff;;=")),
 ):
     up(f"charset-{name}", about, script, content_rules=GREEN)
 up(

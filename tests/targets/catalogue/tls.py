@@ -1,4 +1,4 @@
-"""TLS: certificates that are good, bad, or not shown at all."""
+"""TLS: certificates that are valid, invalid, or missing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ HERE = Name(("127.0.0.1",))
 OK: Script = [answer(200, b"hello")]
 
 up("tls-good", "Shows a good certificate for its address.", Place(OK, tls="good"), check_ssl=True)
-up("tls-good-unwatched", "Shows a good certificate, and it is not watched.", Place(OK, tls="good"))
-up("tls-1.2", "Speaks TLS 1.2 alone.", Place(OK, tls="only_1_2"), check_ssl=True)
-up("tls-1.3", "Speaks TLS 1.3 alone.", Place(OK, tls="only_1_3"), check_ssl=True)
+up("tls-good-unwatched", "Shows a good certificate, without check_ssl.", Place(OK, tls="good"))
+up("tls-1.2", "Speaks TLS 1.2 only.", Place(OK, tls="only_1_2"), check_ssl=True)
+up("tls-1.3", "Speaks TLS 1.3 only.", Place(OK, tls="only_1_3"), check_ssl=True)
 up(
     "tls-name",
     "Shows a good certificate for its name.",
@@ -44,17 +44,17 @@ for name, about, context, words in (
     ("expired", "Shows a certificate that has expired.", "expired", "expired"),
     ("not-yet-valid", "Shows a certificate that is not valid yet.", "not_yet_valid", "not valid yet"),
     ("other-host", "Shows a certificate of another host.", "other_host", "another host name"),
-    ("self-signed", "Shows a certificate that signed itself.", "self_signed", "self-signed"),
+    ("self-signed", "Shows a self-signed certificate.", "self_signed", "self-signed"),
     ("unknown-issuer", "Shows a certificate of an unknown authority.", "unknown_issuer", "issuer is unknown"),
     ("no-intermediate", "Leaves the intermediate certificate out.", "no_intermediate", "intermediate"),
-    ("name-only", "Shows a certificate for a name to who asked for an address.", "name_only", "another"),
+    ("name-only", "Shows a certificate for a name to clients that connect to an address.", "name_only", "another"),
     ("old", "Speaks TLS 1.1 at most.", "old", "TLS"),
-    ("only-dhe", "Exchanges keys in a group of its own alone.", "only_dhe", "TLS"),
+    ("only-dhe", "Exchanges keys only in a custom group (DHE).", "only_dhe", "TLS"),
 ):
     down(f"tls-{name}", about, Place(OK, tls=context), "tls_failure", "SSL problem: ", check_ssl=True)
     down(
         f"tls-{name}-unwatched",
-        about.removesuffix(".") + ", and certificates are not watched.",
+        about.removesuffix(".") + ", without check_ssl.",
         Place(OK, tls=context),
         "connection_failure",
         words,
@@ -127,7 +127,7 @@ down(
 )
 down(
     "tls-asked-in-plain",
-    "Speaks TLS where http is asked for.",
+    "Speaks TLS where http is expected.",
     Place(OK, tls="good", scheme="http"),
     "connection_failure",
     "server",

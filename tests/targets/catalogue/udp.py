@@ -1,4 +1,4 @@
-"""Datagrams: lost, late, refused, and from others than the target."""
+"""Datagrams: lost, late, refused, and from hosts other than the target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.targets.names import Fault, Name
 
 GROUP = Group("Datagrams")
 
-# At most one datagram per address and second is sent, and the cases are checked all at once.
+# At most one datagram per address and second is sent, and all cases are checked concurrently.
 _hosts = (f"127.20.0.{number}" for number in count(1))
 _ECHO = Datagrams([[Reply()]])
 _SILENT = Datagrams([()])
@@ -43,20 +43,20 @@ _up("answered", "Sends back what came.", _place(_ECHO), request_body="hello", co
 _up("empty-datagram", "Replies to an empty datagram.", _place(Datagrams([[b"pong"]], expects=b"")))
 _up(
     "body-text",
-    "Replies to one text alone.",
+    "Replies to one text only.",
     _place(Datagrams([[b"ja"]], expects="grüß dich\n".encode())),
     request_body="grüß dich\n",
 )
 _up(
     "body-hex",
-    "Replies to certain bytes alone.",
+    "Replies to certain bytes only.",
     _place(Datagrams([[b"pong"]], expects=b"\x00\xff\x10ping")),
     request_body="00ff1070696e67",
     request_body_encoding="hex",
 )
 _up(
     "body-base64",
-    "Replies to certain bytes alone, which are given in base64.",
+    "Replies to certain bytes only, which are given in base64.",
     _place(Datagrams([[b"pong"]], expects=b"\xff\x00" * 9)),
     request_body=base64.b64encode(b"\xff\x00" * 9).decode(),
     request_body_encoding="base64",
@@ -80,7 +80,7 @@ _up("empty-reply", "Replies with an empty datagram.", _replies(b""))
 _up("garbage", "Replies with random bytes.", _replies(bytes(range(256))))
 _up(
     "largest-reply",
-    "Replies with 65,507 bytes, the most that a datagram holds.",
+    "Replies with 65,507 bytes, the most that fits into a datagram.",
     _replies(b"x" * 65_504 + b"end"),
     content_rules=[contains("end")],
 )
@@ -92,13 +92,13 @@ _up(
 )
 _up(
     "stranger-first",
-    "Is anticipated by a reply from another port, which does not count.",
+    "Replies after one from another port, which does not count.",
     _replies(Reply(b"bad", from_port=True), Reply(b"good", seconds=0.05)),
     content_rules=[contains("good"), lacks("bad")],
 )
 _up(
     "impostor-first",
-    "Is anticipated by a reply from the same port of another address, which does not count.",
+    "Replies after one from the same port of another address, which does not count.",
     _replies(Reply(b"bad", from_host=True), Reply(b"good", seconds=0.05)),
     content_rules=[contains("good"), lacks("bad")],
 )
@@ -120,7 +120,7 @@ _up(
 )
 _up(
     "not-utf-8",
-    "Replies with bytes that are no UTF-8 beside the word.",
+    "Replies with bytes that are not UTF-8 in addition to the word.",
     _replies(b"\xff\xfeok\xc3"),
     content_rules=[contains("ok")],
 )
@@ -152,7 +152,7 @@ _up(
 _beside = _place(_ECHO, name="beside.udp.test")
 _up(
     "mixed-guard",
-    "Has a private address beside the one that may be asked.",
+    "Has a private address and one that may be asked.",
     _beside,
     zone={"beside.udp.test": Name(("10.0.0.1", _beside.host))},
 )
@@ -248,7 +248,7 @@ _NO_WORD = (
         [contains("x")],
         "does not",
     ),
-    ("encoding", "Replies in Latin-1, which is no UTF-8.", "café".encode("latin-1"), [contains("café")], "does not"),
+    ("encoding", "Replies in Latin-1, which is not UTF-8.", "café".encode("latin-1"), [contains("café")], "does not"),
     (
         "largest-without-word",
         "Replies with much, without the word.",
@@ -261,7 +261,7 @@ for name, about, reply, rules, words in _NO_WORD:
     _down(name, about, _replies(reply), "content_failure", words, content_rules=rules)
 _down(
     "split",
-    "Splits the word of the rule over two datagrams, of which the first counts.",
+    "Splits the word of the rule over two datagrams; only the first counts.",
     _replies(b"hel", b"lo"),
     "content_failure",
     'does not contain "hello"',
@@ -300,7 +300,7 @@ for name, about, said in (
     host = f"{name}.guard.udp.test"
     _down(
         f"guard-{name}",
-        f"Has a name that stands for {about}.",
+        f"Has a name that resolves to {about}.",
         _place(_ECHO, name=host),
         "blocked_target",
         "private or reserved",
