@@ -13,8 +13,4 @@ class Migration(migrations.Migration):
             name='monitor_id',
             field=models.BigIntegerField(null=True),
         ),
-        migrations.AddIndex(
-            model_name='entry',
-            index=models.Index(condition=models.Q(('monitor_id__isnull', False)), fields=['monitor_id', 'id'], name='audit_monitor'),
-        ),
     ]

@@ -20,13 +20,13 @@ from audit.models import Entry
 from checks.spec import Verdict
 from core.clock import utc_now
 from dashboard.monitors import actions as bulk
-from manifests.importers.creating import import_monitors
-from manifests.importers.sources import SOURCES
+from manifests.importing import import_monitors
 from monitors import changes, configuration, operations, types
 from monitors.models import Monitor
 from monitors.recording import record
 from monitors.services import update_monitor
 from projects.access import Caller
+from pulsekeeper.importers.sources import SOURCES
 from tests.api.client import Api
 from tests.audit.reading import actions, forget_all, last
 from tests.factories import MembershipFactory, MonitorFactory, PlanFactory, ProjectFactory, UserFactory

@@ -110,11 +110,12 @@ NEW_VERSION = """#!/bin/sh
 # Commit a version with one more migration.
 set -eu
 cd /srv/checkout
-cat >audit/migrations/0002_walkthrough.py <<EOF
+last=$(ls audit/migrations/0*.py | tail -n 1 | xargs basename -s .py)
+cat >audit/migrations/9999_walkthrough.py <<EOF
 from django.db import migrations
 
 class Migration(migrations.Migration):
-    dependencies = [("audit", "0001_initial")]
+    dependencies = [("audit", "$last")]
 EOF
 git add .
 git -c user.name=walkthrough -c user.email=walkthrough@example.com commit --quiet --message=walkthrough
