@@ -52,9 +52,9 @@ OLD = f"old.{NEEDLE}@example.com"
 
 
 def live(ada: User, friend: User) -> Any:
-    """A row of each table that belongs to accounts and to projects, and what she did in a friend's project.
+    """Store a row of each table that belongs to accounts or projects, and what the account did in a friend's project.
 
-    Returns her project, the friend's, and the incident in it.
+    Return the account's project, the friend's, and the incident in the latter.
     """
     now, caller = utc_now(), Caller(ada)
     own, shared = (
