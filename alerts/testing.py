@@ -1,6 +1,6 @@
 """Tests of channels while a caller waits: one attempt by a worker, past the outbox, but logged.
 
-They never start in the web process, whose address no customer has allowed, as in `monitors.probing.interactive`.
+They never start in the web process, whose address no customer has allowed, as in `monitors.checking.interactive`.
 """
 
 from __future__ import annotations

@@ -152,9 +152,9 @@ def measure(total: int, caller: Any) -> dict[str, float]:
     from checks.spec import CheckOutcome, Verdict
     from core.clock import utc_now
     from monitors import selectors
+    from monitors.checking.jobs import load_jobs
+    from monitors.checking.runner import MOST_AT_ONCE
     from monitors.models import MonitorState
-    from monitors.probing.jobs import load_jobs
-    from monitors.probing.prober import MOST_AT_ONCE
     from monitors.recording import record
     from monitors.recording.batch import CheckRecord
     from monitors.scheduling import claim_due

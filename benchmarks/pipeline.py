@@ -96,10 +96,10 @@ def servers(folder: Path) -> Iterator[None]:
 def quiet_latency_ms(target: Target) -> float:
     """Return the median of sequential probes on an idle machine."""
     from checks.probes.http.spec import HttpSpec
-    from monitors.probing.prober import probe_engine
+    from monitors.checking.runner import shared_engine
 
     spec = HttpSpec(url=f"http://{target.addresses[0]}:{target.port}/")
-    found = [probe_engine().check(spec).latency_ms for _ in range(200)]
+    found = [shared_engine().check(spec).latency_ms for _ in range(200)]
     return statistics.median(latency for latency in found if latency is not None)
 
 

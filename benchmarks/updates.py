@@ -81,7 +81,7 @@ def check_all(minutes: int) -> int:
     """Claim and record the checks of `minutes` simulated minutes. Return their number."""
     from checks.spec import CheckOutcome, Verdict
     from core.clock import utc_now
-    from monitors.probing.prober import MOST_AT_ONCE
+    from monitors.checking.runner import MOST_AT_ONCE
     from monitors.recording import record
     from monitors.recording.batch import CheckRecord
     from monitors.scheduling import claim_due

@@ -37,7 +37,7 @@ from core.errors import ApiError, HeadersTooLarge, HttpVersionNotSupported
 from core.metrics import EVERY_SEC, LATE, REQUEST_SEC, mark_alive
 from dashboard.changes import ChangesResponse, Follower
 from monitors.heartbeats.incoming import Target, target_of
-from monitors.heartbeats.pings import OK
+from monitors.heartbeats.views import OK
 from statuspages.public import is_public
 
 if TYPE_CHECKING:

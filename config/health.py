@@ -24,10 +24,10 @@ from core.clock import BROKER, DATABASE, utc_now
 from core.db import WRITE_PAGE, separate_connection
 from core.metrics import LATE, Labels, ProcessReports, read_levels, read_processes
 from core.text import counted
+from monitors.checking import own_network
 from monitors.coverage import Coverage, coverage
 from monitors.heartbeats.canary import canary_status
 from monitors.metrics import CLOCK_STEPS
-from monitors.probing import own_network
 from monitors.scheduling import STOPPED_AFTER
 from monitors.scheduling.clock_steps import TOLERANCE
 from monitors.stale import StaleGroup, count_stale

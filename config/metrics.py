@@ -35,8 +35,8 @@ from core.db import separate_connection
 from core.metrics import LATE, Counter, Histogram, Labels, Level, ProcessReports, Recent
 from core.version import product_version
 from monitors import metrics as instruments
+from monitors.checking import own_network
 from monitors.heartbeats.canary import canary_status
-from monitors.probing import own_network
 from monitors.scheduling.backlog import backlog, queued
 from monitors.stale import LABELS, count_stale
 from notifications import outbox as messages

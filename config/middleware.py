@@ -17,7 +17,7 @@ from config.pings import ATTEMPT
 from core.errors import BodyTooLarge, TooManyRequests
 from core.forms import require_small_form
 from core.packed import takes_gzip
-from monitors.heartbeats import pings as heartbeat_pings
+from monitors.heartbeats import views as heartbeat_views
 from monitors.heartbeats.incoming import target_of
 from signin.limits import too_many
 from statuspages import public
@@ -39,7 +39,7 @@ def pings(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[Http
         if target is None:
             return get_response(request)
         attempt = request.META.get(ATTEMPT)
-        return heartbeat_pings.receive(request, target) if attempt is None else heartbeat_pings.answer(attempt)
+        return heartbeat_views.receive(request, target) if attempt is None else heartbeat_views.answer(attempt)
 
     return middleware
 

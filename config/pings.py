@@ -21,7 +21,7 @@ from core.addresses import client_of
 from core.errors import Overloaded
 from core.fair_queue import FairQueue
 from monitors.heartbeats.incoming import Target
-from monitors.heartbeats.pings import Attempt, Request, attempt_all, complete_all
+from monitors.heartbeats.views import Attempt, Request, attempt_all, complete_all
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment

@@ -381,7 +381,7 @@ OUTAGE_LOGGERS = [
     "core.cache",
     "core.replies",
     "core.throttles",
-    "monitors.probing.on_demand",
+    "monitors.checking.on_demand",
     "monitors.tasks",
     "notifications.outbox",
     "psycopg.pool",

@@ -31,8 +31,8 @@ from core.templatetags.pulsekeeper import duration
 from core.text import counted
 from dashboard.pages import PageRequest, navigation_entries, read_only, render_page
 from monitors import metrics
+from monitors.checking.own_network import silent_servers
 from monitors.heartbeats.canary import CanaryStatus, canary_status
-from monitors.probing.own_network import silent_servers
 from monitors.scheduling.backlog import Backlog, backlog, queued
 from monitors.stale import StaleGroup, count_stale
 

@@ -14,7 +14,7 @@ from dashboard import (
     tokens,
     windows,
 )
-from dashboard.monitors import detail, editing, notified, overview, schedules, signals
+from dashboard.monitors import detail, editing, notified, overview, runs, schedules
 from dashboard.pages import home
 
 urlpatterns = [
@@ -36,7 +36,7 @@ urlpatterns = [
     path("monitors/<id:monitor_id>/delete", detail.delete, name="monitor_delete"),
     path("monitors/<id:monitor_id>/check", detail.check, name="monitor_check"),
     path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor_latency"),
-    path("monitors/<id:monitor_id>/signals", signals.log, name="monitor_signals"),
+    path("monitors/<id:monitor_id>/signals", runs.log, name="monitor_signals"),
     path("monitors/<id:monitor_id>/changes", security_log.of_monitor, name="monitor_changes"),
     path("monitors/<id:monitor_id>/badges", detail.badges, name="monitor_badges"),
     path("monitors/<id:monitor_id>/badges/give", detail.create_badges, name="monitor_badges_give"),

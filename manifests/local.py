@@ -15,7 +15,7 @@ from manifests.applying import apply
 from manifests.exporting import export
 from manifests.importing import import_monitors
 from manifests.parsing import Manifest
-from monitors.probing import interactive
+from monitors.checking import interactive
 from projects.access import Caller
 from pulsekeeper.importers.mapped import Imported, MappedFile
 from pulsekeeper.manifest.changes import Report

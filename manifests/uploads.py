@@ -35,9 +35,9 @@ from incidents.models import Incident
 from manifests import importing, upload_reader
 from manifests.account import take_turn
 from manifests.models import Upload
+from monitors.checking import interactive
 from monitors.locking import lock_monitors
 from monitors.models import Monitor
-from monitors.probing import interactive
 from monitors.selectors import list_monitors
 from monitors.services import delete_locked
 from projects import access, log, placement

@@ -16,8 +16,8 @@ from checks.results.selectors import results_of
 from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
 from monitors import operations, types
+from monitors.checking import on_demand
 from monitors.models import DnsChange, DomainRegistration, ExpiryWarning, Monitor, PingGap, SchedulerGap, StatusChange
-from monitors.probing import on_demand
 from monitors.types.settings import MonitorConfig, settings_of
 
 LATEST = 20

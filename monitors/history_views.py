@@ -17,10 +17,10 @@ from core.errors import MonitorPaused, NotFound, NoWorker
 from core.throttles import CheckThrottle
 from core.waiting import limit_waiting
 from monitors.check_ids import CheckIds
+from monitors.checking import on_demand
 from monitors.heartbeats.history import pings_of
 from monitors.heartbeats.log import ID_PREFIX
 from monitors.models import DnsChange, Monitor, Ping
-from monitors.probing import on_demand
 from monitors.recording.answers import MAX_LISTED
 from monitors.selectors import dns_changes_of, get_monitor
 from monitors.uptime.daily import MAX_DAYS, daily_uptime

@@ -12,9 +12,9 @@ from core.cli import UnreachableError, UsageError
 from core.clock import utc_now
 from core.errors import NoWorker
 from monitors.check_ids import CheckIds
+from monitors.checking import on_demand
 from monitors.history_views import CheckDetailSerializer
 from monitors.models import Monitor
-from monitors.probing import on_demand
 from monitors.scheduling import claim_now, return_claims
 from monitors.selectors import list_monitors, monitors_named
 from monitors.serializers import serialize_monitors

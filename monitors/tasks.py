@@ -23,13 +23,14 @@ from core.egress import EgressGuard
 from core.metrics import ProcessReports, read_processes
 from core.outbound import guard, trust_store
 from monitors import metrics, scheduling, types
+from monitors.checking import interactive
+from monitors.checking.jobs import CheckJob, load_jobs
+from monitors.checking.results import as_check_result
+from monitors.checking.runner import drain, runner
 from monitors.expiry import registrations, warnings
-from monitors.heartbeats import excess, gaps, signals
+from monitors.heartbeats import excess, gaps
+from monitors.heartbeats.services import sweep
 from monitors.models import LEASE_MARGIN, DomainRegistration
-from monitors.probing import interactive
-from monitors.probing.jobs import CheckJob, load_jobs
-from monitors.probing.prober import drain, prober
-from monitors.probing.results import as_check_result
 from monitors.recording import answers, record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import time_zones
@@ -126,7 +127,7 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
     probed = [claim.key for claim in claims if claim.type not in waiting and not claim.lost]
     start = 0
     try:
-        if heartbeats and signals.sweep(heartbeats, now=now):
+        if heartbeats and sweep(heartbeats, now=now):
             ask_canary.apply_async(expires=gaps.CONFIRMED_WITHIN.total_seconds())
         if lost := [_lost(claim, now) for claim in claims if claim.lost]:
             record(lost, now=now)
@@ -151,8 +152,8 @@ def ask_canary() -> None:
 
 @shared_task(name="monitors.tasks.probe_batch")
 def probe_batch(claims: list[tuple[int, int]]) -> None:
-    """Submit a batch to this process's prober, which records the results. Wait while the prober is full."""
-    prober().submit(_load(claims))
+    """Submit a batch to this process's runner, which records the results. Wait while it is full."""
+    runner().submit(_load(claims))
 
 
 @shared_task(name="monitors.tasks.probe_now")
@@ -161,7 +162,7 @@ def probe_now(claims: list[tuple[int, int]]) -> None:
 
     Unlike `probe_batch`, it must not wait for room: first checks, tests and alerts use the same threads.
     """
-    if left := prober().offer(_load(claims)):
+    if left := runner().offer(_load(claims)):
         scheduling.return_claims([job.key for job in left], now=utc_now())
 
 
@@ -175,7 +176,7 @@ def first_check(monitor_id: int, claim: int, reply_to: str) -> None:
 
     if not jobs:
         answer(None)
-    elif not prober().ask(jobs[0], owner_id=jobs[0].owner_id, then=answer):
+    elif not runner().ask(jobs[0], owner_id=jobs[0].owner_id, then=answer):
         scheduling.return_claims([jobs[0].key], now=utc_now())
         answer(None)
 
@@ -235,7 +236,7 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
             replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome), evidence, blocked=blocked))
 
     owner_id, spec = interactive.load_draft(encrypted_spec)
-    if not prober().ask(spec, owner_id=owner_id, then=answer):
+    if not runner().ask(spec, owner_id=owner_id, then=answer):
         replies.post(reply_to, interactive.DraftAnswer(fault=interactive.BUSY))
 
 

@@ -1,6 +1,6 @@
 from core.api.viewsets import ServiceRouter
 from monitors.exposition import MetricsViewSet
-from monitors.heartbeats import pings
+from monitors.heartbeats import views as heartbeats
 from monitors.history_views import CheckViewSet, DnsChangeViewSet, PingLogViewSet, UptimeViewSet
 from monitors.views import MonitorViewSet, SchedulePreviewViewSet
 
@@ -14,5 +14,5 @@ router.register("metrics", MetricsViewSet)
 router.register("schedule-preview", SchedulePreviewViewSet)
 urlpatterns = [
     *router.urls,
-    *pings.urlpatterns,
+    *heartbeats.urlpatterns,
 ]

@@ -18,8 +18,8 @@ from core.etags import etag
 from core.throttles import ProbeThrottle
 from core.waiting import limit_waiting
 from monitors import operations, selectors, services
+from monitors.checking import interactive
 from monitors.models import Monitor
-from monitors.probing import interactive
 from monitors.serializers import (
     CheckResultSerializer,
     MonitorInputSerializer,

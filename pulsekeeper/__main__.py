@@ -38,7 +38,7 @@ def command_named(name: str) -> Command:
 
             return Check()
         case "probe":
-            from monitors.probing.command import Probe, engine_of_environment
+            from monitors.checking.command import Probe, engine_of_environment
 
             return Probe(engine_of_environment)
         case "run":

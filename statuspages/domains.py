@@ -26,7 +26,7 @@ from core.clock import utc_now
 from core.db import lock_in_turn
 from core.egress import literal_address
 from core.errors import DomainUnverified, NotFound, NoWorker
-from monitors.probing.interactive import check_draft
+from monitors.checking.interactive import check_draft
 from projects.access import Caller
 from statuspages import caching
 from statuspages.models import DomainRecord, StatusPage

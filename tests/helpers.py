@@ -17,7 +17,7 @@ from checks.results.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import metrics
 from core.errors import ApiError
-from monitors.heartbeats import signals
+from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.incoming import Signal, target_of
 from monitors.models import Monitor, MonitorState
 from monitors.recording.batch import CheckRecord
@@ -48,7 +48,7 @@ def check_record(
 def record_ping(public_id: str, *, now: datetime) -> bool:
     """Record a ping as the endpoint does, and return whether the heartbeat exists."""
     ping = signal(public_id, now=now)
-    return signals.keep_up([ping])[0] or signals.record(ping)
+    return heartbeats.keep_up([ping])[0] or heartbeats.record(ping)
 
 
 def signal(public_id: str, word: str = "", *, now: datetime, **given: Any) -> Signal:

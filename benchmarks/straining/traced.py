@@ -17,7 +17,7 @@ from typing import Any
 
 from config.rsgi import application as gateway
 from core import replies
-from monitors.probing import interactive
+from monitors.checking import interactive
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _C = ctypes.CDLL(None)

@@ -56,7 +56,7 @@ def named(text: str) -> Action:
         return _ACTIONS[text]
     name, _, project_id = text.partition(":")
     if name == "move" and (not project_id or is_public_id(project_id)):
-        return Action(partial(_move, project_id or None), "Moved", batch_size=1)
+        return Action(partial(_move_to_project, project_id or None), "Moved", batch_size=1)
     raise ValidationFailed("is not an action.", field="action")
 
 
@@ -127,7 +127,9 @@ def _run_in_bulk(
     return BulkResult(result.done, +left)
 
 
-def _move(project_id: str | None, caller: Caller, public_ids: Sequence[str], now: datetime) -> BulkResult[Monitor]:
+def _move_to_project(
+    project_id: str | None, caller: Caller, public_ids: Sequence[str], now: datetime
+) -> BulkResult[Monitor]:
     (public_id,) = public_ids
     try:
         return BulkResult([update_monitor(caller, public_id, {"project_id": project_id}, now=now)])

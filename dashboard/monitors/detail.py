@@ -28,7 +28,7 @@ from dashboard.deletion import Deletable, deletion
 from dashboard.durations import MS_OF, format_duration
 from dashboard.forms import Value
 from dashboard.incidents import IncidentView, reason_in_words
-from dashboard.monitors import chart, schedules, signals
+from dashboard.monitors import chart, runs, schedules
 from dashboard.monitors.actions import MUTES
 from dashboard.monitors.listing import version_of
 from dashboard.monitors.rows import Summary, summaries
@@ -38,9 +38,9 @@ from incidents import windows
 from incidents.models import Incident
 from incidents.selectors import newest_incidents, windows_covering
 from incidents.windows import occurrence_of
+from monitors.checking import on_demand
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
-from monitors.probing import on_demand
 from monitors.selectors import (
     dns_changes_of,
     failing_since,
@@ -246,7 +246,7 @@ def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     incidents = newest_incidents(monitor, limit=INCIDENTS)
     # The page of a heartbeat lists its signals; why it is down is in its results.
     checks = _checks(monitor, now=now) if not kind.waits or row.standing == "down" else []
-    received = signals.recent(monitor, now=now) if kind.waits else {"signals": []}
+    received = runs.recent(monitor, now=now) if kind.waits else {"signals": []}
     newest = received["signals"][0].ping if received["signals"] else None
     on = windows.coming([monitor], now=now, until=now + timedelta.resolution) if row.maintenance else []
     return {

@@ -22,9 +22,9 @@ from dashboard.monitors.forms import SCOPE, MonitorForm
 from dashboard.monitors.notified import chosen_by
 from dashboard.pages import PageRequest, page, render_page
 from monitors import configuration, services, types
+from monitors.checking import interactive
+from monitors.checking.results import CheckResult
 from monitors.models import Monitor
-from monitors.probing import interactive
-from monitors.probing.results import CheckResult
 from monitors.selectors import get_monitor
 from monitors.types.settings import MonitorConfig
 

@@ -36,8 +36,8 @@ from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
 from dashboard.monitors.notified import Notified, notified
 from monitors import configuration, types
+from monitors.checking import interactive
 from monitors.models import Monitor
-from monitors.probing import interactive
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from monitors.types.base import MonitorType
 from monitors.types.content import Rule

@@ -17,10 +17,10 @@ from alerts.models import AlertChannel
 from checks.spec import CheckOutcome, Verdict
 from core.clock import to_ms, utc_now
 from incidents.models import MaintenanceWindow
+from monitors.checking.jobs import load_jobs
+from monitors.checking.runner import CheckRunner, shared_engine
 from monitors.models import DnsAlert, Monitor
 from monitors.operations import mute_for
-from monitors.probing.jobs import load_jobs
-from monitors.probing.prober import Prober, probe_engine
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import claim_due
@@ -226,7 +226,7 @@ def test_an_outage_does_not_supersede_it() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_from_the_resolver_to_the_message(targets: TargetServer) -> None:
-    """A resolver whose answer changes, asked by the prober of a worker."""
+    """A resolver whose answer changes, asked by the runner of a worker."""
     user, drive, records = UserFactory(), Drive(), [A, A, B]
     channel = make_channel(user, topics=["dns_change"])
 
@@ -238,10 +238,10 @@ def test_from_the_resolver_to_the_message(targets: TargetServer) -> None:
     monitor = MonitorFactory(owner=user, type="dns", url=url, created_at=created_at)
     for _ in records:
         assert drive.tick(utc_now()) == []
-        prober = Prober(probe_engine())
+        runner = CheckRunner(shared_engine())
         claims = claim_due(utc_now() + timedelta(hours=1), limit=1)
-        prober.submit(load_jobs([(claim.monitor_id, claim.number) for claim in claims]))
-        assert prober.drain(grace_sec=20) == 0
+        runner.submit(load_jobs([(claim.monitor_id, claim.number) for claim in claims]))
+        assert runner.drain(grace_sec=20) == 0
     assert [(change.added, change.removed) for change in monitor.dns_changes.all()] == [([B], [A])]
     assert [(message.channel_id, message.events) for message in drive.tick(utc_now())] == [(channel.pk, ["dns_change"])]
     assert details(drive) == [f'Added "{B}"; removed "{A}".']

@@ -11,7 +11,7 @@ from accounts.models import User
 from alerts.events import DEFAULT_TOPICS, EventType, Topic
 from alerts.models import AlertChannel
 from incidents.models import Incident
-from monitors.heartbeats import signals
+from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.excess import forget_old_excess, note_excess
 from monitors.models import Monitor, PingExcess
 from monitors.operations import mute_for
@@ -37,7 +37,7 @@ def job(owner: User) -> Monitor:
 
 def run(job: Monitor, *seconds: float, word: str = "") -> None:
     for second in seconds:
-        assert signals.record(signal(job.public_id, word, now=at(second)))
+        assert heartbeats.record(signal(job.public_id, word, now=at(second)))
 
 
 def tick(drive: Drive, second: float) -> list[list[str]]:

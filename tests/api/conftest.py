@@ -10,7 +10,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from config.celery import app
-from monitors.probing.prober import drain
+from monitors.checking.runner import drain
 from tests.api.client import Api
 from tests.factories import UserFactory
 from tests.helpers import flush_broker

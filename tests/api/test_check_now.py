@@ -9,8 +9,8 @@ import pytest
 from accounts.models import User
 from checks.spec import Verdict
 from core.clock import utc_now
+from monitors.checking import interactive, on_demand
 from monitors.models import Monitor
-from monitors.probing import interactive, on_demand
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, claim_now
 from tests.api.client import Api

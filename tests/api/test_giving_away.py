@@ -16,7 +16,7 @@ from audit.models import Entry
 from core.clock import utc_now
 from core.errors import ApiError, Forbidden, NotFound
 from monitors import account_export
-from monitors.heartbeats import signals
+from monitors.heartbeats import services as heartbeats
 from monitors.models import Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
@@ -203,7 +203,7 @@ def heartbeat_scene() -> Scene:
 
 def fail(monitor: Monitor, text: str) -> None:
     given = {"remote_addr": "192.0.2.7", "user_agent": f"{text} agent", "body": f"{text} body"}
-    assert signals.record(signal(monitor.public_id, "3", now=utc_now(), **given))
+    assert heartbeats.record(signal(monitor.public_id, "3", now=utc_now(), **given))
 
 
 def apply_move(scene: Scene) -> None:

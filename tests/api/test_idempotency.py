@@ -15,8 +15,8 @@ from accounts.models import User
 from config.celery import app
 from core import crypto
 from core.clock import utc_now
+from monitors.checking import interactive
 from monitors.models import Monitor
-from monitors.probing import interactive
 from projects import idempotency
 from projects.models import IdempotencyKey, Project
 from projects.tasks import sweep

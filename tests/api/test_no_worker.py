@@ -12,8 +12,8 @@ from django.conf import settings
 from core import replies
 from core.clock import utc_now
 from core.crypto import decrypt
+from monitors.checking import interactive
 from monitors.models import Monitor
-from monitors.probing import interactive
 from monitors.services import FIRST_CLAIM
 from monitors.tasks import first_check
 from tests.api.client import Api

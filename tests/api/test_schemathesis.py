@@ -17,8 +17,8 @@ from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from core import replies
+from monitors.checking import interactive
 from monitors.models import Monitor
-from monitors.probing import interactive
 from tests.api.client import SCHEMA, Api
 from tests.factories import ProjectFactory, UserFactory
 from tests.helpers import EXAMPLES, examples, flush_broker

@@ -33,8 +33,8 @@ from incidents.models import Incident
 from incidents.services import acknowledge, comment
 from incidents.windows import create_window
 from monitors import changes, configuration, types
-from monitors.heartbeats import signals
-from monitors.heartbeats.signals import sweep
+from monitors.heartbeats import services as heartbeats
+from monitors.heartbeats.services import sweep
 from monitors.models import DnsChange, Monitor, MonitorState, StatusChange, UptimeProgress
 from monitors.operations import mute_for
 from monitors.recording import record
@@ -396,14 +396,14 @@ def _job(anna: Caller, project: Project, *, now: datetime, calm: bool) -> Monito
             sweep([monitor.pk], now=at + timedelta(minutes=14))
             continue
         common: dict[str, Any] = {"rid": rid, "user_agent": "curl/8.14.1", "remote_addr": "192.0.2.7"}
-        signals.record(signal(monitor.public_id, "start", now=at, **common))
+        heartbeats.record(signal(monitor.public_id, "start", now=at, **common))
         lasted = timedelta(seconds=60 + number * 7919 % 241 + (number % 50 == 49) * 200)
         failed = number % 31 == 30 or (number == 497 and not calm)
         usual = f"Imported {number * 37 % 100} orders"
         body = usual if calm else odd.get(number, usual)
         end = signal(monitor.public_id, "1" if failed else "", now=at + lasted, body=body, **common)
-        signals.record(end)
-    signals.record(signal(monitor.public_id, "start", now=now - timedelta(seconds=70), rid=UUID(int=500)))
+        heartbeats.record(end)
+    heartbeats.record(signal(monitor.public_id, "start", now=now - timedelta(seconds=70), rid=UUID(int=500)))
     return monitor
 
 

@@ -28,8 +28,8 @@ from config.celery import app
 from core.clock import utc_now
 from core.waiting import MAX_ACTIVE
 from monitors import configuration, types
+from monitors.checking.runner import drain, shared_engine
 from monitors.models import MonitorState
-from monitors.probing.prober import drain, probe_engine
 from monitors.services import permits_host
 from monitors.tasks import dispatch_due
 from tests.api.client import Api
@@ -82,7 +82,7 @@ def worker(stage: Stage, transactional_db: None, settings: Settings, patient: No
 def _forget_probers() -> None:
     """Discard the probers that this process created with other settings."""
     drain(grace_sec=0)
-    probe_engine.cache_clear()
+    shared_engine.cache_clear()
 
 
 def compare(cases: Sequence[Case], found: Mapping[str, Found], *, with_reason: bool = True) -> None:

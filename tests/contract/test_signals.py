@@ -15,7 +15,8 @@ from django.test import Client
 
 from accounts.models import User
 from core.clock import to_ms, utc_now
-from monitors.heartbeats import log, signals
+from monitors.heartbeats import log
+from monitors.heartbeats import services as heartbeats
 from monitors.models import StatusChange
 from monitors.scheduling import claim_due
 from tests.api.client import Api
@@ -348,7 +349,7 @@ STORIES: dict[str, Story] = {
 
 def look() -> None:
     now = utc_now()
-    signals.sweep([claim.monitor_id for claim in claim_due(now, limit=10)], now=now)
+    heartbeats.sweep([claim.monitor_id for claim in claim_due(now, limit=10)], now=now)
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -504,7 +505,7 @@ def test_pages_and_tokens(user: User) -> None:
     monitor = MonitorFactory(owner=user, project=project, heartbeat=True)
     for second in range(5):
         for _ in range(2):  # at the same time
-            assert signals.record(signal(monitor.public_id, "log", now=NOON + timedelta(seconds=second)))
+            assert heartbeats.record(signal(monitor.public_id, "log", now=NOON + timedelta(seconds=second)))
     path = f"/v1/monitors/{monitor.public_id}/pings"
     for api in (Api.signed_in(user), Api.with_token(user, project)):
         (whole,) = pages(api, path)

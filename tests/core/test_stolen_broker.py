@@ -21,7 +21,7 @@ from core import metrics as counted
 from core import replies
 from core.cache import load, store
 from core.clock import utc_now
-from monitors.probing.results import CheckResult
+from monitors.checking.results import CheckResult
 from monitors.scheduling import tick
 from projects.access import Caller
 from statuspages import caching

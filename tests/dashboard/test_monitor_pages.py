@@ -19,9 +19,9 @@ from checks.probes.ping.rights import may_ping
 from config.celery import app
 from core import replies
 from core.clock import utc_now
+from monitors.checking import interactive
+from monitors.checking.runner import drain
 from monitors.models import DnsChange, Monitor
-from monitors.probing import interactive
-from monitors.probing.prober import drain
 from tests.api.client import Api
 from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.helpers import flush_broker, run_concurrently, state_of

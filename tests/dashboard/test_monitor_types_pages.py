@@ -18,9 +18,9 @@ from checks.spec import RuleType
 from core.egress import parse_networks
 from dashboard.monitors.forms import MonitorForm
 from monitors import configuration, types
+from monitors.checking import interactive
+from monitors.checking.runner import drain, shared_engine
 from monitors.models import Monitor
-from monitors.probing import interactive
-from monitors.probing.prober import drain, probe_engine
 from projects.access import Caller
 from tests.dashboard.test_monitor_pages import _text, created, errors_in, tried, typed, worker
 from tests.factories import MonitorFactory, UserFactory
@@ -267,10 +267,10 @@ def test_https_is_tried_first(client: Client, targets: TargetServer, tmp_path: P
 @pytest.fixture
 def no_private_networks(settings: Settings) -> Iterator[None]:
     settings.ALLOWED_PRIVATE_NETWORKS = ()
-    probe_engine.cache_clear()  # which has the networks that were allowed
+    shared_engine.cache_clear()  # which has the networks that were allowed
     yield
     drain(grace_sec=0)
-    probe_engine.cache_clear()
+    shared_engine.cache_clear()
 
 
 @pytest.mark.usefixtures("no_private_networks", "worker")

@@ -15,12 +15,12 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from core.clock import utc_now
-from dashboard.monitors.signals import HEIGHT, PAGE, RUNS, bars_of
+from dashboard.monitors.runs import HEIGHT, PAGE, RUNS, bars_of
 from monitors.heartbeats import log
 from monitors.heartbeats.history import SEARCHED, Ending, Run, last_runs
 from monitors.heartbeats.incoming import MAX_BODY_BYTES_PER_HOUR
 from monitors.heartbeats.runs import MAX_OPEN
-from monitors.heartbeats.signals import record, sweep
+from monitors.heartbeats.services import record, sweep
 from monitors.models import Monitor, MonitorState, Ping
 from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, minutes, signal

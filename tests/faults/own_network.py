@@ -108,8 +108,8 @@ def _play(count: int, cut: Cut, *, target: Site, receiver: Receiver) -> dict[str
     from checks.results.models import CheckResult
     from core.clock import utc_now
     from core.metrics import read_levels
+    from monitors.checking.own_network import silent_servers
     from monitors.models import MonitorState, StatusChange
-    from monitors.probing.own_network import silent_servers
     from tests.processes.client import Client
 
     until(lambda: _network_part() is not None, PATIENCE, "all processes run")

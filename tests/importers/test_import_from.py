@@ -16,8 +16,8 @@ from alerts.models import AlertChannel
 from core.clock import utc_now
 from manifests.importing import import_monitors
 from manifests.management.commands.import_from import Command
+from monitors.checking import interactive
 from monitors.models import Monitor
-from monitors.probing import interactive
 from monitors.scheduling import claim_due
 from projects.access import Caller
 from projects.models import Project

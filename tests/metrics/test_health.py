@@ -19,8 +19,8 @@ from config.celery import app
 from core import metrics
 from core.clock import utc_now
 from core.metrics import LATE
+from monitors.checking import own_network
 from monitors.models import Canary, MonitorState, SchedulerTick
-from monitors.probing import own_network
 from monitors.scheduling import tick
 from tests.alerts.drivers import claim, finish
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory

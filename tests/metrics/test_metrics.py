@@ -34,7 +34,7 @@ from core import metrics
 from core.clock import BROKER, utc_now
 from core.version import product_version
 from monitors import metrics as instruments
-from monitors.heartbeats.signals import sweep
+from monitors.heartbeats.services import sweep
 from monitors.models import MonitorState
 from monitors.scheduling import claim_due
 from monitors.stale import LABELS, LOST

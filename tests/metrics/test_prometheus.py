@@ -22,8 +22,8 @@ from config.routes import REQUESTS
 from core import metrics
 from core.clock import BROKER, utc_now
 from monitors import metrics as instruments
+from monitors.checking import own_network
 from monitors.models import Canary, Monitor, MonitorState
-from monitors.probing import own_network
 from monitors.scheduling import tick
 from notifications.outbox import MAIL_FAILING
 from projects.models import Project

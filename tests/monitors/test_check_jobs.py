@@ -8,8 +8,8 @@ import pytest
 from cryptography.fernet import Fernet
 from pytest_django.fixtures import Settings
 
+from monitors.checking.jobs import load_jobs, run_id_of
 from monitors.models import Monitor
-from monitors.probing.jobs import load_jobs, run_id_of
 from monitors.scheduling import claim_due
 from tests.factories import MonitorFactory
 from tests.helpers import NOON, minutes, state_of

@@ -22,7 +22,7 @@ from monitors.models import Monitor
 from monitors.scheduling import claim_due
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import flush_broker, record_ping, state_of
-from tests.monitors.test_prober import end_whoever_waits, wait_until
+from tests.monitors.test_runner import end_whoever_waits, wait_until
 from tests.processes.up import free_port
 from tests.targets.server import TargetServer, answer
 

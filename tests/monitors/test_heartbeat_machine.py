@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from checks.spec import Verdict
-from monitors.heartbeats import signals
-from monitors.heartbeats.signals import sweep
+from monitors.heartbeats import services as heartbeats
+from monitors.heartbeats.services import sweep
 from monitors.models import MonitorState, StatusChange
 from monitors.models import Ping as Ping_
 from monitors.operations import mute_for
@@ -240,7 +240,7 @@ def test_a_heartbeat_against_the_reference(
                 update_monitor(caller, name, {"enabled": not reference.enabled}, now=now)
                 reference.switch(now)
             case Sent(word, rid):
-                assert signals.record(signal(name, word, now=now, rid=rid))
+                assert heartbeats.record(signal(name, word, now=now, rid=rid))
                 reference.send(word, rid, now)
             case Wait():
                 pass

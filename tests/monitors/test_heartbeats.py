@@ -10,7 +10,7 @@ import pytest
 
 from checks.results.models import CheckResult
 from monitors.heartbeats.runs import MICROSECOND
-from monitors.heartbeats.signals import sweep
+from monitors.heartbeats.services import sweep
 from monitors.models import Monitor, StatusChange
 from monitors.operations import mute_for
 from monitors.scheduling import claim_due, tick

@@ -22,8 +22,8 @@ from checks.spec import CheckOutcome, Verdict
 from checks.verdict import Failure, failed, timed_out
 from core import metrics
 from core.clock import EPOCH
-from monitors.probing import own_network, prober
-from monitors.probing.own_network import OwnNetwork, silent_servers
+from monitors.checking import own_network, runner
+from monitors.checking.own_network import OwnNetwork, silent_servers
 from tests.processes.waiting import until
 
 PATIENCE_SEC = 30
@@ -174,7 +174,7 @@ def test_targets_in_the_operator_s_networks_are_distinguished(
 ) -> None:
     settings.ALLOWED_PRIVATE_NETWORKS = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
     outcome = CheckOutcome(Verdict.DOWN, EPOCH, by_network=True, evidence=Evidence(address=address))
-    assert prober._is_private(outcome) is is_private
+    assert runner._is_private(outcome) is is_private
 
 
 @pytest.mark.parametrize(

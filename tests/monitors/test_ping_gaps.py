@@ -16,7 +16,7 @@ from dashboard.monitors.listing import Listing, matching
 from dashboard.monitors.rows import rows_of
 from monitors.heartbeats import canary, gaps
 from monitors.heartbeats.canary import Answer, canary_status
-from monitors.heartbeats.signals import record, sweep
+from monitors.heartbeats.services import record, sweep
 from monitors.models import Canary, Monitor, MonitorState, PingGap, SchedulerTick, StatusChange
 from monitors.operations import mute_for
 from monitors.scheduling import claim_due, tick

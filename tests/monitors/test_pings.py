@@ -20,9 +20,10 @@ from accounts.models import User
 from checks.results.models import CheckResult
 from config.middleware import pings as pings_middleware
 from core.db import release_connection
-from monitors.heartbeats import runs, signals
+from monitors.heartbeats import runs
+from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.incoming import MAX_BODY_BYTES, MAX_BODY_BYTES_PER_HOUR, signal_of, target_of
-from monitors.heartbeats.pings import PingViewSet
+from monitors.heartbeats.views import PingViewSet
 from monitors.models import Monitor, MonitorState, Ping, StatusChange
 from monitors.operations import mute_for
 from monitors.services import delete_monitor, update_monitor
@@ -115,10 +116,10 @@ def test_both_ways_leave_the_same(owner: User, difference: str) -> None:
     state, configured, short = DIFFERENCES[difference]
     one, other, third = (heartbeat(owner, configured=configured, **state) for _ in range(3))
     assert record_ping(one.public_id, now=NOW)
-    assert signals.record(signal(other.public_id, now=NOW))
+    assert heartbeats.record(signal(other.public_id, now=NOW))
     assert left(one) == left(other)
     before = left(third)
-    assert signals.keep_up([signal(third.public_id, now=NOW)]) == [short]
+    assert heartbeats.keep_up([signal(third.public_id, now=NOW)]) == [short]
     assert left(third) == (left(one) if short else before)
 
 
@@ -157,7 +158,7 @@ def test_both_ways_have_the_same_effect_on_any_state(
     owner: User, state: dict[str, Any], configured: dict[str, Any]
 ) -> None:
     one, other = (heartbeat(owner, configured=configured, **state) for _ in range(2))
-    assert record_ping(one.public_id, now=NOW) is signals.record(signal(other.public_id, now=NOW)) is True
+    assert record_ping(one.public_id, now=NOW) is heartbeats.record(signal(other.public_id, now=NOW)) is True
     assert left(one) == left(other)
 
 
@@ -167,9 +168,9 @@ def test_two_signals_never_have_the_same_time(owner: User) -> None:
     words = [("", None), ("", None), ("log", None), ("fail", None), ("", None), ("start", rid), ("3", rid), ("", None)]
     for word, run in words:
         given = signal(monitor.public_id, word, now=NOW, rid=run)
-        assert (given.is_plain and signals.keep_up([given])[0]) or signals.record(given)
+        assert (given.is_plain and heartbeats.keep_up([given])[0]) or heartbeats.record(given)
     batch = [signal(monitor.public_id, word, now=NOW) for word in ("log", "fail", "start", "log", "")]
-    assert all(signals.record_all(batch))
+    assert all(heartbeats.record_all(batch))
     pings = Ping.objects.filter(monitor_id=monitor.pk).order_by("at")
     times = list(pings.values_list("at", flat=True))
     assert times == [NOW + number * runs.MICROSECOND for number in range(len(words) + len(batch))]
@@ -185,10 +186,10 @@ def test_two_signals_never_have_the_same_time(owner: User) -> None:
 
 def test_starts_that_are_recorded_after_their_end_have_times_of_their_own(owner: User) -> None:
     monitor, rid = heartbeat(owner), UUID(int=0xA)
-    assert signals.record(signal(monitor.public_id, rid=rid, now=NOW))
+    assert heartbeats.record(signal(monitor.public_id, rid=rid, now=NOW))
     start = signal(monitor.public_id, "start", rid=rid, now=NOW)
-    assert all(signals.record_all([start] * 150))
-    assert all(signals.record_all([start] * 2))
+    assert all(heartbeats.record_all([start] * 150))
+    assert all(heartbeats.record_all([start] * 2))
     times = Ping.objects.filter(monitor_id=monitor.pk).values_list("at", flat=True)
     assert sorted(times) == [NOW - number * runs.MICROSECOND for number in reversed(range(153))]
     assert state_of(monitor).runs is None
@@ -198,7 +199,7 @@ def test_starts_that_are_recorded_after_their_end_have_times_of_their_own(owner:
 def test_signals_that_arrive_at_once_have_the_order_of_the_status(owner: User) -> None:
     monitor = heartbeat(owner)
     words = ["", "fail", "log", "start", "", "7", "", "fail"] * 3
-    sent = [partial(signals.record, signal(monitor.public_id, word, now=NOW)) for word in words]
+    sent = [partial(heartbeats.record, signal(monitor.public_id, word, now=NOW)) for word in words]
     assert run_concurrently(*sent) == [True] * len(words)
     pings = list(Ping.objects.filter(monitor_id=monitor.pk).order_by("at").values_list("at", "kind"))
     assert len({moment for moment, _ in pings}) == len(words)
@@ -230,10 +231,10 @@ def test_a_user_agent_is_kept_as_utf8_with_replacement() -> None:
 def test_a_start_that_is_recorded_after_its_success_opens_no_run(owner: User) -> None:
     """A job that does not wait for the response may send both at the same time."""
     monitor = heartbeat(owner)
-    assert signals.keep_up([signal(monitor.public_id, now=at(0.01))]) == [True]
-    assert signals.record(signal(monitor.public_id, "start", now=at(0)))
+    assert heartbeats.keep_up([signal(monitor.public_id, now=at(0.01))]) == [True]
+    assert heartbeats.record(signal(monitor.public_id, "start", now=at(0)))
     assert state_of(monitor).runs is None
-    assert signals.record(signal(monitor.public_id, "start", now=at(1)))
+    assert heartbeats.record(signal(monitor.public_id, "start", now=at(1)))
     assert state_of(monitor).run_started_at == at(1)
 
 
@@ -245,19 +246,19 @@ def test_a_start_with_a_rid_that_is_recorded_after_its_end_opens_no_run(
     monitor, rid = heartbeat(owner), UUID(int=0xA)
     given = [signal(monitor.public_id, kind, rid=rid, now=at(second)) for kind, second in ((end, 0.01), ("start", 0))]
     for batch in [given] if together else [[each] for each in given]:
-        assert all(signals.record_all(batch))
+        assert all(heartbeats.record_all(batch))
     assert state_of(monitor).runs is None
-    assert signals.record(signal(monitor.public_id, end, rid=rid, now=at(1)))
+    assert heartbeats.record(signal(monitor.public_id, end, rid=rid, now=at(1)))
     assert state_of(monitor).last_duration_ms is None
-    assert signals.record(signal(monitor.public_id, "start", rid=rid, now=at(2)))
+    assert heartbeats.record(signal(monitor.public_id, "start", rid=rid, now=at(2)))
     assert state_of(monitor).run_started_at == at(2)
 
 
 def test_an_end_that_is_repeated_in_one_batch_is_measured_once(owner: User) -> None:
     monitor, rid = heartbeat(owner), UUID(int=0xA)
-    assert signals.record(signal(monitor.public_id, "start", rid=rid, now=at(0)))
+    assert heartbeats.record(signal(monitor.public_id, "start", rid=rid, now=at(0)))
     end = signal(monitor.public_id, rid=rid, now=at(5))
-    assert signals.record_all([end, end]) == [True, True]
+    assert heartbeats.record_all([end, end]) == [True, True]
     durations = Ping.objects.filter(monitor_id=monitor.pk, kind="success").order_by("id").values_list("duration_ms")
     assert list(durations) == [(5000,), (None,)]
 
@@ -269,7 +270,7 @@ def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
     before = left(down)
     pings = [signal(monitor.public_id, now=at(second)) for second, monitor in enumerate(simple)]
     given = [*pings, signal(down.public_id, now=NOW), signal("mon_nothere", now=NOW), pings[0]]
-    assert signals.keep_up(given) == [True, True, True, False, False, False]
+    assert heartbeats.keep_up(given) == [True, True, True, False, False, False]
     for monitor, ping in zip(simple, pings, strict=True):
         state, moment = state_of(monitor), ping.at
         assert (state.claim, state.last_ping_at, state.next_due_at) == (8, moment, moment + timedelta(seconds=70))
@@ -288,22 +289,22 @@ def test_beyond_the_limit_of_an_hour_bodies_are_dropped_and_signals_are_not(owne
     monitor, other = heartbeat(owner), heartbeat(owner)
     full = MAX_BODY_BYTES_PER_HOUR // MAX_BODY_BYTES
     flood = [signal(monitor.public_id, "log", now=at(number), body=FULL) for number in range(full - 1)]
-    assert all(signals.record_all([*flood, signal(monitor.public_id, "log", now=at(full), body=FULL[1:])]))
+    assert all(heartbeats.record_all([*flood, signal(monitor.public_id, "log", now=at(full), body=FULL[1:])]))
     assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR - 2
     words = ["", "start", "log", "fail"]
     # A slow clock starts no new hour.
     late = [signal(monitor.public_id, word, now=at(-1 if word == "log" else 200), body="why") for word in words]
-    assert signals.record_all(late) == [True] * 4
-    assert signals.record(signal(monitor.public_id, "log", now=at(201), body="ok"))
+    assert heartbeats.record_all(late) == [True] * 4
+    assert heartbeats.record(signal(monitor.public_id, "log", now=at(201), body="ok"))
     assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR
     dropped = Ping.objects.filter(monitor_id=monitor.pk, body_dropped=True)
     assert sorted(dropped.values_list("kind", "body")) == [(kind, None) for kind in ("fail", "log", "start", "success")]
     state = state_of(monitor)
     assert (state.status, state.last_ping_at) == ("down", at(200))
 
-    assert signals.record(signal(monitor.public_id, "log", now=at(3599), body="x"))
-    assert signals.record(signal(monitor.public_id, "log", now=at(3600), body=FULL))
-    assert signals.record(signal(other.public_id, "log", now=at(200), body=FULL))
+    assert heartbeats.record(signal(monitor.public_id, "log", now=at(3599), body="x"))
+    assert heartbeats.record(signal(monitor.public_id, "log", now=at(3600), body=FULL))
+    assert heartbeats.record(signal(other.public_id, "log", now=at(200), body=FULL))
     assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR + MAX_BODY_BYTES
     assert kept_bytes(other) == MAX_BODY_BYTES
 
@@ -312,7 +313,7 @@ def test_beyond_the_limit_of_an_hour_bodies_are_dropped_and_signals_are_not(owne
 def test_bodies_that_arrive_at_once_share_the_limit(owner: User) -> None:
     monitor = heartbeat(owner)
     flood = [signal(monitor.public_id, "log", now=NOW, body=FULL)] * (MAX_BODY_BYTES_PER_HOUR // MAX_BODY_BYTES // 3)
-    assert run_concurrently(*[partial(signals.record_all, flood)] * 4) == [[True] * len(flood)] * 4
+    assert run_concurrently(*[partial(heartbeats.record_all, flood)] * 4) == [[True] * len(flood)] * 4
     assert kept_bytes(monitor) == MAX_BODY_BYTES_PER_HOUR
     assert Ping.objects.filter(monitor_id=monitor.pk).count() == 4 * len(flood)
 
@@ -332,7 +333,7 @@ def test_a_held_heartbeat_holds_up_no_other(owner: User) -> None:
     answers: list[bool] = []
 
     def ping() -> None:
-        answers.extend(signals.keep_up([signal(held.public_id, now=NOW), signal(free.public_id, now=NOW)]))
+        answers.extend(heartbeats.keep_up([signal(held.public_id, now=NOW), signal(free.public_id, now=NOW)]))
         release_connection()
 
     with transaction.atomic():

@@ -19,12 +19,12 @@ from checks.results.retention import erase_deleted
 from checks.spec import Verdict
 from core.bulk import BulkResult
 from core.errors import NotFound
+from monitors.checking import on_demand
 from monitors.cron import Schedule
-from monitors.heartbeats.signals import sweep
+from monitors.heartbeats.services import sweep
 from monitors.locking import lock_monitors
 from monitors.models import Monitor, MonitorState, SchedulerTick, ScheduleSlots, StatusChange
 from monitors.operations import mute_for
-from monitors.probing import on_demand
 from monitors.recording import record
 from monitors.scheduling import claim_due, start_runs, tick
 from monitors.scheduling.time_zones import recompute

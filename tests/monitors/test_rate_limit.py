@@ -25,9 +25,9 @@ from checks.probes.udp import UdpSpec
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import metrics
 from core.clock import utc_now
-from monitors.probing.jobs import load_jobs
-from monitors.probing.prober import Prober, probe_engine
-from monitors.probing.rate_limit import SharedSeconds
+from monitors.checking.jobs import load_jobs
+from monitors.checking.rate_limit import SharedSeconds
+from monitors.checking.runner import CheckRunner, shared_engine
 from monitors.scheduling import claim_due
 from tests.checks.conftest import LOOPBACK
 from tests.factories import MonitorFactory
@@ -46,7 +46,7 @@ from checks.probes.engine import ProbeEngine
 from checks.probes.rate_limit import RateLimiter
 from checks.probes.udp import UdpSpec
 from core.egress import EgressGuard, parse_networks
-from monitors.probing.rate_limit import SharedSeconds
+from monitors.checking.rate_limit import SharedSeconds
 
 engine = ProbeEngine(EgressGuard(parse_networks("127.0.0.0/8")), rate_limiter=RateLimiter(SharedSeconds(sys.argv[1])))
 spec = UdpSpec(host="127.0.0.1", port=int(sys.argv[2]), timeout_ms=60_000, slow_ms=60_000)
@@ -250,13 +250,13 @@ def test_a_check_without_a_second_is_made_later(url: str, targets: TargetServer)
     monitor = MonitorFactory(
         type="udp", url=f"udp://127.42.0.1:{service.port}", timeout_ms=1_000, created_at=created, up=True
     )
-    probe_engine.cache_clear()
-    prober = Prober(probe_engine())
+    shared_engine.cache_clear()
+    runner = CheckRunner(shared_engine())
     try:
         with redis.Redis.from_url(url) as broker:
             broker.set("probe-second:127.42.0.1", 1, px=60_000)  # another process, again and again
             outcomes: SimpleQueue[CheckOutcome | None] = SimpleQueue()
-            prober.submit(load_jobs([claim.key for claim in claim_due(utc_now(), limit=1)]), then=outcomes.put)
+            runner.submit(load_jobs([claim.key for claim in claim_due(utc_now(), limit=1)]), then=outcomes.put)
             assert outcomes.get(timeout=20) is None
             assert service.seen == []
             state, now = state_of(monitor), utc_now()
@@ -267,10 +267,10 @@ def test_a_check_without_a_second_is_made_later(url: str, targets: TargetServer)
         (claim,) = claim_due(now + timedelta(seconds=60), limit=1)
         assert not claim.again
         assert state_of(monitor).slot_at == state.next_due_at
-        prober.submit(load_jobs([claim.key]), then=outcomes.put)
+        runner.submit(load_jobs([claim.key]), then=outcomes.put)
         outcome = outcomes.get(timeout=20)
         assert outcome is not None
         assert outcome.verdict is Verdict.UP
     finally:
-        prober.drain(grace_sec=0)
-        probe_engine.cache_clear()
+        runner.drain(grace_sec=0)
+        shared_engine.cache_clear()

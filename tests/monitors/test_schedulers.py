@@ -11,8 +11,8 @@ from checks.probes.http.spec import HttpSpec
 from checks.results.models import CheckResult
 from checks.spec import Verdict
 from monitors import tasks
+from monitors.checking.jobs import load_jobs
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
-from monitors.probing.jobs import load_jobs
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, start_runs, tick
 from monitors.services import FIRST_CLAIM, update_monitor

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from checks.spec import Verdict
+from monitors.checking.jobs import load_jobs
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, SchedulerGap
-from monitors.probing.jobs import load_jobs
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, tick
 from monitors.selectors import last_tick

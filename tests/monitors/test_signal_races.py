@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.addresses import client_of
-from monitors.heartbeats import runs, signals
+from monitors.heartbeats import runs
+from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.history import pings_of
 from monitors.heartbeats.incoming import signal_of, target_of
 from monitors.models import Monitor, Ping, StatusChange
@@ -29,7 +30,7 @@ def job() -> Monitor:
 
 
 def send(monitor: Monitor, second: float, word: str = "", rid: UUID | None = None) -> bool:
-    return signals.record(signal(monitor.public_id, word, now=at(second), rid=rid))
+    return heartbeats.record(signal(monitor.public_id, word, now=at(second), rid=rid))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -39,7 +40,7 @@ def test_the_end_of_a_run_races_with_the_sweep_at_its_deadline() -> None:
         send(monitor, 0, "start")
         claimed = [claim.monitor_id for claim in claim_due(at(61), limit=10)]
         assert claimed == [monitor.pk]
-        sweep = partial(signals.sweep, claimed, now=at(61))
+        sweep = partial(heartbeats.sweep, claimed, now=at(61))
         assert run_concurrently(partial(send, monitor, 61), sweep) == [True, False]
         state = state_of(monitor)
         assert (state.status, state.last_duration_ms, state.runs, state.run_started_at) == ("up", 61_000, None, None)
@@ -133,9 +134,9 @@ def test_arbitrary_signals_are_stored(requests: list[tuple[str, str, bytes]], ri
         address = client_of(meta).address
         given_signals.append(signal_of(meta, target, body, at=at(second), remote_addr=address))
     plain = [each for each in given_signals if each.is_plain]
-    kept = [each for each, is_kept in zip(plain, signals.keep_up(plain), strict=True) if is_kept] if plain else []
+    kept = [each for each, is_kept in zip(plain, heartbeats.keep_up(plain), strict=True) if is_kept] if plain else []
     rest = [each for each in given_signals if not any(each is other for other in kept)]
-    assert signals.record_all(rest) == [True] * len(rest)
+    assert heartbeats.record_all(rest) == [True] * len(rest)
     stored = Ping.objects.filter(monitor_id=monitor.pk).values_list("kind", "user_agent", "body", "rid", "remote_addr")
     assert sorted(stored, key=repr) == sorted(
         ((each.target.kind, each.user_agent, each.body, each.rid, "192.0.2.1") for each in given_signals), key=repr

@@ -18,7 +18,7 @@ from django.db.models import F
 from checks.results.models import CheckResult
 from monitors import cron
 from monitors.cron import Schedule
-from monitors.heartbeats import signals
+from monitors.heartbeats import services as heartbeats
 from monitors.models import Monitor, MonitorState, ScheduleSlots
 from monitors.operations import mute_for, raise_intervals
 from monitors.scheduling import claim_due, return_claims
@@ -159,16 +159,16 @@ def test_a_ping_is_due_at_the_first_slot_after_the_last_one_and_grace(nightly: M
 
 def test_the_short_way_follows_the_schedule_while_slots_are_stored(nightly: Monitor) -> None:
     ping(nightly, NOON)
-    assert signals.keep_up([signal(nightly.public_id, now=NOON + timedelta(hours=2))]) == [True]
+    assert heartbeats.keep_up([signal(nightly.public_id, now=NOON + timedelta(hours=2))]) == [True]
     assert state_of(nightly).next_due_at == datetime(2026, 3, 2, 13, 40, tzinfo=UTC)
     ScheduleSlots.objects.all().delete()
-    assert signals.keep_up([signal(nightly.public_id, now=NOON + timedelta(hours=3))]) == [False]
+    assert heartbeats.keep_up([signal(nightly.public_id, now=NOON + timedelta(hours=3))]) == [False]
 
 
 def test_a_missed_deadline_names_the_schedule(nightly: Monitor) -> None:
     ping(nightly, NOON)
     late = datetime(2026, 3, 1, 13, 41, tzinfo=UTC)
-    signals.sweep([claim.monitor_id for claim in claim_due(late, limit=9)], now=late)
+    heartbeats.sweep([claim.monitor_id for claim in claim_due(late, limit=9)], now=late)
     text = "No ping arrived within 600 s of 2026-03-01 14:30 (30 14 * * *, Europe/Berlin)."
     assert CheckResult.objects.get(verdict="down").detail == text
 
@@ -356,4 +356,4 @@ def test_a_rule_of_a_time_zone_that_changes_puts_no_heartbeat_down() -> None:
 
 
 def sweep_at(now: datetime) -> None:
-    signals.sweep([claim.monitor_id for claim in claim_due(now, limit=9)], now=now)
+    heartbeats.sweep([claim.monitor_id for claim in claim_due(now, limit=9)], now=now)

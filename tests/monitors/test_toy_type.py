@@ -14,8 +14,8 @@ from core.clock import utc_now
 from core.errors import ValidationFailed
 from manifests.schema import schema
 from monitors import types
+from monitors.checking import interactive
 from monitors.models import Monitor
-from monitors.probing import interactive
 from monitors.scheduling import claim_due
 from monitors.tasks import leave, probe_batch
 from monitors.types.base import MonitorType

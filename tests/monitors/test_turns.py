@@ -1,4 +1,4 @@
-"""Datagrams of several accounts to one address, through a real prober, the broker and the database."""
+"""Datagrams of several accounts to one address, through a real runner, the broker and the database."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from django.conf import settings
 
 from checks.results.models import CheckResult
 from core.clock import utc_now
+from monitors.checking.jobs import load_jobs
+from monitors.checking.runner import CheckRunner, shared_engine
 from monitors.models import Monitor, MonitorState
-from monitors.probing.jobs import load_jobs
-from monitors.probing.prober import Prober, probe_engine
 from monitors.scheduling import claim_due
 from monitors.selectors import status_of
 from monitors.stale import stale_since
@@ -40,13 +40,13 @@ def targets() -> Iterator[TargetServer]:
 
 
 @pytest.fixture
-def prober() -> Iterator[Prober]:
+def runner() -> Iterator[CheckRunner]:
     flush_broker()
-    probe_engine.cache_clear()
-    made = Prober(probe_engine())
+    shared_engine.cache_clear()
+    made = CheckRunner(shared_engine())
     yield made
     made.drain(grace_sec=0)
-    probe_engine.cache_clear()
+    shared_engine.cache_clear()
 
 
 @pytest.fixture
@@ -61,38 +61,38 @@ def add(owner: object, url: str, **given: object) -> Monitor:
     return MonitorFactory(owner=owner, url=url, created_at=utc_now() - timedelta(minutes=10), up=True, **given)
 
 
-def submit_due(prober: Prober) -> int:
+def submit_due(runner: CheckRunner) -> int:
     claims = claim_due(utc_now(), limit=1_000)
-    prober.submit(load_jobs([claim.key for claim in claims]))
+    runner.submit(load_jobs([claim.key for claim in claims]))
     return len(claims)
 
 
-def test_many_monitors_of_one_account_leave_another_its_turn(prober: Prober, targets: TargetServer) -> None:
+def test_many_monitors_of_one_account_leave_another_its_turn(runner: CheckRunner, targets: TargetServer) -> None:
     service = targets.serve_datagrams(ECHO, host="127.43.0.1")
     url, hostile = f"udp://127.43.0.1:{service.port}", UserFactory()
     for _ in range(HOSTILE):
         add(hostile, url, type="udp", request_body="hostile")
-    assert submit_due(prober) == HOSTILE
+    assert submit_due(runner) == HOSTILE
     until(lambda: service.seen, PATIENCE_SEC, "the first is checked")
     quiet = add(UserFactory(), url, type="udp", request_body="quiet")
-    submit_due(prober)
+    submit_due(runner)
     until(lambda: b"quiet" in [data for *_, data in service.seen], PATIENCE_SEC, "a turn")
     before = [data for *_, data in service.seen].index(b"quiet")
     assert before <= 3
     until(lambda: CheckResult.objects.filter(monitor_id=quiet.pk).exclude(claim=1).exists(), PATIENCE_SEC, "a result")
     # The others released their places; each returns at its turn, or after its interval of 60 s.
-    until(lambda: prober.in_flight <= 5, PATIENCE_SEC, "places")
+    until(lambda: runner.in_flight <= 5, PATIENCE_SEC, "places")
     due = MonitorState.objects.filter(monitor__owner=hostile, claimed_at=None, fault__isnull=False)
     assert len(set(due.values_list("next_due_at", flat=True))) >= 50
 
 
 def test_a_named_resolver_is_asked_in_its_seconds_only(
-    prober: Prober, targets: TargetServer, broker: redis.Redis
+    runner: CheckRunner, targets: TargetServer, broker: redis.Redis
 ) -> None:
     server = targets.serve_resolver(saying(A), host="127.43.0.2")
     monitor = add(UserFactory(), f"dns://[::ffff:127.43.0.2]:{server.port}/{NAME}", type="dns")
     broker.set("probe-second:127.43.0.2", 1, px=3_600_000)  # others, again and again
-    submit_due(prober)
+    submit_due(runner)
     until(lambda: state_of(monitor).claimed_at is None, PATIENCE_SEC, "it is postponed")
     assert server.asked == []
     state = state_of(monitor)
@@ -102,14 +102,14 @@ def test_a_named_resolver_is_asked_in_its_seconds_only(
 
 
 def test_queries_that_are_repeated_wait_for_their_seconds(
-    prober: Prober, targets: TargetServer, broker: redis.Redis
+    runner: CheckRunner, targets: TargetServer, broker: redis.Redis
 ) -> None:
     server = targets.serve_resolver(Resolving(mute), host="127.43.0.3")
     service = targets.serve_datagrams(Datagrams([()]), host="127.43.0.4")
     owner = UserFactory()
     add(owner, f"dns://127.43.0.3:{server.port}/{NAME}", type="dns", timeout_ms=3_000)
     add(owner, f"udp://127.43.0.4:{service.port}", type="udp", timeout_ms=3_000)
-    submit_due(prober)
+    submit_due(runner)
     until(lambda: server.asked and service.seen, PATIENCE_SEC, "both are sent once")
     broker.set("probe-second:127.43.0.3", 1, px=3_600_000)
     broker.set("probe-second:127.43.0.4", 1, px=3_600_000)
@@ -119,7 +119,7 @@ def test_queries_that_are_repeated_wait_for_their_seconds(
     assert (len(server.asked), len(service.seen)) == (1, 1)
 
 
-def test_the_wait_is_no_latency(prober: Prober, targets: TargetServer, broker: redis.Redis) -> None:
+def test_the_wait_is_no_latency(runner: CheckRunner, targets: TargetServer, broker: redis.Redis) -> None:
     server = targets.serve_resolver(saying(A), host="127.43.0.5")
     service = targets.serve_datagrams(ECHO, host="127.43.0.6")
     owner = UserFactory()
@@ -128,7 +128,7 @@ def test_the_wait_is_no_latency(prober: Prober, targets: TargetServer, broker: r
     broker.set("probe-second:127.43.0.5", 1, px=2_000)
     broker.set("probe-second:127.43.0.6", 1, px=2_000)
     began = time.monotonic()
-    submit_due(prober)
+    submit_due(runner)
     results = CheckResult.objects.exclude(claim=1)
     until(lambda: results.count() == 2, PATIENCE_SEC, "both are checked")
     assert time.monotonic() - began > 1.9
@@ -136,10 +136,10 @@ def test_the_wait_is_no_latency(prober: Prober, targets: TargetServer, broker: r
     assert all((result.latency_ms or 0) < 1_000 for result in results)
 
 
-def test_a_monitor_without_a_turn_for_two_intervals_is_unknown(prober: Prober, broker: redis.Redis) -> None:
+def test_a_monitor_without_a_turn_for_two_intervals_is_unknown(runner: CheckRunner, broker: redis.Redis) -> None:
     monitor = add(UserFactory(), "udp://127.43.0.7:9", type="udp")
     broker.set("probe-second:127.43.0.7", 1, px=3_600_000)
-    submit_due(prober)
+    submit_due(runner)
     until(lambda: state_of(monitor).claimed_at is None, PATIENCE_SEC, "it is postponed")
     monitor = Monitor.objects.select_related("state").get(pk=monitor.pk)
     late = utc_now() + timedelta(seconds=150)

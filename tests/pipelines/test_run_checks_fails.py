@@ -31,7 +31,7 @@ NOWHERE = "http://127.0.0.1:1"
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "PATIENCE_SEC", -0.7)
-    monkeypatch.setattr("monitors.probing.interactive.PATIENCE_SEC", -0.7)
+    monkeypatch.setattr("monitors.checking.interactive.PATIENCE_SEC", -0.7)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -105,7 +105,7 @@ def test_what_is_away_is_4(
     for address in (NOWHERE, other.url().rstrip("/"), targets.serve([answer(502)]).url().rstrip("/")):
         assert run_checks("--url", address).code == 4
     monitor = MonitorFactory(owner=user, up=True, project=project)
-    monkeypatch.setattr("monitors.probing.on_demand.current_app", unreachable_app())
+    monkeypatch.setattr("monitors.checking.on_demand.current_app", unreachable_app())
     gone = run_checks("--project", project.public_id)
     assert (gone.code, gone.err) == (4, "CommandError: the broker (REDIS_URL) does not answer\n")
     assert [claim.monitor_id for claim in claim_due(utc_now(), limit=10)] == [monitor.pk], "given back"
@@ -157,7 +157,7 @@ def test_ctrl_c_is_130_and_leaves_nothing_claimed(
         assert claims
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("monitors.probing.on_demand.hand_out", hand_out)
+    monkeypatch.setattr("monitors.checking.on_demand.hand_out", hand_out)
     monitor = MonitorFactory(owner=user, up=True, project=project)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it for background processes
     try:

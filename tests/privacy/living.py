@@ -21,7 +21,7 @@ from incidents.models import FlappingSpell
 from incidents.services import acknowledge, comment, declare, resolve
 from incidents.windows import create_window
 from manifests.models import Upload
-from monitors.heartbeats import signals
+from monitors.heartbeats import services as heartbeats
 from monitors.models import (
     DailyUptime,
     DnsAlert,
@@ -73,7 +73,7 @@ def live(ada: User, friend: User) -> Any:
     channel = ChannelFactory(owner=ada, name=NEEDLE, project=own, monitors="chosen", monitor_ids=[monitor.public_id])
     DeliveryFactory(channel=channel, monitor=monitor)
     heartbeat = MonitorFactory(owner=ada, heartbeat=True)
-    assert signals.record(signal(heartbeat.public_id, "fail", now=now, user_agent=NEEDLE, body=f"{NEEDLE} failed"))
+    assert heartbeats.record(signal(heartbeat.public_id, "fail", now=now, user_agent=NEEDLE, body=f"{NEEDLE} failed"))
     PingExcess.objects.create(monitor=heartbeat, at=now, allowed=60)
     _leave_in_monitor(monitor, now=now)
     here, soon = {"project_id": own.public_id}, now + timedelta(hours=1)

@@ -20,7 +20,7 @@ from audit.models import Entry
 from config.celery import app
 from config.gateway import Gateway
 from core.clock import utc_now
-from monitors.probing import prober
+from monitors.checking import runner
 from projects.access import Caller
 from statuspages import domains
 from statuspages.models import StatusPage
@@ -58,15 +58,15 @@ def _domains(settings: Settings) -> None:
 def zone(settings: Settings) -> Iterator[Zone]:
     """Yield the zone, served by the name server of a worker in threads of this process."""
     zone = Zone()
-    prober.drain(grace_sec=0)
-    prober.probe_engine.cache_clear()  # a resolver with this name server
+    runner.drain(grace_sec=0)
+    runner.shared_engine.cache_clear()  # a resolver with this name server
     with TargetServer() as targets:
         settings.DNS_SERVERS = [targets.serve_names(zone).address]
         flush_broker()
         with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, queues=["interactive"]):
             yield zone
-        prober.drain(grace_sec=0)
-    prober.probe_engine.cache_clear()
+        runner.drain(grace_sec=0)
+    runner.shared_engine.cache_clear()
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_records_are_looked_up_less_and_less_often_until_they_are_found(zone: Zo
 def test_without_a_worker_nothing_is_decided(claims: list[Claim], monkeypatch: pytest.MonkeyPatch) -> None:
     flush_broker()
     monkeypatch.setattr(domains, "TIMEOUT_MS", 1)
-    monkeypatch.setattr("monitors.probing.interactive.PATIENCE_SEC", 0.1)
+    monkeypatch.setattr("monitors.checking.interactive.PATIENCE_SEC", 0.1)
     answer = verify(claims[0])
     assert (answer.status, answer.json["error"]) == (503, "no_worker")
     domains.verify_due(utc_now())

@@ -10,7 +10,7 @@ from celery.contrib.testing.worker import start_worker
 from django.conf import settings
 
 from config.celery import app
-from monitors.probing.prober import drain, probe_engine
+from monitors.checking.runner import drain, shared_engine
 from tests.helpers import flush_broker
 from tests.targets.namespace import Namespace
 
@@ -33,4 +33,4 @@ def worker_in(namespace: Namespace, *, concurrency: int, may_ping: bool = True) 
 
 def _forget_probers() -> None:
     drain(grace_sec=0)
-    probe_engine.cache_clear()
+    shared_engine.cache_clear()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from core.commands import SharedCommand
 from core.outbound import guard
-from monitors.probing.command import Probe
-from monitors.probing.prober import probe_engine
+from monitors.checking.command import Probe
+from monitors.checking.runner import shared_engine
 
 
 class Command(SharedCommand):
-    shared = Probe(lambda: (guard(), probe_engine()))
+    shared = Probe(lambda: (guard(), shared_engine()))

@@ -24,8 +24,8 @@ from core.errors import NoWorker, TooManyRequests, ValidationFailed
 from core.turns import paused
 from core.waiting import limit_waiting
 from monitors import services
+from monitors.checking.results import CheckResult
 from monitors.models import Monitor, MonitorState
-from monitors.probing.results import CheckResult
 from projects.access import Caller
 
 logger = logging.getLogger(__name__)

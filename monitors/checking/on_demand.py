@@ -21,8 +21,8 @@ from checks.results.selectors import results_since
 from core.bulk import BulkResult
 from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
 from monitors import scheduling
+from monitors.checking import interactive
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState
-from monitors.probing import interactive
 from monitors.recording import fast_path
 
 logger = logging.getLogger(__name__)

@@ -39,9 +39,9 @@ from core.egress import literal_address
 from core.metrics import CHECK_SEC, LATE
 from core.outbound import guard, trust_store
 from monitors import metrics
-from monitors.probing.jobs import CheckJob
-from monitors.probing.own_network import OwnNetwork
-from monitors.probing.rate_limit import SharedSeconds
+from monitors.checking.jobs import CheckJob
+from monitors.checking.own_network import OwnNetwork
+from monitors.checking.rate_limit import SharedSeconds
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import note_faults, postpone, return_claims
@@ -106,7 +106,7 @@ class _Running:
 _Done = tuple[CheckJob, Then | None, CheckOutcome, float]  # with the seconds it took
 
 
-class Prober:
+class CheckRunner:
     """Runs and records checks in its own threads. One per process, created for the first check."""
 
     def __init__(self, engine: ProbeEngine) -> None:
@@ -126,10 +126,10 @@ class Prober:
         self._leaving = threading.Event()
         self._lock = threading.Lock()
         self._callers = ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe-answers")
-        self._prober = _lasting(self._service.run, "prober")
+        self._loop = _lasting(self._service.run, "prober")
         self._recorder = _lasting(self._record, "recorder")
         _lasting(self._network.run, "own-network").start()
-        self._prober.start()
+        self._loop.start()
         self._recorder.start()
         metrics.IN_FLIGHT.follow(lambda: self.in_flight)
         metrics.WITHOUT_PINGS.follow(lambda: not may_ping())
@@ -250,7 +250,7 @@ class Prober:
         deadline = time.monotonic() + grace_sec
         self._service.close()
         self._network.close()
-        self._prober.join(max(0.0, deadline - time.monotonic()))
+        self._loop.join(max(0.0, deadline - time.monotonic()))
         self._done.put(None)
         self._leaving.set()
         self._recorder.join(_LAST_WRITE_SEC)
@@ -480,7 +480,7 @@ def _call(then: Then, outcome: CheckOutcome | None) -> None:
 
 
 @cache
-def probe_engine() -> ProbeEngine:
+def shared_engine() -> ProbeEngine:
     """Return this process's engine: it keeps its DNS cache and its handles between batches."""
     # Only `manage.py probe` runs without a broker.
     limiter = RateLimiter(SharedSeconds(settings.REDIS_URL) if settings.REDIS_URL else None)
@@ -488,23 +488,23 @@ def probe_engine() -> ProbeEngine:
 
 
 _making = threading.Lock()
-_prober: Prober | None = None
+_runner: CheckRunner | None = None
 
 
-def prober() -> Prober:
-    """Return this process's prober, created on first use."""
-    global _prober
+def runner() -> CheckRunner:
+    """Return this process's runner, created on first use."""
+    global _runner
     with _making:
-        if _prober is None:
+        if _runner is None:
             _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            _prober = Prober(probe_engine())
-        return _prober
+            _runner = CheckRunner(shared_engine())
+        return _runner
 
 
 def drain(*, grace_sec: float) -> int:
-    """Stop this process's prober, if it has one. Return how many claims were released."""
-    global _prober
+    """Stop this process's runner, if it has one. Return how many claims were released."""
+    global _runner
     with _making:
-        leaving, _prober = _prober, None
+        leaving, _runner = _runner, None
     return 0 if leaving is None else leaving.drain(grace_sec=grace_sec)

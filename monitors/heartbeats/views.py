@@ -21,7 +21,7 @@ from core.errors import ApiError, NotFound, TooManyRequests
 from core.postgresql.availability import is_outage
 from core.throttles import PINGS, seconds_to_wait
 from monitors import metrics
-from monitors.heartbeats import signals
+from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.incoming import EXIT_STATUS, MAX_BODY_BYTES, Signal, Target, signal_of, target_of
 from monitors.heartbeats.runs import MICROSECOND
 
@@ -57,7 +57,7 @@ def attempt_all(requests: Sequence[Request]) -> list[Attempt]:
     attempts = [_read(request, now=now + number * MICROSECOND) for number, request in enumerate(requests)]
     simple = {number: each.signal for number, each in enumerate(attempts) if each.signal and each.signal.is_plain}
     try:
-        kept = signals.keep_up(list(simple.values())) if simple else []
+        kept = heartbeats.keep_up(list(simple.values())) if simple else []
     except Exception as error:  # noqa: BLE001 - raised by `answer`, once for each request
         for number in simple:
             attempts[number].error = error
@@ -73,7 +73,7 @@ def complete_all(attempts: Sequence[Attempt]) -> list[Attempt]:
     So do all if one of them fails. If the connection was lost they may be recorded: then no one tries again.
     """
     try:
-        answers = signals.record_all([each.signal for each in attempts if each.signal], skip_locked=True)
+        answers = heartbeats.record_all([each.signal for each in attempts if each.signal], skip_locked=True)
     except Exception as error:  # noqa: BLE001 - raised by `answer`, for each request that causes it
         return [Attempt(each.signal, error=error) for each in attempts] if is_outage(error) else list(attempts)
     return [Attempt(each.signal, kept) for each, kept in zip(attempts, answers, strict=True)]
@@ -98,7 +98,7 @@ def answer(tried: Attempt) -> HttpResponse:
     if tried.error is not None:
         raise tried.error
     assert tried.signal is not None
-    if not (signals.record(tried.signal) if tried.is_pending else tried.kept):
+    if not (heartbeats.record(tried.signal) if tried.is_pending else tried.kept):
         return json_error(NotFound())
     return HttpResponse(OK, content_type="application/json")
 

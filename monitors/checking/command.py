@@ -19,7 +19,7 @@ from core.clock import to_ms
 from core.egress import EgressGuard, literal_address, parse_networks, trusted_file
 from core.errors import ValidationFailed
 from monitors import configuration, types
-from monitors.probing.results import as_check_result
+from monitors.checking.results import as_check_result
 from monitors.types.base import MonitorType
 from monitors.types.content import ENCODINGS, MAX_RULE_PATH, MAX_RULE_VALUE, MAX_RULES
 from monitors.types.dns import MAX_RECORDS
