@@ -100,7 +100,7 @@ def record_all(entries: Iterable[Entry]) -> None:
     fields = [field for field in Entry._meta.concrete_fields if not field.primary_key]
     insert_rows(
         Entry._meta.db_table,
-        {str(field.column): field.db_type(connection) or "" for field in fields},
+        {field.attname: field.db_type(connection) or "" for field in fields},
         [[_plain(getattr(entry, field.attname)) for field in fields] for entry in entries],
     )
 

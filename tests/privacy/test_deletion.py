@@ -114,7 +114,7 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
     assert mentions(NEEDLE, ada.email) == {}
     # What was done to others' projects is still known, by somebody of whom nothing else is.
     left = Entry.objects.filter(actor_id=ada.pk)
-    assert actions(actor_id=ada.pk, project_id=shared.pk) == ["token.created", "member.invited"]
+    assert actions(actor_id=ada.pk, project_id=shared.pk) == ["token.created", "monitor.created", "member.invited"]
     assert set(left.values_list("actor_public_id", "actor_email", "address", "user_agent")) == {
         (ada.public_id, "", None, "")
     }
