@@ -24,6 +24,7 @@ SLOWEST = (
     "browser",
     "schemathesis with a session",
     "instance",
+    "tests/test_guides.py",
     "tests/api/test_hostile_input.py",
     "tests/processes/test_up.py",
     "schemathesis with a token",
@@ -41,7 +42,6 @@ SLOWEST = (
     "tests/manifests/test_commands.py",
     "tests/monitors/test_heartbeat_machine.py",
     "tests/checks/test_fuzz.py",
-    "tests/test_guides.py",
     "tests/chart/",
     "tests/metrics/",
 )
