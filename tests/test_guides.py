@@ -23,7 +23,7 @@ Run = Callable[[str], None]
 def copy(tmp_path: Path) -> Path:
     """Return the folder of a copy of the project."""
     folder = tmp_path / "pulsekeeper"
-    left_out = shutil.ignore_patterns(".*", "node_modules", "screenshots", "site")
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "node_modules", "screenshots", "site")
     shutil.copytree(ROOT, folder, ignore=left_out)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
