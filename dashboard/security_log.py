@@ -42,7 +42,7 @@ _WORDS = {
     "recovery_codes": "recovery code",
 }
 _FIELDS = {"type": "Type", "enabled": "Active", "muted_until": "Muted until", "project_id": "Project"}
-"""Labels of what may change of a monitor besides its settings."""
+"""Labels of changes that are not settings."""
 _ONE_SIDED = (Action.MONITOR_CREATED, Action.MONITOR_DELETED)
 _LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was "}
 
@@ -113,8 +113,13 @@ def _project_names(request: PageRequest, entries: Sequence[Entry]) -> dict[str, 
     return dict(found.values_list("public_id", "name")) if ids else {}
 
 
-def log_context(request: PageRequest, entries: QuerySet[Entry], *, size: int | None = None) -> dict[str, Any]:
-    """Return a page of the log, filtered by the query's `action` and `before`. Invalid values are ignored."""
+def log_context(
+    request: PageRequest, entries: QuerySet[Entry], *, size: int | None = None, subject: str = ""
+) -> dict[str, Any]:
+    """Return a page of the log, filtered by the query's `action` and `before`. Invalid values are ignored.
+
+    The filter offers the actions whose names begin with `subject`.
+    """
     action = request.GET.get("action", "")
     wanted = action if action in MEANINGS else ""
     before = request.GET.get("before", "")
@@ -129,7 +134,7 @@ def log_context(request: PageRequest, entries: QuerySet[Entry], *, size: int | N
         "entries": [
             _shown(log.redact(entry, viewer=viewer), projects.get(entry.project_id or 0), names) for entry in rows
         ],
-        "actions": list(MEANINGS.items()),
+        "actions": [(name, meaning) for name, meaning in MEANINGS.items() if name.startswith(subject)],
         "action": wanted,
         "later": bool(before),
         "next": last and last.pk,
@@ -150,4 +155,6 @@ def of_monitor(request: PageRequest, monitor_id: str) -> HttpResponse:
     entries = changes_of(monitor, request.caller)
     if request.htmx:
         return render_page(request, "monitors/changed", monitor=monitor, **log_context(request, entries, size=NEWEST))
-    return render_page(request, "monitors/changes", monitor=monitor, **log_context(request, entries))
+    return render_page(
+        request, "monitors/changes", monitor=monitor, **log_context(request, entries, subject="monitor.")
+    )

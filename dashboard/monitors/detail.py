@@ -111,7 +111,7 @@ class Awaited(NamedTuple):
         return f"{self.claim}-{to_ms(self.asked_at)}"
 
     def is_over(self, monitor: Monitor, *, now: datetime) -> bool:
-        """Return whether the result exists, or is not expected any more."""
+        """Return whether the result exists, or is no longer expected."""
         patience = timedelta(milliseconds=monitor.timeout_ms) + QUEUED
         return monitor.state.applied_claim >= self.claim or not monitor.enabled or now - self.asked_at > patience
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -291,6 +292,9 @@ class TestPage:
             assert ("<html" in text) == (not htmx)
             page(stranger, monitor, status=404, htmx=htmx)
         assert f'hx-get="/monitors/{monitor.public_id}/changes"' in monitor_page(member, monitor)
+        offered = re.findall('<option value="([^"]+)"', page(member, monitor))
+        assert offered
+        assert all(action.startswith("monitor.") for action in offered)
 
     def test_those_of_other_projects_are_for_the_owner(self, user: User) -> None:
         member = UserFactory()
