@@ -39,6 +39,8 @@ _SPARE = 256
 _INFO = struct.Struct("=B 23x I 24x I 64x Q 16x I")
 """Of tcp_info (linux/tcp.h): tcpi_state, tcpi_unacked, tcpi_last_data_recv, tcpi_bytes_acked, tcpi_notsent_bytes."""
 _TCP_CLOSE = 7
+_FINISHED = (8, 9, 11)
+"""TCP_CLOSE_WAIT, TCP_LAST_ACK and TCP_CLOSING: the client sends nothing any more."""
 _NO_ADDRESS = struct.pack("=H 14x", socket.AF_UNSPEC)  # sockaddr
 _libc = ctypes.CDLL(None)
 
@@ -57,6 +59,8 @@ class Info(NamedTuple):
     is_unread: bool
     idle_ms: int
     acknowledged: int
+    has_finished: bool
+    """The client has closed the connection, or its half. Granian then sends no more of an answer."""
 
 
 Peer = tuple[Any, ...]
@@ -78,7 +82,7 @@ def info_of(connection: socket.socket) -> Info:
     state, unacknowledged, idle_ms, acknowledged, unsent = _INFO.unpack(raw)
     if state == _TCP_CLOSE:
         raise ConnectionResetError
-    return Info(bool(unacknowledged or unsent), idle_ms, acknowledged)
+    return Info(bool(unacknowledged or unsent), idle_ms, acknowledged, state in _FINISHED)
 
 
 def abort(connection: socket.socket) -> None:

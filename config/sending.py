@@ -66,6 +66,10 @@ class Receiver:
         if self._connection is None:
             return self._sent
         try:
-            return info_of(self._connection).acknowledged - self._before
+            info = info_of(self._connection)
         except OSError:
             raise ConnectionResetError from None
+        if info.has_finished:
+            # Data that granian dropped is never acknowledged, and nothing else ends this duplicate of its socket.
+            raise ConnectionResetError
+        return info.acknowledged - self._before

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 import pytest
@@ -15,9 +16,13 @@ import requests
 
 from config import connections, sending
 from config.gateway import Gateway
+from config.sending import Receiver
 from tests.gateway.test_requests import PATIENCE_SEC, Parts, answer_on
 from tests.processes.waiting import until
 from tests.serving import serving
+
+if TYPE_CHECKING:
+    from granian._granian import RSGIHTTPStreamTransport
 
 MIB = 1024 * 1024
 SIZE = 12 * MIB
@@ -116,6 +121,26 @@ def test_a_client_that_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
             until(lambda: producer.produced > 1, PATIENCE_SEC, "it begins")
         assert producer.closed[0].wait(PATIENCE_SEC)
         assert producer.produced < SIZE // 65_536
+
+
+class DroppingTransport:
+    """Accepts data and drops it, as granian does from the moment at which it sees that the client has left."""
+
+    async def send_bytes(self, data: bytes) -> None:
+        pass
+
+
+def test_a_client_that_leaves_before_it_has_received_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nothing resets the connection: only the duplicate of the socket is left."""
+    monkeypatch.setattr(sending, "PART_SEC", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        connection, _ = server.accept()
+        with connection:
+            receiver = Receiver(cast("RSGIHTTPStreamTransport", DroppingTransport()), connection)
+            client.close()
+            with pytest.raises(ConnectionResetError):
+                asyncio.run(receiver.send(b"x" * 2 * sending.WINDOW_BYTES))
 
 
 def test_head_sends_no_body() -> None:
