@@ -74,6 +74,10 @@ class Monitor(models.Model):
     config = models.JSONField(help_text="The settings of the type, as its struct in monitors.types says.")
     header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
 
+    class Meta:
+        # The dispatcher looks for due heartbeats among all monitors while workers are behind.
+        indexes: ClassVar = [models.Index(fields=["type"], name="monitor_type")]
+
     def __str__(self) -> str:
         return self.name  # without the id, which is the secret of a heartbeat
 

@@ -207,7 +207,8 @@ class CheckRunner:
     def _leave(self, count: int) -> None:
         with self._room:
             self._waiting -= count
-            if self._blocked:
+            # Not at each place: to switch to the tasks for one check at a time costs more than to check it.
+            if self._blocked and self._waiting <= MAX_WAITING // 2:
                 self._room.notify_all()
 
     def _admit(self, check: _Running) -> CheckOutcome | None:

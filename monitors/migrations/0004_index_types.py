@@ -1,0 +1,18 @@
+from django.contrib.postgres.operations import AddIndexConcurrently
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    atomic = False  # the index is built without stopping writers
+
+    dependencies = [
+        ('monitors', '0003_uptime_by_status'),
+    ]
+
+    operations = [
+        AddIndexConcurrently(
+            model_name='monitor',
+            index=models.Index(fields=['type'], name='monitor_type'),
+        ),
+    ]
