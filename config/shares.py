@@ -69,7 +69,7 @@ class ThreadLane:
     is the client whose requests ran least since it had none, so an occasional client precedes one that always
     asks. Each fourth turn goes to the client that waited for longest, so that all are served. `counts` is what is late
     (`core.metrics.LATE`) if an answer takes long. Time in which other requests of the same client ran does not count,
-    and a client that asks for more than run at once waits for its own.
+    and a request that comes to `at_once` others of its client waits for these.
     """
 
     def __init__(self, name: str, *, threads: int, at_once: int, queue: int, counts: str | None = "pages") -> None:
@@ -92,8 +92,10 @@ class ThreadLane:
     async def run(self, client: str, work: Callable[..., Result], *args: Any) -> Result:
         """Run `work` in a thread, when it is the client's turn. Raises Overloaded."""
         start, ran = time.monotonic(), self._ran.get(client, 0.0)
+        # Later ones do not delay it: they come because answers take long.
+        may_be_late = self._present[client] < self._at_once
         waited = await self._turn(client)
-        turn = _LaneTurn(self, client, start=start, ran_before=ran, waited=waited)
+        turn = _LaneTurn(self, client, start=start, ran_before=ran, waited=waited, may_be_late=may_be_late)
         try:
             done = self._threads.submit(turn.run, work, args)
         except BaseException:
@@ -126,7 +128,7 @@ class ThreadLane:
 
     def finish(self, turn: _LaneTurn, seconds: float) -> None:
         """Remove a request that ran for `seconds` since its turn began, and count it if it is late."""
-        if self._counts and self._present[turn.client] <= self._at_once:
+        if self._counts and turn.may_be_late:
             took = turn.waited if turn.may_take_long else time.monotonic() - turn.start
             others_ran = self._ran[turn.client] - turn.ran_before - turn.ran
             count_if_late(self._counts, took - others_ran)
@@ -193,8 +195,11 @@ class ThreadLane:
 class _LaneTurn:
     """The turn of a request, as its thread has it (`core.turns`)."""
 
-    def __init__(self, lane: ThreadLane, client: str, *, start: float, ran_before: float, waited: float) -> None:
+    def __init__(
+        self, lane: ThreadLane, client: str, *, start: float, ran_before: float, waited: float, may_be_late: bool
+    ) -> None:
         self.client, self.start, self.ran_before, self.waited = client, start, ran_before, waited
+        self.may_be_late = may_be_late
         self.ran = 0.0
         """Seconds in earlier turns of this request."""
         self.may_take_long = False

@@ -276,6 +276,29 @@ async def test_requests_that_wait_for_others_are_late_also_if_their_client_has_s
 
 @pytest.mark.usefixtures("_short_patience")
 @on_a_loop
+async def test_requests_are_late_although_more_of_their_client_came_while_they_waited() -> None:
+    at, requests = lane(at_once=2), Requests()
+    crowds = [begin(at.run(f"crowd {number}", requests.work, f"crowd {number}")) for number in range(2)]
+    await until(lambda: len(requests.order) == 2)
+    page = [begin(at.run("page", requests.work, f"page {number}")) for number in range(6)]
+    await pass_time(0.2)
+    before = late_pages()
+    for number in range(2):
+        requests.end(f"page {number}")
+    requests.end("crowd 0")
+    await asyncio.gather(crowds[0], *page[:2])
+    assert late_pages() == before + 3
+    for number in range(2, 6):
+        requests.end(f"page {number}")
+    await asyncio.gather(*page)
+    assert late_pages() == before + 3, "these came to two of their client"
+    requests.end("crowd 1")
+    await crowds[1]
+    at.close()
+
+
+@pytest.mark.usefixtures("_short_patience")
+@on_a_loop
 async def test_requests_that_wait_for_those_of_their_own_client_are_not_late() -> None:
     at, requests = lane(), Requests()
     tasks = [begin(at.run("page", requests.work, f"{number}")) for number in range(2)]
