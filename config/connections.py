@@ -40,7 +40,7 @@ _INFO = struct.Struct("=B 23x I 24x I 64x Q 16x I")
 """Of tcp_info (linux/tcp.h): tcpi_state, tcpi_unacked, tcpi_last_data_recv, tcpi_bytes_acked, tcpi_notsent_bytes."""
 _TCP_CLOSE = 7
 _FINISHED = (8, 9, 11)
-"""TCP_CLOSE_WAIT, TCP_LAST_ACK and TCP_CLOSING: the client sends nothing any more."""
+"""TCP_CLOSE_WAIT, TCP_LAST_ACK and TCP_CLOSING: the client sends no more."""
 _NO_ADDRESS = struct.pack("=H 14x", socket.AF_UNSPEC)  # sockaddr
 _libc = ctypes.CDLL(None)
 

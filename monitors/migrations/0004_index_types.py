@@ -11,6 +11,8 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        # An interrupted build leaves an invalid index.
+        migrations.RunSQL('DROP INDEX CONCURRENTLY IF EXISTS monitor_type', migrations.RunSQL.noop),
         AddIndexConcurrently(
             model_name='monitor',
             index=models.Index(fields=['type'], name='monitor_type'),

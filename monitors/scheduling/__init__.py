@@ -51,8 +51,9 @@ class Claim:
 # slot stays that of the first attempt, so that the next slot is counted from it.
 #
 # Accounts take turns: the most overdue monitor of each comes before the second one of any. If more are due than are
-# claimed, their owners are read first, of at most `most`: the window function reads all rows that it orders. This
-# takes half as long again, so it is left out if all can be claimed. Types are few, and none of theirs is left.
+# claimed, their owners are read first, of at most `most`: the window function reads all rows that it orders. If all can
+# be claimed, that is left out, as it takes time. Those of some types are claimed in any order: the dispatcher repeats
+# it until none is left.
 _MORE_ARE_DUE = """
     SELECT count(*) > %(limit)s
       FROM (SELECT FROM monitors_monitorstate WHERE next_due_at <= %(now)s LIMIT %(limit)s + 1) AS due
