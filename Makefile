@@ -11,7 +11,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 
 help:
 	@echo 'make up     start Pulsekeeper on this machine (PORT, DATA_DIR, ADMIN_EMAIL, ADMIN_PASSWORD, ADMIN_PLAN)'
-	@echo 'make check  run the checks and tests that start no processes: while you work'
+	@echo 'make check  run the checks and the quick tests: while you work'
 	@echo 'make test   run all checks and tests'
 	@echo 'make test-long  the same with ten times as many generated examples, and ten minutes of make faults; before a release'
 	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name, or readme)'
@@ -30,7 +30,7 @@ up: $(VENV)/.local
 	@exec $(BIN)/python manage.py up
 
 check: $(VENV)/.test
-	@exec $(BIN)/python -m tests.run --in-process
+	@exec $(BIN)/python -m tests.run --quick
 
 test: $(VENV)/.test
 	@exec $(BIN)/python -m tests.run

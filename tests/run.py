@@ -1,8 +1,8 @@
 """Run every check of this repository, for `make test`. The exit code is 1 if any of them fails.
 
-    python -m tests.run [--in-process] [ARGUMENTS OF PYTEST]
+    python -m tests.run [--quick] [ARGUMENTS OF PYTEST]
 
-With `--in-process`, for `make check`, leave out the tests that start processes, browsers or networks.
+With `--quick`, for `make check`, leave out the files of `tests.scheduling.LONG`.
 
 The quick checks run beside pytest, which often waits for processes and servers. Their results are printed at the end.
 No check stops the others, so that one run shows all failures.
@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.scheduling import WITH_PROCESSES
+from tests.scheduling import LONG
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -94,10 +94,11 @@ def say(text: str) -> None:
 
 def main() -> int:
     start, failed, arguments = time.monotonic(), [], sys.argv[1:]
-    if arguments[:1] == ["--in-process"]:
-        arguments = [*(f"--ignore={path}" for path in WITH_PROCESSES), *arguments[1:]]
-    # Two more than there are cores: the tests of processes and pages wait for theirs most of the time.
-    workers = f"--numprocesses={(os.cpu_count() or 1) + 2}"
+    spare = 2  # the tests of processes and pages wait for theirs most of the time
+    if arguments[:1] == ["--quick"]:
+        # One more than there are cores: each process takes seconds to collect the tests.
+        spare, arguments = 1, [*(f"--ignore={path}" for path in LONG), *arguments[1:]]
+    workers = f"--numprocesses={(os.cpu_count() or 1) + spare}"
     command = [str(BIN / "python"), "-m", "pytest", workers, *arguments]
     say(f"running {' '.join(command[1:])}, and the quick checks beside it")
     # One after the other, or the quick ones would take the processors from all tests at once.
