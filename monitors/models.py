@@ -71,6 +71,7 @@ class Monitor(models.Model):
     check_domain = models.BooleanField()
     fail_threshold = models.IntegerField()
     recover_threshold = models.IntegerField()
+    confirmation_sec = models.IntegerField(null=True)
     config = models.JSONField(help_text="The settings of the type, as its struct in monitors.types says.")
     header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
 
@@ -128,6 +129,13 @@ class Monitor(models.Model):
     def shortest_interval(self) -> timedelta:
         """The shortest time between two checks or pings."""
         return timedelta(seconds=self.interval_sec) if self.schedule is None else self.schedule.least_gap()
+
+    @property
+    def confirmation(self) -> timedelta | None:
+        """The least age of an outage that counts. None: only `fail_threshold` counts."""
+        if self.confirmation_sec is None or not self.kind.polls:
+            return None
+        return timedelta(seconds=self.confirmation_sec)
 
     @property
     def ping_url(self) -> str:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from checks.spec import CheckOutcome, Verdict
+
+LEAST_APART = timedelta(seconds=10)
+"""Minimum time from a failure to the check that confirms it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings of a monitor that affect its status."""
+    """The settings of a monitor that affect its status. `confirmation` is the least age of an outage that counts."""
 
     fail_threshold: int = 3
     recover_threshold: int = 1
     muted_until: datetime | None = None
+    confirmation: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +28,32 @@ class Status:
     status: Verdict | None = None
     since: datetime | None = None
     fresh: bool = True
-    failures: int = 0  # consecutive, while not down
+    failures: int = 0  # consecutive, until an outage is confirmed
     passes: int = 0  # consecutive, while down
     failing_since: datetime | None = None
     """The first failed check of the outage or, before an outage, of the consecutive failures. A muted failure sets it
     too, but the first counted failure replaces it."""
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether it is down and its outage was confirmed: a first failure sets the status before that."""
+        is_down = self.status is Verdict.DOWN and not self.fresh
+        return is_down and self.failures == 0 and self.failing_since is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition and its time. A change from down to down means that a monitor is still down after a pause."""
+    """A transition and its time.
+
+    A change from down to down means that an outage was confirmed: of a monitor that was down before a pause, or whose
+    first check failed. One to down that is not `confirmed` is announced to nobody.
+    """
 
     before: Verdict | None
     after: Verdict
     at: datetime
     failing_since: datetime | None = None
+    confirmed: bool = True
 
 
 def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Status, Change | None]:
@@ -50,26 +65,53 @@ def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Stat
     if not outcome.passed:
         if policy.muted_until is not None and at < policy.muted_until:
             # Not counted as a failure, but it interrupts consecutive passes.
-            return replace(status, passes=0, failing_since=status.failing_since or at), None
-        failures = 0 if status.status is Verdict.DOWN else status.failures + 1
-        counted = status.failures > 0 or (status.status is Verdict.DOWN and not status.fresh)
-        began = (status.failing_since if counted else None) or at
-        # The clocks of workers may differ: an outage must not begin after it was confirmed.
-        failed = replace(status, failures=failures, passes=0, failing_since=min(began, at))
-        if status.fresh or failures >= policy.fail_threshold:
-            return _enter(failed, Verdict.DOWN, at)
-        return failed, None
+            is_unconfirmed = status.status is Verdict.DOWN and not (status.fresh or status.is_confirmed)
+            began = status.failing_since or (None if is_unconfirmed else at)
+            return replace(status, passes=0, failing_since=began), None
+        return _fail(status, at, policy)
 
     passes = status.passes + 1 if status.status is Verdict.DOWN else 0
     if not status.fresh and status.status is Verdict.DOWN and passes < policy.recover_threshold:
-        return replace(status, passes=passes), None
+        began = status.failing_since if status.is_confirmed else None
+        return replace(status, failures=0, passes=passes, failing_since=began), None
     return _enter(replace(status, failing_since=None), outcome.verdict, at)
+
+
+def _fail(status: Status, at: datetime, policy: Policy) -> tuple[Status, Change | None]:
+    """Count a failure."""
+    counted = status.failures > 0 or status.is_confirmed
+    # The clocks of workers may differ: an outage must not begin after it was confirmed.
+    began = min((status.failing_since if counted else None) or at, at)
+    if status.is_confirmed:
+        return replace(status, passes=0, failing_since=began), None
+    failed = replace(status, failures=status.failures + 1, passes=0, failing_since=began)
+    if policy.confirmation is None:
+        is_confirmed = status.fresh or failed.failures >= policy.fail_threshold
+    else:
+        is_confirmed = failed.failures >= policy.fail_threshold and at - began >= policy.confirmation
+    if is_confirmed:
+        return _enter(failed, Verdict.DOWN, at)
+    if not status.fresh:
+        return failed, None
+    if status.status is Verdict.DOWN:
+        return replace(failed, fresh=False), None
+    change = Change(status.status, Verdict.DOWN, at, began, confirmed=False)
+    return replace(failed, status=Verdict.DOWN, since=at, fresh=False), change
 
 
 def _enter(status: Status, after: Verdict, at: datetime) -> tuple[Status, Change | None]:
     settled = replace(status, status=after, fresh=False, failures=0, passes=0)
     if status.status is after:
-        # Still down after a pause, which closed the incident: alert again.
-        again = status.fresh and after is Verdict.DOWN
-        return settled, Change(after, after, at, status.failing_since) if again else None
+        return settled, Change(after, after, at, status.failing_since) if after is Verdict.DOWN else None
     return replace(settled, since=at), Change(status.status, after, at, status.failing_since)
+
+
+def confirm_at(status: Status, at: datetime, policy: Policy) -> datetime | None:
+    """Return when the check after a failure at `at`, which led to `status`, is due at the latest. None: in its turn.
+
+    The checks that are missing to the threshold are spread over the time that is missing to the confirmation.
+    """
+    if policy.confirmation is None or status.failures == 0 or status.failing_since is None:
+        return None
+    missing = max(policy.fail_threshold - status.failures, 1)
+    return at + max((status.failing_since + policy.confirmation - at) / missing, LEAST_APART)

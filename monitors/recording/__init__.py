@@ -53,11 +53,12 @@ def _move(records: Sequence[CheckRecord], *, now: datetime) -> None:
             continue
         known.add(each.key)
         batch.keep(each)
+        confirm_at = None
         if each.config_version == monitor.config_version and each.claim > state.applied_claim:
-            batch.apply(each)
+            confirm_at = batch.apply(each)
         if _is_open(state, each) and state.slot_at is not None:
             # Close the claim even if its configuration is outdated.
-            state.next_due_at = monitor.next_slot(state.slot_at, now=now)
+            state.next_due_at = min(filter(None, (monitor.next_slot(state.slot_at, now=now), confirm_at)))
             state.claimed_at = None
             batch.move(state)
     batch.write()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from checks.results.store import NewResult, store_results
 from checks.spec import CheckOutcome, Verdict
@@ -12,7 +13,7 @@ from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording.answers import note_answers
 from monitors.slots import refill_slots
 from monitors.stale import stale_since, unobserved
-from monitors.state import Policy, Status, advance
+from monitors.state import Policy, Status, advance, confirm_at
 
 _WRITTEN = (
     *("claim", "claimed_at", "slot_at", "next_due_at", "applied_claim", "armed_at", "fault", "fault_since"),
@@ -54,8 +55,11 @@ class StateBatch:
         """Mark a state that the caller has changed, to be written."""
         self._moved[state.monitor_id] = state
 
-    def apply(self, record: CheckRecord) -> None:
-        """Apply the outcome to the state, and add the status change, if any."""
+    def apply(self, record: CheckRecord) -> datetime | None:
+        """Apply the outcome to the state, and add the status change, if any.
+
+        Return when the next check is due at the latest, or None: in its turn.
+        """
         monitor, outcome = self.monitors[record.monitor_id], record.outcome
         state = monitor.state
         if (since := stale_since(monitor, now=outcome.checked_at)) is not None:
@@ -71,7 +75,8 @@ class StateBatch:
             state.passes,
             state.failing_since,
         )
-        after, change = advance(before, outcome, Policy(threshold, monitor.recover_threshold, monitor.muted_until))
+        policy = Policy(threshold, monitor.recover_threshold, monitor.muted_until, monitor.confirmation)
+        after, change = advance(before, outcome, policy)
         state.status, state.status_since, state.failing_since = after.status, after.since, after.failing_since
         state.fresh, state.failures, state.passes = after.fresh, after.failures, after.passes
         if change is not None:
@@ -85,6 +90,7 @@ class StateBatch:
                     failing_since=change.failing_since,
                     reason_code=outcome.reason_code,
                     detail=outcome.detail,
+                    processed_at=None if change.confirmed else change.at,
                 )
             )
         state.applied_claim = record.claim
@@ -94,6 +100,8 @@ class StateBatch:
         state.cert_expires_at = outcome.cert_expires_at or state.cert_expires_at
         self.move(state)
         self._applied.append(record)
+        counted = after.failures > before.failures
+        return confirm_at(after, outcome.checked_at, policy) if counted else None
 
     def write(self) -> None:
         store_results(self._results)
@@ -105,5 +113,5 @@ class StateBatch:
 
 def lock_batch(monitor_ids: Collection[int], *, skip_locked: bool = False) -> StateBatch:
     columns = ("type", "enabled", "config_version", "interval_sec", "timeout_ms", "config")
-    monitors = Monitor.objects.only(*columns, "fail_threshold", "recover_threshold", "muted_until")
+    monitors = Monitor.objects.only(*columns, "fail_threshold", "recover_threshold", "confirmation_sec", "muted_until")
     return StateBatch(lock_monitors(monitor_ids, monitors, skip_locked=skip_locked))

@@ -90,7 +90,9 @@ class Heartbeat(MonitorType):
     description = "Your job calls Pulsekeeper, which alerts you when the calls stop."
     execution = Execution.WAITS
     settings = HeartbeatSettings
-    unasked = frozenset({"url", "slow_ms", "timeout_ms", "check_ssl", "check_domain", "fail_threshold"})
+    unasked = frozenset(
+        {"url", "slow_ms", "timeout_ms", "check_ssl", "check_domain", "fail_threshold", "confirmation_sec"}
+    )
     has_secret_id = True
     interval_label = "A ping comes every"
     result_noun = "ping"

@@ -193,6 +193,23 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
             probed=False,
         ),
     ] = 3
+    confirmation_sec: Annotated[
+        int | None,
+        Setting(
+            description="The least age of an outage that counts. Failed checks are repeated early, at least 10 s "
+            "apart. null: checks keep to their interval, and fail_threshold alone counts. Polled types only.",
+            label="Confirm an outage for",
+            help="Empty: checks keep to their interval. A time: failed checks are repeated early, at least 10 seconds "
+            "apart, and the outage counts once it has lasted this long. Short: you hear of outages sooner. Long: "
+            "brief problems wake nobody.",
+            position=135,
+            minimum=0,
+            maximum=3_600,
+            unit="s",
+            suggestions=("0s", "30s", "1m", "5m"),
+            probed=False,
+        ),
+    ] = None
     recover_threshold: Annotated[
         int,
         Setting(

@@ -314,6 +314,11 @@ class MonitorBuilder(Builder):
         if ms != self.body["timeout_ms"]:
             self.note(field, f"{ms} ms becomes {self.body['timeout_ms']} ms, the nearest allowed value")
 
+    def set_confirmation(self, field: str, seconds: float) -> None:
+        self.body["confirmation_sec"] = settings_of(MonitorConfig)["confirmation_sec"].clamp(round(seconds))
+        if self.body["confirmation_sec"] < seconds:
+            self.note(field, "outages are confirmed after an hour at the latest")
+
     def set_body(self, field: str, text: str, *, content_type: str | None = None) -> None:
         """Set the request body if the method has one. The default Content-Type is JSON."""
         if not text:

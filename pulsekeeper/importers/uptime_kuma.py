@@ -103,10 +103,10 @@ def _map(groups: Mapping[str, Mapping[str, Any]], builder: MonitorBuilder) -> No
 
 def _common(builder: MonitorBuilder) -> None:
     builder.copy_number("interval", "interval_sec")
-    builder.body["fail_threshold"] = round(builder.number("maxretries") or 0) + 1
-    pause = builder.number("retryInterval")
-    if builder.body["fail_threshold"] > 1 and pause is not None and pause != builder.number("interval"):
-        builder.note("retryInterval", "failures are checked again after the interval")
+    retries, pause = round(builder.number("maxretries") or 0), builder.number("retryInterval")
+    builder.body["fail_threshold"] = retries + 1
+    if retries > 0 and pause is not None and pause != builder.number("interval"):
+        builder.set_confirmation("retryInterval", retries * pause)
     builder.copy_flag("domainExpiryNotification", "check_domain")
 
 

@@ -75,11 +75,12 @@ def test_uptime_kuma_1() -> None:
         "interval_sec": 60,
         "timeout_ms": 48_000,
         "fail_threshold": 3,
+        "confirmation_sec": 40,
         "follow_redirects": True,
         "check_ssl": True,
         "request_headers": [header("X-Api-Key", "hunter2-key", "apikey"), header("Accept", "text/html")],
     }
-    assert set(notes_of(shop)) == {"retryInterval", "tags"}
+    assert set(notes_of(shop)) == {"tags"}
     login = found["Login"]
     assert given_of(login) == {
         "name": "Login",

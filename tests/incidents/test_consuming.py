@@ -15,13 +15,13 @@ from checks.evidence import Evidence
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from incidents import consuming
 from incidents.models import Incident
-from monitors.models import Monitor, StatusChange
+from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
-from tests.alerts.drivers import Drive, at, timeline
-from tests.factories import ProjectFactory, UserFactory
+from tests.alerts.drivers import Drive, at, events, timeline
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
 
 DOWN, UP, SLOW = Verdict.DOWN, Verdict.UP, Verdict.SLOW
@@ -117,6 +117,23 @@ def test_a_deletion_ends_it(owner: User, drive: Drive) -> None:
     assert (incident.resolved_at, incident.resolution) == (at(100), "deleted")
     assert incident.monitor_public_id == monitor.public_id
     assert timeline(incident)[-2:] == ["confirmed", "resolved"]
+
+
+def test_a_first_failure_is_announced_once_it_is_confirmed(owner: User) -> None:
+    drive = Drive()
+    given = {"fail_threshold": 2, "confirmation_sec": 60, "interval_sec": 300}
+    confirmed, brief = (MonitorFactory(owner=owner, name=name, **given) for name in ("Shop", "Blog"))
+    drive.checks([confirmed, brief], DOWN, at(0))
+    assert {state.status for state in MonitorState.objects.all()} == {"down"}
+    assert (drive.tick(at(1)), Incident.objects.count()) == ([], 0)
+    drive.check(brief, UP, at(30))
+    assert (drive.tick(at(31)), Incident.objects.count()) == ([], 0)
+    drive.check(confirmed, DOWN, at(60))
+    assert events(drive.tick(at(61))) == ["down"]
+    incident = Incident.objects.get()
+    assert (incident.name, incident.started_at, incident.confirmed_at) == ("Shop", at(0), at(60))
+    drive.check(confirmed, UP, at(120))
+    assert events(drive.tick(at(121))) == ["recovered"]
 
 
 def test_slow_is_notified_without_an_incident(owner: User, drive: Drive) -> None:

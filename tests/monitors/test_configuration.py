@@ -54,6 +54,7 @@ def test_defaults_of_the_specification() -> None:
         "max_duration_sec": None,
         "max_pings_per_hour": None,
         "fail_threshold": 3,
+        "confirmation_sec": None,
         "recover_threshold": 1,
     }
 

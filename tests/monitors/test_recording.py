@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
@@ -58,6 +58,27 @@ def test_down_at_the_threshold_and_up_again() -> None:
     ]
     assert StatusChange.objects.get(after="down").failing_since == NOON + minutes(1)
     assert claims_stored(monitor) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("interval_sec", "kind", "due"),
+    [(300, "http", 30), (20, "http", 20), (300, "scheduler", 300)],
+    ids=["early", "in its turn", "a trigger is never early"],
+)
+def test_a_failure_is_confirmed_early(interval_sec: int, kind: str, due: int) -> None:
+    given = {"interval_sec": interval_sec, "fail_threshold": 3, "confirmation_sec": 60, "type": kind}
+    monitor = MonitorFactory(up=True, **given)
+    first = state_of(monitor).next_due_at
+    assert first is not None
+    (claim,) = claim_due(first, limit=1)
+    record([CheckRecord(monitor.pk, claim.number, 1, outcome(DOWN, at=first))], now=first)
+    state = state_of(monitor)
+    assert (state.failures, state.next_due_at) == (1, first + timedelta(seconds=due))
+    Monitor.objects.update(muted_until=first + minutes(60))
+    (claim,) = claim_due(first + timedelta(seconds=due), limit=1)
+    muted = outcome(DOWN, at=first + timedelta(seconds=due))
+    record([CheckRecord(monitor.pk, claim.number, 1, muted)], now=first + timedelta(seconds=due))
+    assert state_of(monitor).next_due_at == first + timedelta(seconds=due + interval_sec)
 
 
 def test_a_reading_recorded_twice_counts_once() -> None:

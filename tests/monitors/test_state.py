@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timedelta
+
 import pytest
 
 from checks.spec import Verdict
-from monitors.state import Policy, Status, advance
+from monitors.state import Policy, Status, advance, confirm_at
 from tests.helpers import NOON, minutes, outcome
 
 LETTERS = {"u": Verdict.UP, "s": Verdict.SLOW, "d": Verdict.DOWN}
@@ -97,3 +100,68 @@ def test_down_names_the_first_failure_of_the_run() -> None:
 def test_status_since_stays_while_the_status_does() -> None:
     _, _, status = run("uuu", Policy())
     assert status.since == NOON
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "confirmation", "statuses", "changes"),
+    [
+        pytest.param("uddddd", 4, "uuuuud", ["->u@0", "u>d@5"], id="not before it is old enough"),
+        pytest.param("uddd", 0, "uuud", ["->u@0", "u>d@3"], id="not before the threshold"),
+        pytest.param("uddduddd", 3, "uuuuuuuu", ["->u@0"], id="a pass begins a new run"),
+        pytest.param("dddd", 3, "dddd", ["->d@0", "d>d@3"], id="a first failure shows at once, and is confirmed"),
+        pytest.param("ddu", 3, "ddu", ["->d@0", "d>u@2"], id="it recovers unconfirmed"),
+        pytest.param("ddudddd", 3, "dduuuud", ["->d@0", "d>u@2", "u>d@6"], id="and fails again"),
+    ],
+)
+def test_confirmation(outcomes: str, confirmation: int, statuses: str, changes: list[str]) -> None:
+    shown, seen, _ = run(outcomes, Policy(fail_threshold=3, confirmation=minutes(confirmation)))
+    assert (shown, seen) == (statuses, changes)
+
+
+def test_an_unconfirmed_outage_that_passes_once_is_confirmed_later() -> None:
+    policy = Policy(fail_threshold=2, recover_threshold=2, confirmation=minutes(2))
+    shown, changes, status = run("duddd", policy)
+    assert (shown, changes) == ("ddddd", ["->d@0", "d>d@4"])
+    assert (status.is_confirmed, status.failing_since) == (True, NOON + minutes(2))
+
+
+def test_a_muted_failure_confirms_nothing() -> None:
+    policy = Policy(fail_threshold=2, recover_threshold=2, confirmation=minutes(1))
+    _, _, status = run("du", policy)
+    status, _ = advance(
+        status, outcome(Verdict.DOWN, at=NOON + minutes(2)), replace(policy, muted_until=NOON + minutes(9))
+    )
+    assert not status.is_confirmed
+
+
+@pytest.mark.parametrize(
+    ("fail", "confirmation_sec", "seconds"),
+    [
+        pytest.param(3, 60, [0, 30, 60], id="spread"),
+        pytest.param(3, 0, [0, 10, 20], id="at least ten seconds apart"),
+        pytest.param(1, 60, [0, 60], id="one failure, and one that is old enough"),
+        pytest.param(1, 0, [0], id="the first"),
+        pytest.param(4, 35, [0, 12, 23, 35], id="rounded"),
+        pytest.param(4, 25, [0, 10, 20, 30], id="more than fit"),
+        pytest.param(2, 3600, [0, 3600], id="an hour"),
+    ],
+)
+def test_checks_that_confirm_an_outage(fail: int, confirmation_sec: int, seconds: list[int]) -> None:
+    """With an interval that is longer."""
+    policy = Policy(fail_threshold=fail, confirmation=timedelta(seconds=confirmation_sec))
+    status, _ = advance(Status(), outcome(Verdict.UP, at=NOON), policy)
+    at, made = NOON + minutes(1), []
+    due: datetime | None = at
+    while due is not None:
+        at = due
+        made.append(round((at - NOON - minutes(1)).total_seconds()))
+        status, change = advance(status, outcome(Verdict.DOWN, at=at), policy)
+        due = confirm_at(status, at, policy)
+    assert made == seconds
+    assert change is not None
+    assert (change.after, change.failing_since) == (Verdict.DOWN, NOON + minutes(1))
+
+
+def test_without_a_confirmation_checks_come_in_their_turn() -> None:
+    status, _ = advance(Status(status=Verdict.UP, fresh=False), outcome(Verdict.DOWN, at=NOON), Policy())
+    assert confirm_at(status, NOON, Policy()) is None

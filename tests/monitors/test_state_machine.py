@@ -50,6 +50,7 @@ class Mute:
 class Edit:
     fail_threshold: int
     recover_threshold: int
+    confirmation: timedelta | None
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,14 @@ class PauseAndResume:
 Event = Result | Mute | Edit | PauseAndResume
 
 THRESHOLDS = st.integers(1, 4)
+CONFIRMATIONS = st.one_of(st.none(), st.builds(minutes, st.integers(0, 6)))
 RESULT = st.builds(Result, st.sampled_from([UP, SLOW, DOWN, DOWN]), st.integers(1, 3))
 MUTE = st.builds(Mute, st.sampled_from([0, 1, 5, 9, 20]))
 EVENT = st.one_of(
     # Results come most often, or no run would be long enough for a threshold.
     *[RESULT] * 6,
     MUTE,
-    st.builds(Edit, THRESHOLDS, THRESHOLDS),
+    st.builds(Edit, THRESHOLDS, THRESHOLDS, CONFIRMATIONS),
     st.builds(PauseAndResume, st.integers(1, 9)),
 )
 # Without a minimum size hypothesis generates lists of five on average: too short for a recovery. Half of the runs have
@@ -80,21 +82,27 @@ EVENTS = st.one_of(
 )
 
 
+def seconds_of(length: timedelta | None) -> int | None:
+    return None if length is None else int(length.total_seconds())
+
+
 @dataclass
 class Reference:
     """The specification as code. `seen`: every result since the beginning or the last resumption."""
 
     fail_threshold: int
     recover_threshold: int
+    confirmation: timedelta | None = None
     muted_until: datetime | None = None
     status: Verdict | None = None
+    announced: bool = False  # the outage, with an alert
     since: datetime | None = None
     unset: bool = True  # the next completed check sets the status at once
     seen: list[tuple[str, datetime]] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
     def resume(self) -> None:
-        self.seen, self.unset = [], True
+        self.seen, self.unset, self.announced = [], True, False
 
     def result(self, verdict: Verdict, at: datetime) -> None:
         muted = self.muted_until is not None and at < self.muted_until
@@ -102,9 +110,24 @@ class Reference:
             self.seen.append(("muted", at))  # does not count towards down
             return
         self.seen.append(("fail" if verdict is DOWN else "pass", at))
-        if self.unset or self._moves(verdict):
+        if verdict is not DOWN:
+            passes = self._run("pass", across=())
+            if self.unset or self.status is not DOWN or len(passes) >= self.recover_threshold:
+                self.announced = False
+                self._set(verdict, at)
+        elif not self.announced and self._is_outage(at):
+            self.announced = True
+            self._set(verdict, at)
+        elif self.unset:  # down at once, and confirmed by the rule of later failures
             self._set(verdict, at)
         self.unset = False
+
+    def _is_outage(self, at: datetime) -> bool:
+        failures = self._run("fail", across=("muted",))
+        if self.confirmation is None and self.unset:
+            return True
+        is_old = self.confirmation is None or at - failures[-1] >= self.confirmation
+        return len(failures) >= self.fail_threshold and is_old
 
     @property
     def failing_since(self) -> datetime | None:
@@ -112,21 +135,16 @@ class Reference:
         failures = self._run("fail", across=("muted",)) or self._run("muted", across=())
         return failures[-1] if failures else None
 
-    def _moves(self, verdict: Verdict) -> bool:
-        if self.status is DOWN:
-            return verdict is not DOWN and len(self._run("pass", across=())) >= self.recover_threshold
-        # A muted failure is not a pass either: it neither extends a run of failures nor ends it.
-        return verdict is not DOWN or len(self._run("fail", across=("muted",))) >= self.fail_threshold
-
     def _run(self, kind: str, *, across: Sequence[str]) -> list[datetime]:
         """Return the times of the last consecutive results of `kind`, latest first."""
         run = takewhile(lambda entry: entry[0] == kind or entry[0] in across, reversed(self.seen))
         return [at for entry, at in run if entry == kind]
 
     def _set(self, verdict: Verdict, at: datetime) -> None:
-        if self.status is not verdict or (self.unset and verdict is DOWN):
+        if self.status is not verdict or self.announced:
             began = self._run("fail", across=("muted",))[-1] if verdict is DOWN else None
-            self.changes.append(Change(self.status, verdict, at, began))
+            confirmed = self.announced or verdict is not DOWN
+            self.changes.append(Change(self.status, verdict, at, began, confirmed=confirmed))
             self.since = at if self.status is not verdict else self.since
             self.status = verdict
 
@@ -135,9 +153,9 @@ def check_invariants(
     before: Status, after: Status, change: Change | None, *, verdict: Verdict, at: datetime, policy: Policy
 ) -> None:
     """Check the invariants of a single step, independently of the reference."""
-    again = before.fresh and not after.fresh and before.status is after.status is Verdict.DOWN
+    again = before.status is DOWN and after.is_confirmed and not before.is_confirmed
     differs = before.status is not after.status
-    assert (change is not None) == (differs or again), "a change if it differs, or is down after a pause as before"
+    assert (change is not None) == (differs or again), "a change if it differs, or if an outage is confirmed"
     if not differs:
         assert after.since == before.since
     else:
@@ -159,14 +177,17 @@ def check_invariants(
             assert after.status is verdict, "a pass shows at once unless it has to recover first"
         if before.status is None:
             assert after.status is verdict
-    if after.status is not DOWN:
+    if after.status is not DOWN and policy.confirmation is None:
         assert after.failures < policy.fail_threshold or after.failures <= before.failures
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(EVENTS, THRESHOLDS, THRESHOLDS)
-def test_advance_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
-    reference, policy, status, now = Reference(fail, recover), Policy(fail, recover), Status(), NOON
+@given(EVENTS, THRESHOLDS, THRESHOLDS, CONFIRMATIONS)
+def test_advance_against_the_reference(
+    events: list[Event], fail: int, recover: int, confirmation: timedelta | None
+) -> None:
+    reference, policy = Reference(fail, recover, confirmation), Policy(fail, recover, confirmation=confirmation)
+    status, now = Status(), NOON
     changes: list[Change] = []
     for event in events:
         match event:
@@ -183,9 +204,12 @@ def test_advance_against_the_reference(events: list[Event], fail: int, recover: 
             case Mute(length):
                 policy = replace(policy, muted_until=now + minutes(length) if length else None)
                 reference.muted_until = policy.muted_until
-            case Edit(new_fail, new_recover):
-                policy = replace(policy, fail_threshold=new_fail, recover_threshold=new_recover)
+            case Edit(new_fail, new_recover, new_confirmation):
+                policy = replace(
+                    policy, fail_threshold=new_fail, recover_threshold=new_recover, confirmation=new_confirmation
+                )
                 reference.fail_threshold, reference.recover_threshold = new_fail, new_recover
+                reference.confirmation = new_confirmation
             case PauseAndResume(length):
                 now += minutes(length)
                 status = replace(status, fresh=True, failures=0, passes=0, failing_since=None)
@@ -196,14 +220,17 @@ def test_advance_against_the_reference(events: list[Event], fail: int, recover: 
 
 @pytest.mark.django_db
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(EVENTS, THRESHOLDS, THRESHOLDS)
-def test_the_whole_write_path_against_the_reference(events: list[Event], fail: int, recover: int) -> None:
+@given(EVENTS, THRESHOLDS, THRESHOLDS, CONFIRMATIONS)
+def test_the_whole_write_path_against_the_reference(
+    events: list[Event], fail: int, recover: int, confirmation: timedelta | None
+) -> None:
     """The same runs through the services of production: claims, recording, PATCH, the database."""
     user = UserFactory()
     caller = Caller(user)
     MonitorState.objects.update(next_due_at=None)  # ignore the monitors of earlier examples
-    monitor = MonitorFactory(owner=user, up=True, fail_threshold=fail, recover_threshold=recover)
-    reference, now = Reference(fail, recover), NOON
+    rules = {"fail_threshold": fail, "recover_threshold": recover, "confirmation_sec": seconds_of(confirmation)}
+    monitor = MonitorFactory(owner=user, up=True, **rules)
+    reference, now = Reference(fail, recover, confirmation), NOON
     reference.result(UP, NOON)
     for event in events:
         match event:
@@ -218,10 +245,12 @@ def test_the_whole_write_path_against_the_reference(events: list[Event], fail: i
                 until = now + minutes(length) if length else None
                 Monitor.objects.filter(pk=monitor.pk).update(muted_until=until)
                 reference.muted_until = until
-            case Edit(new_fail, new_recover):
-                edited = {"fail_threshold": new_fail, "recover_threshold": new_recover}
+            case Edit(new_fail, new_recover, new_confirmation):
+                edited: dict[str, int | None] = {"fail_threshold": new_fail, "recover_threshold": new_recover}
+                edited["confirmation_sec"] = seconds_of(new_confirmation)
                 update_monitor(caller, monitor.public_id, edited, now=now)
                 reference.fail_threshold, reference.recover_threshold = new_fail, new_recover
+                reference.confirmation = new_confirmation
             case PauseAndResume(length):
                 update_monitor(caller, monitor.public_id, {"enabled": False}, now=now)
                 now += minutes(length)
@@ -230,8 +259,8 @@ def test_the_whole_write_path_against_the_reference(events: list[Event], fail: i
     state = MonitorState.objects.get(pk=monitor.pk)
     assert (state.status, state.status_since) == (reference.status, reference.since)
     stored = StatusChange.objects.filter(monitor=monitor, kind="status").order_by("pk")
-    assert [(c.before, c.after, c.at, c.failing_since) for c in stored] == [
-        (c.before, c.after, c.at, c.failing_since) for c in reference.changes
+    assert [(c.before, c.after, c.at, c.failing_since, c.processed_at is None) for c in stored] == [
+        (c.before, c.after, c.at, c.failing_since, c.confirmed) for c in reference.changes
     ]
 
 
