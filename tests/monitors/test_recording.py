@@ -61,13 +61,13 @@ def test_down_at_the_threshold_and_up_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval_sec", "kind", "due"),
-    [(300, "http", 30), (20, "http", 20), (300, "scheduler", 300)],
+    ("interval_sec", "confirmation_sec", "kind", "due"),
+    [(300, 60, "http", 30), (60, 300, "http", 60), (300, 60, "scheduler", 300)],
     ids=["early", "in its turn", "a trigger is never early"],
 )
-def test_a_failure_is_confirmed_early(interval_sec: int, kind: str, due: int) -> None:
-    given = {"interval_sec": interval_sec, "fail_threshold": 3, "confirmation_sec": 60, "type": kind}
-    monitor = MonitorFactory(up=True, **given)
+def test_a_failure_is_confirmed_early(interval_sec: int, confirmation_sec: int, kind: str, due: int) -> None:
+    given = {"fail_threshold": 3, "confirmation_sec": confirmation_sec, "interval_sec": interval_sec}
+    monitor = MonitorFactory(up=True, type=kind, **given)
     first = state_of(monitor).next_due_at
     assert first is not None
     (claim,) = claim_due(first, limit=1)
