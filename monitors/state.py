@@ -9,6 +9,8 @@ from checks.spec import CheckOutcome, Verdict
 
 LEAST_APART = timedelta(seconds=10)
 """Minimum time from a failure to the check that confirms it."""
+MOST_EARLY = 10
+"""Consecutive failures that are confirmed out of turn: no threshold makes a short interval of a long one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def confirm_at(status: Status, at: datetime, policy: Policy) -> datetime | None:
 
     The checks that are missing to the threshold are spread over the time that is missing to the confirmation.
     """
-    if policy.confirmation is None or status.failures == 0 or status.failing_since is None:
+    if policy.confirmation is None or status.failing_since is None or not 0 < status.failures <= MOST_EARLY:
         return None
     missing = max(policy.fail_threshold - status.failures, 1)
     return at + max((status.failing_since + policy.confirmation - at) / missing, LEAST_APART)
