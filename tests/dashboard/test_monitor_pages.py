@@ -89,6 +89,19 @@ def test_a_new_monitor_is_led_to_and_has_the_defaults(web: Client, user: User) -
     assert state_of(monitor).claimed_at is not None, "its first check is asked for"
 
 
+@pytest.mark.parametrize(("text", "stored"), [("", None), ("0s", 0), ("1m", 60), ("1h", 3_600)])
+def test_how_long_an_outage_is_confirmed(web: Client, user: User, text: str, stored: int | None) -> None:
+    web.post("/monitors/new", typed(confirmation_sec=text))
+    assert created(user).confirmation_sec == stored
+
+
+@pytest.mark.parametrize("text", ["61m", "-1", "soon"])
+def test_a_confirmation_that_is_refused_stores_nothing(web: Client, user: User, text: str) -> None:
+    answer = web.post("/monitors/new", typed(confirmation_sec=text))
+    assert [error.partition(":")[0] for error in errors_in(answer.content.decode())] == ["Confirm an outage for"]
+    assert not Monitor.objects.filter(owner=user).exists()
+
+
 def test_everything_that_is_typed_is_stored(web: Client, user: User) -> None:
     project = ProjectFactory(owner=user)
     given = typed(
