@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
+from django.db.models import F, Q
 
 from alerts.events import WORDS, EventType, Topic
 from alerts.models import Delivery, DeliveryItem
@@ -104,7 +104,9 @@ def _items(call: Call) -> Iterator[tuple[EventType, str | None]]:
 def _outages() -> dict[int, list[Outage]]:
     """Return the outages of each monitor, from its status changes."""
     found: dict[int, list[Outage]] = defaultdict(list)
-    for change in StatusChange.objects.filter(kind=StatusChange.Kind.STATUS).order_by("pk"):
+    changes = StatusChange.objects.filter(kind=StatusChange.Kind.STATUS)
+    # A first failure is stored as processed at once: a later change confirms it.
+    for change in changes.exclude(after="down", processed_at=F("at")).order_by("pk"):
         outages = found[change.monitor_id]
         is_open = bool(outages) and outages[-1][1] is None
         if change.after == "down" and not is_open:

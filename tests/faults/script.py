@@ -51,6 +51,7 @@ class Part:
     delay_sec: float = 0.0
     down: str = "error"  # error, reset or hang
     fail_threshold: int = 1
+    confirmation_sec: int | None = None
     cron: bool = False  # it is due every minute by a cron schedule
     reports: bool = False  # the job reports its failure when it goes down, instead of only falling silent
 
@@ -200,6 +201,7 @@ def _part(dice: random.Random, number: int, bursts: tuple[Burst, ...]) -> Part:
         delay_sec=dice.choice([0.0, 0.02, dice.uniform(0.0, 0.5)]),
         down=dice.choice(["error", "error", "reset", "hang"]),
         fail_threshold=dice.choice([1, 2]),
+        confirmation_sec=dice.choice([None, None, 0, 3]),
         cron=cron,
         reports=kind == "heartbeat" and number % 40 == 10,
     )

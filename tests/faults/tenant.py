@@ -58,6 +58,7 @@ def _make(caller: Caller, part: Part, *, target: str) -> MonitoredPart:
             "timeout_ms": TIMEOUT_MS,
             "slow_ms": 10 * TIMEOUT_MS,  # the speed of the machine is not tested
             "fail_threshold": part.fail_threshold,
+            "confirmation_sec": part.confirmation_sec,
             **({"schedule": "* * * * *"} if part.cron else {}),
             **({"missed": "once"} if part.cron and not heartbeat else {}),
             **place,

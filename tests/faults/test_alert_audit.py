@@ -65,8 +65,8 @@ def run(db: None) -> Run:
     drive.checks([first, second], Verdict.UP, at(0))
     for moment, monitor, verdict in ((10, first, Verdict.DOWN), (20, second, Verdict.DOWN), (30, first, Verdict.UP)):
         drive.check(monitor, verdict, at(moment))
-        consume(moment)
-        received += deliver(moment)
+        consume(moment + 1)
+        received += deliver(moment + 1)
     return Run(fleet, received + deliver(60))
 
 
