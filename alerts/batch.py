@@ -98,11 +98,12 @@ class Notice(NamedTuple):
 class NotificationBatch:
     """The notifications of some of these incidents: `notices`, written together with their timelines.
 
-    `silences`: why no alert of a monitor is sent now.
+    `silences`: why no alert of a monitor is sent now. `routes`: the channels of the monitors, if the caller has them.
     """
 
-    def __init__(self, incidents: Sequence[Incident], now: datetime) -> None:
+    def __init__(self, incidents: Sequence[Incident], now: datetime, routes: Routes | None = None) -> None:
         self.now = now
+        self._routes = routes
         self.silences = silences_of((incident.monitor for incident in incidents), now)
         self.notices: list[Notice] = []
         self._events: list[IncidentEvent] = []
@@ -120,7 +121,9 @@ class NotificationBatch:
     def write(self) -> None:
         """Write the timelines and the messages."""
         monitors = {one.incident.monitor_id for one in self.notices if one.channel_ids is None}
-        routes = routes_of([monitor_id for monitor_id in monitors if monitor_id is not None])
+        routes = self._routes
+        if routes is None:
+            routes = routes_of([monitor_id for monitor_id in monitors if monitor_id is not None])
         items = []
         for one in self.notices:
             channel_ids = _channels(one, routes)

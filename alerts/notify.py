@@ -9,6 +9,7 @@ Several processes run it at once, in the order of locks in docs/develop/architec
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -19,7 +20,7 @@ from django.utils.text import capfirst
 
 from alerts.batch import Notice, NotificationBatch, put_events, silences_of, subscribed
 from alerts.events import EventType
-from alerts.selectors import routes_of
+from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
 from core.db import lock_in_turn
 from core.text import quote
@@ -30,6 +31,9 @@ from monitors.locking import write_columns
 from monitors.models import DnsAlert, DnsAnswer, ExpiryWarning, PingExcess, StatusChange
 
 BATCH = 2_000
+MOST_ITEMS = 2_000
+"""About how many items of messages a transaction writes for incidents: it locks their channels, and a sender that ends
+waits for that with a connection of the pool."""
 _LISTED_RECORDS = 3
 _INSTANT = timedelta(microseconds=1)
 _COLUMNS = ("announced_at", "acknowledgement_announced_at", "closing_announced_at", "quiet", "look_again_at")
@@ -37,13 +41,16 @@ _COLUMNS = ("announced_at", "acknowledgement_announced_at", "closing_announced_a
 Quiet = Incident.Quiet
 
 
-def notify_incidents(now: datetime) -> None:
-    """Send the pending notifications of incidents, in transactions of BATCH."""
+def notify_incidents(now: datetime) -> bool:
+    """Send pending notifications of incidents, about MOST_ITEMS. Return whether more may wait.
+
+    Look for status changes in between: many incidents of one account do not delay the first of another.
+    """
     _end_windows(now)
     _notify_settled(now)
-    while _notify_due(now):
-        pass
+    is_more = _notify_due(now)
     _notify_acknowledged(now)
+    return is_more
 
 
 def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
@@ -163,7 +170,7 @@ def _listed(records: Sequence[str]) -> str:
 
 @transaction.atomic
 def _notify_due(now: datetime) -> bool:
-    """Send or suppress what is due, about BATCH. Return whether more may be.
+    """Send or suppress what is due, about MOST_ITEMS. Return whether more may be.
 
     Earlier incidents of the same monitor are processed with it, also before `look_again_at`: no recovery is sent after
     the next outage.
@@ -175,12 +182,14 @@ def _notify_due(now: datetime) -> bool:
     pending = Incident.objects.filter(opening | closing | passed)
     due = pending.filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
     locked, is_full = lock_in_turn(due, series=pending, account="owner", ordered_by="monitor_public_id", most=BATCH)
-    incidents = list(_with_monitors(pending.filter(pk__in=locked)))
-    if not incidents:
+    found = list(_with_monitors(pending.filter(pk__in=locked)))
+    if not found:
         return False
+    routes = routes_of({incident.monitor_id for incident in found if incident.monitor_id is not None})
+    incidents = _in_turn(found, routes)
     opened = {one.monitor_id for one in incidents if one.is_open and one.monitor_id is not None}
     beginning = flapping.begins_to_flap(opened, now=now)
-    batch = NotificationBatch(incidents, now)
+    batch = NotificationBatch(incidents, now, routes)
     for incident in incidents:
         reason = batch.silences.get(incident.monitor_id)
         if reason is not None:
@@ -205,7 +214,31 @@ def _notify_due(now: datetime) -> bool:
         incident.quiet = incident.look_again_at = None
     write_columns(incidents, _COLUMNS)
     batch.write()
-    return is_full
+    return is_full or len(incidents) < len(found)
+
+
+def _in_turn(incidents: Sequence[Incident], routes: Routes) -> list[Incident]:
+    """Return the incidents of the next transaction, in their order: of each account about as many items.
+
+    All incidents of a monitor stay together. An account with one channel is not behind those with fifty.
+    """
+    by_monitor: dict[str, list[Incident]] = defaultdict(list)
+    for incident in incidents:
+        by_monitor[incident.monitor_public_id or incident.public_id].append(incident)
+    items_of: Counter[int] = Counter()
+    places: list[tuple[int, str, int]] = []
+    for key, own in by_monitor.items():
+        items = sum(max(1, len(routes.get(incident.monitor_id or 0, ()))) for incident in own)
+        items_of[own[0].owner_id] += items
+        places.append((items_of[own[0].owner_id], key, items))
+    chosen: set[str] = set()
+    total = 0
+    for _, key, items in sorted(places):
+        if chosen and total + items > MOST_ITEMS:
+            break
+        chosen.add(key)
+        total += items
+    return [incident for incident in incidents if (incident.monitor_public_id or incident.public_id) in chosen]
 
 
 @transaction.atomic

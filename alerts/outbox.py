@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import product
@@ -24,6 +24,7 @@ from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.transports import KINDS
 from alerts.turns import READY
+from core import ids
 from core.bulk import BulkResult
 from core.clock import utc_now
 from core.db import release_connection
@@ -101,7 +102,7 @@ class OutboxItem:
 
     source: str
     payload: Payload
-    channel_ids: Iterable[int]
+    channel_ids: Collection[int]
     incident: Incident | None = None
 
 
@@ -126,18 +127,20 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
     )
     created: list[Delivery] = []
     rows: list[DeliveryItem] = []
+    payloads = {item.source: asdict(item.payload) for item in items}
+    new_ids = ids.delivery_ids(sum(map(len, by_channel.values())))
     for channel_id, (owner_id, kind) in found.items():
         own, group = by_channel[channel_id], gathering.get(channel_id)
         if group is not None:
             group.next_try_at = min(group.created_at + MAX_WAIT, now + QUIET)
         elif recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kind].one_alert_each:
-            group = _delivery(channel_id, owner_id, State.GATHERING, now, after=QUIET)
+            group = _delivery(next(new_ids), channel_id, owner_id, State.GATHERING, now, after=QUIET)
             created.append(group)
         for item in own:
             if group is None:
-                created.append(_delivery(channel_id, owner_id, State.WAITING, now))
+                created.append(_delivery(next(new_ids), channel_id, owner_id, State.WAITING, now))
             row = DeliveryItem(channel_id=channel_id, source=item.source, incident=item.incident, at=now)
-            row.delivery, row.payload = group or created[-1], asdict(item.payload)
+            row.delivery, row.payload = group or created[-1], payloads[item.source]
             rows.append(row)
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
     Delivery.objects.bulk_create(created)
@@ -146,11 +149,23 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
 
 
 def _delivery(
-    channel_id: int, account: int, state: Delivery.State, now: datetime, *, after: timedelta = timedelta()
+    public_id: str,
+    channel_id: int,
+    account: int,
+    state: Delivery.State,
+    now: datetime,
+    *,
+    after: timedelta = timedelta(),
 ) -> Delivery:
     at = now + after
     return Delivery(
-        channel_id=channel_id, account=account, created_at=now, state=state, next_try_at=at, give_up_at=at + RETRY_FOR
+        public_id=public_id,
+        channel_id=channel_id,
+        account=account,
+        created_at=now,
+        state=state,
+        next_try_at=at,
+        give_up_at=at + RETRY_FOR,
     )
 
 

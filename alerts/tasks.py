@@ -24,12 +24,12 @@ def tick() -> None:
         outbox.OUTBOX.wake(utc_now())  # the other thread may be waiting for a row
         return
     try:
-        is_full = True
-        while is_full:
+        is_more = True
+        while is_more:
             now = utc_now()
-            is_full = consuming.consume(now, slow=partial(notify.notify_slow, now=now))
+            is_more = consuming.consume(now, slow=partial(notify.notify_slow, now=now))
             consuming.close_deleted(now)
-            notify.notify_incidents(now)
+            is_more |= notify.notify_incidents(now)
             notify.notify_expiries(now)
             notify.notify_dns_changes(now)
             notify.notify_too_often(now)

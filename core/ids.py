@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Iterator
 from functools import partial
 
 
 def random_text(nbytes: int) -> str:
     """Return lower-case base32 without padding: safe in URLs and shells, and selected by a double click."""
-    return base64.b32encode(secrets.token_bytes(nbytes)).decode().rstrip("=").lower()
+    return _text(secrets.token_bytes(nbytes))
+
+
+def _text(data: bytes) -> str:
+    return base64.b32encode(data).decode().rstrip("=").lower()
 
 
 def new_id(prefix: str) -> str:
     return f"{prefix}_{random_text(16)}"
+
+
+def new_ids(prefix: str, count: int) -> Iterator[str]:
+    """Yield ids from one read of random bytes: each read may wait until other threads have run."""
+    data = secrets.token_bytes(16 * count)
+    return (f"{prefix}_{_text(data[at : at + 16])}" for at in range(0, len(data), 16))
 
 
 user_id = partial(new_id, "usr")
@@ -27,6 +38,7 @@ incident_event_id = partial(new_id, "evt")
 window_id = partial(new_id, "mwn")
 channel_id = partial(new_id, "chn")
 delivery_id = partial(new_id, "dlv")
+delivery_ids = partial(new_ids, "dlv")
 status_page_id = partial(new_id, "stp")
 page_note_id = partial(new_id, "stn")
 note_update_id = partial(new_id, "stu")

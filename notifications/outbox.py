@@ -36,6 +36,8 @@ JITTER = 0.2
 RETRY_FOR = timedelta(hours=24)
 DETAIL_CHARS = 500
 STOP_SEC = 2.5
+FINISHING_AT_ONCE = 3
+"""Threads of a lane that store a result. Each may wait for a lock with a connection, and the pool has few."""
 
 State = Notification.State
 OPEN = (State.GATHERING, State.WAITING)
@@ -109,8 +111,10 @@ class Outbox(ABC, Generic[M]):
     """Counts attempts by outcome (`OUTCOMES`), and by further `labels`."""
 
     def __init__(self) -> None:
-        # Concurrent claims do not see each other's rows, and could exceed the limits.
-        self._claiming = threading.Lock()
+        # Concurrent claims do not see each other's rows, and could exceed the limits. Each lane has its own lock: many
+        # threads for slow receivers do not delay the few for prompt ones.
+        self._claiming = {lane: threading.Lock() for lane in self.lanes}
+        self._finishing = {lane: threading.Semaphore(FINISHING_AT_ONCE) for lane in self.lanes}
         self._changed = threading.Condition()
         self._running: Counted[Lane] = Counted()
         self._stopping = False
@@ -149,14 +153,16 @@ class Outbox(ABC, Generic[M]):
 
     def send_next(self, lane: Lane | None = None, *, claimed: Callable[[], object] = lambda: None) -> int:
         """Claim and send the next messages. Return how many were attempted. Call `claimed` before they are sent."""
-        with self._claiming:
+        lane = lane or self.lanes[-1]
+        with self._claiming[lane]:
             found = self.claim(utc_now(), lane)
         if found:
             claimed()
         for message, result in self.attempt(found) if found else ():
-            state = self.finish(message, result, now=utc_now())
-            labels = self.labels(message)
-            release_connection()
+            with self._finishing[lane]:
+                state = self.finish(message, result, now=utc_now())
+                labels = self.labels(message)
+                release_connection()
             if labels is not None:
                 self.counter.add(1, OVERTAKEN if state is None else state.value, *labels)
         return len(found)

@@ -108,7 +108,7 @@ class Drive:
         """Run one tick of the worker at that time. Return the messages that it sent."""
         consuming.consume(moment, slow=partial(notify.notify_slow, now=moment))
         consuming.close_deleted(moment)
-        notify.notify_incidents(moment)
+        notify_all(moment)
         notify.notify_expiries(moment)
         notify.notify_dns_changes(moment)
         notify.notify_too_often(moment)
@@ -136,6 +136,12 @@ class Drive:
             sent += self.tick(moment)
             moment += timedelta(seconds=every)
         return sent
+
+
+def notify_all(moment: datetime) -> None:
+    """Announce all pending incidents."""
+    while notify.notify_incidents(moment):
+        pass
 
 
 def _columns(row: Model, *without: str) -> dict[str, Any]:

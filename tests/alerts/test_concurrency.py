@@ -29,7 +29,7 @@ from monitors.services import delete_monitor
 from projects.access import Caller
 from projects.models import Project
 from projects.services import delete_project
-from tests.alerts.drivers import Drive, at, make_channel, timeline
+from tests.alerts.drivers import Drive, at, make_channel, notify_all, timeline
 from tests.factories import ProjectFactory, UserFactory
 from tests.helpers import is_awaited, run_concurrently
 from tests.processes.waiting import until
@@ -138,7 +138,7 @@ def test_incidents_behind_a_locked_one_do_not_end_the_run(drive: Drive, monkeypa
     consume()
     with transaction.atomic(), small_batches(monkeypatch, 2):
         Incident.objects.select_for_update().filter(monitor=held).order_by("pk").first()
-        elsewhere(partial(notify.notify_incidents, utc_now()))
+        elsewhere(partial(notify_all, utc_now()))
         assert named(owner) == [("down", "one"), ("down", "two")]
 
 

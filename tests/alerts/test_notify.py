@@ -23,7 +23,7 @@ from monitors.operations import mute_for
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Membership
-from tests.alerts.drivers import EVERYTHING, Drive, Message, at, events, make_channel, timeline
+from tests.alerts.drivers import EVERYTHING, Drive, Message, at, events, make_channel, notify_all, timeline
 from tests.factories import ProjectFactory, UserFactory
 from tests.helpers import EXAMPLES, NOON, run_concurrently
 
@@ -530,7 +530,7 @@ def test_one_tick_notifies_of_more_outages_than_fit_into_a_batch(
     mute_for([muted.pk], minutes=10, now=at(50))
     drive.checks([muted, *monitors], DOWN, at(60))
     consuming.consume(at(61), slow=lambda _: None)
-    notify.notify_incidents(at(61))
+    notify_all(at(61))
     assert set(Incident.objects.exclude(announced_at=None).values_list("monitor", flat=True)) == {
         monitor.pk for monitor in monitors
     }

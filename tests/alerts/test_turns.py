@@ -15,6 +15,7 @@ from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import FIRST, FURTHER, MAX_MAILS, OUTBOX, PROMPT, PROVEN, load
 from checks.spec import Verdict
 from incidents import consuming
+from incidents.models import Incident
 from tests.alerts.drivers import Drive, at, claim, finish, make_channel
 from tests.factories import DeliveryFactory, UserFactory
 
@@ -170,3 +171,20 @@ def visited(node: dict[str, Any]) -> int:
         removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
         own = (node["Actual Rows"] + removed) * node["Actual Loops"]
     return int(own) + sum(visited(child) for child in node.get("Plans", ()))
+
+
+def test_many_items_of_one_account_leave_room_for_another() -> None:
+    """A transaction announces as many items of each account, not as many incidents."""
+    many, other, drive = account(), account(), Drive()
+    for _ in range(50):
+        make_channel(many)
+    make_channel(other)
+    down = [*drive.monitors(many, [f"Shop {number}" for number in range(45)]), *drive.monitors(other, ["Blog"] * 30)]
+    drive.checks(down, Verdict.DOWN, at(60))
+    consuming.consume(at(61), slow=lambda _: None)
+    assert notify.notify_incidents(at(61)), "more than MOST_ITEMS wait"
+    announced = Incident.objects.filter(announced_at=at(61))
+    assert announced.filter(owner=other).count() == 30
+    assert 0 < announced.filter(owner=many).count() < 45
+    assert not notify.notify_incidents(at(62))
+    assert not Incident.objects.filter(announced_at=None).exists()
