@@ -202,9 +202,10 @@ class _Sums:
             self._thread.start()
 
     def _keep_reporting(self) -> None:
-        while True:
-            time.sleep(EVERY_SEC)
+        time.sleep(EVERY_SEC)
+        while self is _sums:
             self.report()
+            time.sleep(EVERY_SEC)
 
     def report(self) -> None:
         """Report the sums. If the broker is unreachable, log it once and keep them."""
@@ -258,14 +259,15 @@ def report() -> None:
 atexit.register(report)
 
 
-def _reset() -> None:
-    """Reset in a forked child, which has no thread, and whose sums the parent reports."""
+def reset() -> None:
+    """Drop all levels and the sums that were not reported: for forked children and tests."""
     global _sums
     _sums = _Sums()
-    _broker.cache_clear()
 
 
-os.register_at_fork(after_in_child=_reset)
+# A child has no thread, and its parent reports the sums.
+os.register_at_fork(after_in_child=reset)
+os.register_at_fork(after_in_child=_broker.cache_clear)
 
 
 def _learn_time() -> None:

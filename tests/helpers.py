@@ -21,7 +21,6 @@ from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.incoming import Signal, target_of
 from monitors.models import Monitor, MonitorState
 from monitors.recording.batch import CheckRecord
-from notifications import smtp
 
 PASSWORD = "a fine long password"
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -87,12 +86,8 @@ def restored_partitions() -> Iterator[None]:
 
 
 def flush_broker() -> None:
-    """Reset the broker: no messages, no counts of throttles and late requests, and no failed e-mail."""
-    smtp._is_failing = False
-    with metrics._sums._lock:
-        for field in metrics._sums._recent:
-            del metrics._sums._levels[field]
-        metrics._sums._recent.clear()
+    """Reset the broker and the metrics of this process: no messages, no counts of throttles, and nothing failing."""
+    metrics.reset()
     assert settings.REDIS_URL is not None
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()

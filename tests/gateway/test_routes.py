@@ -29,12 +29,10 @@ _peers = itertools.count(1)
 
 @pytest.fixture
 def front() -> Iterator[Front]:
-    metrics.report()
     flush_broker()
     front = Front()
     with serving(front.application) as front.port:
         yield front
-    metrics.report()
     flush_broker()
 
 

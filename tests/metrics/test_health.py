@@ -181,14 +181,12 @@ def test_a_dead_receiver_of_one_account_is_none_of_our_readiness() -> None:
     assert ready() == (200, GOOD)
 
 
-def test_a_process_without_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def report(*, is_down: bool) -> None:
-        monkeypatch.setitem(metrics._sums._levels, own_network.DOWN.name, lambda: is_down)
-        metrics.report()
-
-    report(is_down=True)
+def test_a_process_without_network() -> None:
+    own_network.DOWN.follow(lambda: 1)
+    metrics.report()
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
     assert answer.json()["checks"] == GOOD | {"network": health.NO_NETWORK}
-    report(is_down=False)
+    own_network.DOWN.follow(lambda: 0)
+    metrics.report()
     assert ready() == (200, GOOD)

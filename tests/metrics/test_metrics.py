@@ -53,7 +53,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    metrics.report()
     flush_broker()
     monkeypatch.setattr(shown, "FRESH_SEC", -1)
     yield

@@ -7,7 +7,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_network
 
 import pycares
@@ -24,6 +24,7 @@ from core import metrics
 from core.clock import EPOCH
 from monitors.checking import own_network, runner
 from monitors.checking.own_network import OwnNetwork, silent_servers
+from tests.helpers import flush_broker
 from tests.processes.waiting import until
 
 PATIENCE_SEC = 30
@@ -33,7 +34,7 @@ PATIENCE_SEC = 30
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., OwnNetwork]]:
     monkeypatch.setattr(own_network, "NO_SEC", 0.05)
     monkeypatch.setattr(own_network, "_APART_SEC", 0.01)
-    monkeypatch.setattr(metrics._sums, "_levels", {})
+    flush_broker()
     running = []
 
     def make(*servers: tuple[str, int]) -> OwnNetwork:
@@ -62,12 +63,17 @@ def listening(address: tuple[str, int] = ("127.0.0.1", 0)) -> socket.socket:
     return socket.create_server(address)
 
 
+def levels() -> Mapping[str, float]:
+    metrics.report()
+    return metrics.read_levels()
+
+
 def silent() -> list[str]:
-    return silent_servers({name: read() for name, read in metrics._sums._levels.items()})
+    return silent_servers(levels())
 
 
 def is_down() -> bool:
-    return bool(metrics._sums._levels[own_network.DOWN.name]())
+    return own_network.DOWN.read(levels())[()] == 1
 
 
 def test_a_failure_is_ours_while_no_server_answers(made: Callable[..., OwnNetwork]) -> None:
@@ -154,7 +160,7 @@ def test_a_failure_that_does_not_ask_is_theirs_until_one_did(made: Callable[...,
 
 def test_without_servers_nothing_is_asked(made: Callable[..., OwnNetwork]) -> None:
     assert verdict(made()) == "theirs"
-    assert metrics._sums._levels == {}
+    assert levels() == {}
 
 
 @pytest.mark.parametrize(
