@@ -97,12 +97,13 @@ def abort(connection: socket.socket) -> None:
 class Connections:
     """The connections of this process's listening sockets. A thread looks at them, the event loop calls the methods.
 
-    `active` are the clients whose request the gateway works on; their connections are left alone.
+    `active` are the clients whose request the gateway works on; their connections are left alone. More connections
+    than `most` make the guard end some.
     """
 
     def __init__(self) -> None:
         self.active: set[str] = set()
-        self._most = min(MAX_CONNECTIONS, max(_SPARE, (raise_descriptor_limit() - _SPARE) // 2))
+        self.most = min(MAX_CONNECTIONS, max(_SPARE, (raise_descriptor_limit() - _SPARE) // 2))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="connections")
         self._guarding: Future[None] | None = None
         self._sought: dict[str, asyncio.Future[socket.socket]] = {}
@@ -118,7 +119,7 @@ class Connections:
         if sys.platform != "linux":
             return
         self._timer = loop.call_later(EVERY_SEC, self.begin, loop)
-        is_crowded = len(_descriptors()) > self._most
+        is_crowded = len(_descriptors()) > self.most
         is_sweep = time.monotonic() - self._swept_at > READING_SEC
         if (is_crowded or is_sweep) and (self._guarding is None or self._guarding.done()):
             self._guarding = self._thread.submit(self._guard, frozenset(self.active))
@@ -184,8 +185,8 @@ class Connections:
     def _make_room(self, active: frozenset[str]) -> None:
         """End idle connections of the clients with the most, so that each client has about the same number."""
         found = self._inbound()
-        excess = len(found) - int(self._most * KEPT_SHARE)
-        if len(found) <= self._most:
+        excess = len(found) - int(self.most * KEPT_SHARE)
+        if len(found) <= self.most:
             return
         clients: dict[str, list[tuple[Peer, int]]] = defaultdict(list)
         for peer, descriptor in found:

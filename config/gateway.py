@@ -101,7 +101,7 @@ class Reply(NamedTuple):
 class Gateway:
     """The RSGI application around a WSGI application."""
 
-    def __init__(self, django: WSGIApplication) -> None:
+    def __init__(self, django: WSGIApplication, *, connections: Connections | None = None) -> None:
         self._application = django
         # Together they run fewer requests at the same time than there are connections to the database.
         self._readiness = ThreadLane("readiness", threads=2, at_once=2, queue=64, counts=None)
@@ -117,7 +117,7 @@ class Gateway:
         self._outages = OutageWatch(self._refuse_turn)
         self._bodies = Bodies()
         self._answers = Memory("answers", size=64 * 1024 * 1024, part=0.5)
-        self._connections = Connections()
+        self._connections = connections or Connections()
         self._answered = Answers()
         self._alive_at = -math.inf
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -13,6 +12,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from config import connections
+from config.connections import Connections
 from config.gateway import Gateway
 from tests.gateway.test_requests import PATIENCE_SEC, Echo
 from tests.processes.waiting import until
@@ -30,19 +30,19 @@ def echo() -> Echo:
 
 
 @pytest.fixture
-def gateway(echo: Echo) -> Gateway:
-    return Gateway(echo)
+def guard() -> Connections:
+    return Connections()
 
 
 @pytest.fixture
-def port(gateway: Gateway) -> Iterator[int]:
-    with serving(gateway) as port:
+def port(echo: Echo, guard: Connections) -> Iterator[int]:
+    with serving(Gateway(echo, connections=guard)) as port:
         yield port
 
 
-def limit(gateway: Gateway) -> None:
+def limit(guard: Connections) -> None:
     """Run the guard now. Earlier it would act on the first of many clients that connect slowly."""
-    gateway._connections._most = MOST
+    guard.most = MOST
 
 
 class Crowd:
@@ -93,27 +93,27 @@ def ask(client: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("kind", BEGUN)
-def test_the_client_with_the_most_connections_loses_some(gateway: Gateway, port: int, kind: str) -> None:
+def test_the_client_with_the_most_connections_loses_some(guard: Connections, port: int, kind: str) -> None:
     with Crowd(port, "127.0.0.3", 5) as quiet, Crowd(port, "127.0.0.2", 2 * MOST, begun=BEGUN[kind]) as crowd:
-        limit(gateway)
+        limit(guard)
         until(lambda: crowd.open <= KEPT, PATIENCE_SEC, "the crowd has lost some")
         assert quiet.open == 5
         with connect(port, "127.0.0.4") as new:
             assert b"200 OK" in ask(new)
 
 
-def test_many_clients_get_equal_shares(gateway: Gateway, port: int) -> None:
+def test_many_clients_get_equal_shares(guard: Connections, port: int) -> None:
     with ExitStack() as stack:
         crowds = [stack.enter_context(Crowd(port, f"127.0.0.{number}", 20)) for number in range(2, 12)]
         few = stack.enter_context(Crowd(port, "127.0.0.99", 2))
-        limit(gateway)
+        limit(guard)
         until(lambda: sum(crowd.open for crowd in crowds) <= KEPT, PATIENCE_SEC, "they have lost some")
         counts = [crowd.open for crowd in crowds]
         assert few.open == 2
         assert max(counts) - min(counts) <= 4, counts
 
 
-def test_a_request_that_is_worked_on_is_not_interrupted(gateway: Gateway, echo: Echo, port: int) -> None:
+def test_a_request_that_is_worked_on_is_not_interrupted(guard: Connections, echo: Echo, port: int) -> None:
     echo.go.clear()
     echo.pauses = True
     with ExitStack() as stack:
@@ -123,16 +123,16 @@ def test_a_request_that_is_worked_on_is_not_interrupted(gateway: Gateway, echo: 
             client.sendall(b"GET /busy HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         until(lambda: len(echo.environs) == 10, PATIENCE_SEC, "they are worked on")
         crowd = stack.enter_context(Crowd(port, "127.0.0.2", 2 * MOST))
-        limit(gateway)
+        limit(guard)
         until(lambda: crowd.open <= KEPT, PATIENCE_SEC, "the crowd has lost some")
         echo.go.set()
         assert all(b"200 OK" in client.recv(65_536) for client in busy)
 
 
-def test_a_proxy_loses_connections_only_as_a_last_resort(gateway: Gateway, port: int, settings: Settings) -> None:
+def test_a_proxy_loses_connections_only_as_a_last_resort(guard: Connections, port: int, settings: Settings) -> None:
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.2/32")]
     with Crowd(port, "127.0.0.2", MOST // 2) as proxy, Crowd(port, "127.0.0.3", MOST) as crowd:
-        limit(gateway)
+        limit(guard)
         until(lambda: crowd.open <= KEPT - MOST // 2, PATIENCE_SEC, "the crowd has lost some")
         assert proxy.open == MOST // 2
 
@@ -141,7 +141,7 @@ def test_sockets_of_many_clients_are_found_at_once() -> None:
     """Clients without a socket, and disconnected ones, cause an error instead of returning a socket."""
 
     async def find() -> tuple[list[int], list[object], int]:
-        found = connections.Connections()
+        found = Connections()
         server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         clients = [connect(port, "127.0.0.2") for _ in range(100)]
@@ -180,9 +180,9 @@ def test_sockets_of_many_clients_are_found_at_once() -> None:
 
 def test_a_guard_that_fails_says_so(caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.new_event_loop()
-    guard = connections.Connections()
+    guard = Connections()
     guard._view.close()
-    guard._swept_at = -math.inf
+    guard.most = 0
     guard.begin(loop)
     guard.close()
     loop.close()

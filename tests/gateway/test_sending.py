@@ -103,10 +103,10 @@ def test_answers_that_are_not_read_use_little_memory_and_no_thread(streaming: bo
 def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch, streaming: bool) -> None:
     monkeypatch.setattr(sending, "PART_SEC", 0.2)
     producer = Producer(streaming=streaming)
-    gateway = Gateway(producer)
-    with serving(gateway) as port, asked(port) as client:
+    guard = connections.Connections()
+    with serving(Gateway(producer, connections=guard)) as port, asked(port) as client:
         until(lambda: bool(producer.closed), PATIENCE_SEC, "it is asked for")
-        until(lambda: not gateway._connections.active, PATIENCE_SEC, "the request is given up")
+        until(lambda: not guard.active, PATIENCE_SEC, "the request is given up")
         assert producer.closed[0].wait(PATIENCE_SEC), "the response is closed"
         # Only a reset shows the client that the response is incomplete.
         with pytest.raises(ConnectionError):
