@@ -179,6 +179,26 @@ def template_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Template, "_render", test_utils.instrumented_test_render)  # type: ignore[attr-defined]
 
 
+@pytest.fixture
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let requests find at once that no worker answers: they would wait for the timeout of a check and 5 s."""
+    monkeypatch.setattr("core.replies.wait", lambda *_, **__: None)
+
+
+@pytest.fixture
+def fresh_health(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each request to /readyz, /metrics or /system compute its answer again."""
+    monkeypatch.setattr("config.health.FRESH_SEC", -1)
+    monkeypatch.setattr("config.metrics.FRESH_SEC", -1)
+
+
+@pytest.fixture
+def no_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let new connections to the database be refused."""
+    elsewhere = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": "1", "PASSWORD": "secret"}
+    monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
+
+
 @pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
     """An environment without servers, as on a fresh machine."""

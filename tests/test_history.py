@@ -168,9 +168,8 @@ def answers(url: str) -> bool:
 
 
 @pytest.fixture
-def applied(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+def applied(transactional_db: None, fresh_health: None) -> Iterator[Callable[[str], None]]:
     """Record a migration of monitors as applied in the database of the tests."""
-    monkeypatch.setattr(health, "FRESH_SEC", -1)
     flush_broker()
     tick(utc_now())
     names = []

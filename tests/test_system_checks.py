@@ -95,9 +95,8 @@ def test_a_broker_that_is_away(production: Settings) -> None:
     assert found(databases=["default"]) == {"pulsekeeper.E020"}
 
 
-def test_a_database_that_is_away(production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": 1}
-    monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
+@pytest.mark.usefixtures("no_database")
+def test_a_database_that_is_away(production: Settings) -> None:
     assert found(databases=["default"]) == {"pulsekeeper.E021"}
 
 

@@ -17,7 +17,6 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from alerts.models import AlertChannel
-from config import health as readiness
 from config import system_status
 from core import metrics
 from core.clock import utc_now
@@ -35,8 +34,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(readiness, "FRESH_SEC", -1)
+def _asked_anew(fresh_health: None) -> Iterator[None]:
     flush_broker()
     tick(utc_now())
     yield

@@ -9,7 +9,7 @@ import pytest
 from accounts.models import User
 from checks.spec import Verdict
 from core.clock import utc_now
-from monitors.checking import interactive, on_demand
+from monitors.checking import on_demand
 from monitors.models import Monitor
 from monitors.recording import record
 from monitors.scheduling import Claim, claim_due, claim_now
@@ -39,8 +39,8 @@ def test_the_answer_is_the_recorded_check(api: Api, user: User, targets: TargetS
     assert (state.status, state.failures, state.claimed_at) == ("up", 1, None), "it counts towards the threshold"
 
 
-def test_without_a_worker_it_is_given_to_the_scheduler(api: Api, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.5)
+@pytest.mark.usefixtures("no_worker")
+def test_without_a_worker_it_is_given_to_the_scheduler(api: Api, user: User) -> None:
     monitor = MonitorFactory(owner=user, up=True, timeout_ms=1000)
     answered = api.post(f"/v1/monitors/{monitor.public_id}/checks")
     assert (answered.status, answered.json["error"]) == (503, "no_worker")

@@ -16,7 +16,6 @@ from django.core.servers.basehttp import WSGIRequestHandler
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
-from core import replies
 from monitors.checking import interactive
 from monitors.models import Monitor
 from tests.api.client import SCHEMA, Api
@@ -27,14 +26,10 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
 @pytest.fixture(autouse=True)
-def _nobody_probes(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[None]:
-    def no_answer(address: str, kind: type[object], *, timeout_sec: float) -> None:
-        """As if the wait had timed out at once; it grows with timeout_ms, up to 65 s."""
-
+def _nobody_probes(no_worker: None, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[None]:
     def no_wait(monitor: Monitor, *, claim: int) -> None:
-        """The same for a repeated key."""
+        """As if the wait of a repeated key had timed out at once."""
 
-    monkeypatch.setattr(replies, "wait", no_answer)
     monkeypatch.setattr(interactive, "await_first_check", no_wait)
     settings.ALLOWED_PRIVATE_NETWORKS = ()
     # Django's server writes head and body apart, and Nagle would have each answer wait for an ACK: 40 ms of 55.

@@ -15,7 +15,6 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from accounts.services import create_account
-from config import health, metrics
 from config.celery import app
 from core import metrics as counted
 from core import replies
@@ -78,11 +77,9 @@ def poison(broker: redis.Redis, value: bytes) -> None:
     ids=["pickle", "nothing", "no number", "no text", "nested", "no signature", "large number"],
 )
 def test_pages_answer_and_run_nothing_from_the_broker(
-    garbage: bytes | None, broker: redis.Redis, marker: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    garbage: bytes | None, broker: redis.Redis, marker: Path, settings: Settings, fresh_health: None
 ) -> None:
     settings.THROTTLE_SCALE = 1
-    monkeypatch.setattr(health, "FRESH_SEC", -1)
-    monkeypatch.setattr(metrics, "FRESH_SEC", -1)
     tick(utc_now())
     owner = UserFactory()
     monitor = MonitorFactory(owner=owner)

@@ -19,7 +19,6 @@ from checks.probes.ping.rights import may_ping
 from config.celery import app
 from core import replies
 from core.clock import utc_now
-from monitors.checking import interactive
 from monitors.checking.runner import drain
 from monitors.models import DnsChange, Monitor
 from tests.api.client import Api
@@ -649,8 +648,8 @@ def test_a_created_monitor_is_checked_without_a_waiting_caller(client: Client, s
 
 
 @pytest.mark.django_db(transaction=True)
-def test_without_a_worker_a_test_run_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.5)
+@pytest.mark.usefixtures("no_worker")
+def test_without_a_worker_a_test_run_says_so(client: Client) -> None:
     client.force_login(UserFactory())
     answer = tried(client, "/monitors/new", typed(timeout_ms="1s"))
     assert answer.status_code == 200

@@ -18,7 +18,6 @@ from checks.spec import RuleType
 from core.egress import parse_networks
 from dashboard.monitors.forms import MonitorForm
 from monitors import configuration, types
-from monitors.checking import interactive
 from monitors.checking.runner import drain, shared_engine
 from monitors.models import Monitor
 from projects.access import Caller
@@ -283,8 +282,8 @@ def test_a_name_of_a_blocked_address_is_completed_to_https(client: Client) -> No
 
 
 @pytest.mark.django_db(transaction=True)
-def test_without_a_worker_the_scheme_has_to_be_typed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interactive, "PATIENCE_SEC", -4.9)
+@pytest.mark.usefixtures("no_worker")
+def test_without_a_worker_the_scheme_has_to_be_typed(client: Client) -> None:
     client.force_login(UserFactory())
     page = client.post("/monitors/new", typed(url="shop.example/x")).content.decode()
     assert errors_in(page) == ["Address: Could not be tested for https; enter it with https:// or http://."]

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from django.conf import settings
 from django.db import connection
+from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel
 from core.clock import utc_now
 from manifests.importing import import_monitors
 from manifests.management.commands.import_from import Command
-from monitors.checking import interactive
 from monitors.models import Monitor
 from monitors.scheduling import claim_due
 from projects.access import Caller
@@ -268,10 +267,10 @@ def test_addresses_without_a_scheme_are_completed(
     assert import_from(*arguments).last == "0 created, 5 existing, 0 skipped"
 
 
+@pytest.mark.usefixtures("no_worker")
 def test_without_a_worker_monitors_without_a_scheme_are_skipped(
-    import_from: Callable[..., Ran], user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    import_from: Callable[..., Ran], user: User, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(interactive, "PATIENCE_SEC", -4.9)
     items = [{"type": "http", "url": url} for url in ("shop.example", "other.example", "https://shop.example/")]
     ran = import_from("uptime-kuma", _kuma_file(tmp_path, *items), "--account", user.email)
     assert ran.last == "1 created, 0 existing, 2 skipped"
@@ -376,7 +375,7 @@ def test_two_imports_at_once_create_everything_once(user: User) -> None:
 
 
 def test_channels_by_the_command_and_by_the_api(
-    import_from: Callable[..., Ran], user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    import_from: Callable[..., Ran], user: User, tmp_path: Path, settings: Settings
 ) -> None:
     config = json.dumps({"type": "webhook", "webhookURL": "https://hook.example/hunter2"})
     monitor = {"type": "push", "name": "m", "interval": 3600, "notificationIDList": {"1": True, "2": True}}
@@ -411,8 +410,8 @@ def test_channels_by_the_command_and_by_the_api(
     ]
     assert made[1]["channel"]["hint"] == "https://hook.example"
     assert AlertChannel.objects.get(public_id=made[1]["channel"]["id"]).owner == stranger
-    monkeypatch.setattr(settings, "THROTTLES", settings.THROTTLES | {"invite": (1, 3600)})
-    monkeypatch.setattr(settings, "THROTTLE_SCALE", 1)
+    settings.THROTTLES = settings.THROTTLES | {"invite": (1, 3600)}
+    settings.THROTTLE_SCALE = 1
     mails = [{"key": "1", "name": "M", "body": {"kind": "email", "address": f"{n}@x.example"}} for n in range(2)]
     answer = Api.signed_in(stranger).post("/v1/imports", {"monitors": monitors, "channels": mails})
     assert (answer.status, answer.json["error"]) == (429, "rate_limited")

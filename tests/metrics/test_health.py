@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import connection, connections
+from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -25,7 +25,6 @@ from monitors.scheduling import tick
 from tests.alerts.drivers import claim, finish
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory
 from tests.helpers import flush_broker
-from tests.processes.up import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,8 +40,7 @@ GOOD = dict.fromkeys(
 
 
 @pytest.fixture(autouse=True)
-def _ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "FRESH_SEC", -1)
+def _ticking(fresh_health: None) -> None:
     flush_broker()
     tick(utc_now())
 
@@ -74,9 +72,8 @@ def test_without_the_broker(settings: Settings, listening: bool, monkeypatch: py
         assert time.monotonic() - start < 5
 
 
-def test_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = connection.settings_dict | {"HOST": "127.0.0.1", "PORT": str(free_port()), "PASSWORD": "secret"}
-    monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
+@pytest.mark.usefixtures("no_database")
+def test_without_the_database() -> None:
     away = "the database does not answer"
     assert ready() == (
         503,

@@ -16,7 +16,6 @@ from pytest_django.live_server_helper import LiveServer
 from redis import Redis
 
 from alerts.outbox import DELIVERIES, MAX_QUEUED
-from config import metrics as shown
 from config.celery import app
 from config.routes import REQUESTS
 from core import metrics
@@ -42,10 +41,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_counted(fresh_health: None) -> Iterator[None]:
     require("promtool")
     flush_broker()
-    monkeypatch.setattr(shown, "FRESH_SEC", -1)
     yield
     flush_broker()
 

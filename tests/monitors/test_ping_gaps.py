@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.db import transaction
+from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from core.db import separate_connection
@@ -212,7 +213,7 @@ def test_a_canary_that_fails_for_a_day_has_to_succeed_before_it_counts_again() -
     assert spans()[1:] == [(day + 20, None)]
 
 
-def test_a_canary_that_never_succeeded_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_canary_that_never_succeeded_is_no_evidence(settings: Settings) -> None:
     """The operator's workers may be unable to reach BASE_URL."""
     monitor = heartbeat()
     for second in (10, 20, DEADLINE):
@@ -220,7 +221,7 @@ def test_a_canary_that_never_succeeded_is_no_evidence(monkeypatch: pytest.Monkey
     assert not beat(DEADLINE + 1)
     assert down(monitor) == {monitor.pk: DEADLINE}
     ask(200)
-    monkeypatch.setattr(settings, "BASE_URL", "https://elsewhere.example")
+    settings.BASE_URL = "https://elsewhere.example"
     ask(210, FAILED)
     assert not PingGap.objects.exists(), "nothing is known about the new address"
 

@@ -14,7 +14,6 @@ from core.clock import utc_now
 from core.errors import ValidationFailed
 from manifests.schema import schema
 from monitors import types
-from monitors.checking import interactive
 from monitors.models import Monitor
 from monitors.scheduling import claim_due
 from monitors.tasks import leave, probe_batch
@@ -56,9 +55,8 @@ class Toy(MonitorType):
 
 
 @pytest.fixture(autouse=True)
-def _toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _toy(no_worker: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     flush_broker()
-    monkeypatch.setattr(interactive, "PATIENCE_SEC", -0.9)  # no worker runs, so do not wait for one
     monkeypatch.setitem(types.REGISTRY, Toy.name, Toy())
     _forget_derived()
     document = _document()

@@ -215,10 +215,9 @@ def test_records_are_looked_up_less_and_less_often_until_they_are_found(zone: Zo
     assert rows.get(public_id=claims[0][1]["id"]).domain_check_at is None
 
 
-def test_without_a_worker_nothing_is_decided(claims: list[Claim], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_worker")
+def test_without_a_worker_nothing_is_decided(claims: list[Claim]) -> None:
     flush_broker()
-    monkeypatch.setattr(domains, "TIMEOUT_MS", 1)
-    monkeypatch.setattr("monitors.checking.interactive.PATIENCE_SEC", 0.1)
     answer = verify(claims[0])
     assert (answer.status, answer.json["error"]) == (503, "no_worker")
     domains.verify_due(utc_now())
