@@ -113,6 +113,12 @@ def _add(name: str, count: int, seconds: int) -> Counted:
 _ping_counters = LocalCounters(_add)
 
 
+def reset() -> None:
+    """Drop the counts of this process, and ask the broker again, for tests."""
+    global _asked_again_at, _ping_counters
+    _asked_again_at, _ping_counters = 0.0, LocalCounters(_add)
+
+
 def seconds_to_wait(scope: str, identity: str) -> float | None:
     """Count a request of `identity` in `scope`. Return None if it may pass, else the rest of the window."""
     global _asked_again_at

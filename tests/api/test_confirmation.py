@@ -146,12 +146,10 @@ def test_a_lost_mail_is_logged_and_the_channel_stands(
     assert "a@example.com" not in caplog.text
 
 
-def test_asking_strangers_is_throttled_as_inviting_them(
-    api: Api, user: User, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_asking_strangers_is_throttled_as_inviting_them(api: Api, user: User, settings: Settings) -> None:
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = settings.THROTTLES | {"invite": (3, 60), "test-channel": (1, 60)}
-    monkeypatch.setattr(throttles, "_asked_again_at", 0.0)
+    throttles.reset()
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()
         made = add(api, "a@example.com")

@@ -28,15 +28,15 @@ from tests.helpers import PASSWORD, run_concurrently, state_of
 
 
 @pytest.fixture(autouse=True)
-def _throttled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _throttled(settings: Settings) -> Iterator[None]:
     settings.THROTTLE_SCALE = 1
     settings.THROTTLES = dict.fromkeys(settings.THROTTLES, (1000, 60))
-    monkeypatch.setattr(throttles, "_asked_again_at", 0.0)
-    monkeypatch.setattr(throttles, "_ping_counters", LocalCounters(throttles._add))
+    throttles.reset()
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()
         yield
         broker.flushdb()
+    throttles.reset()
 
 
 def limit(settings: Settings, scope: str, most: int, seconds: int = 60) -> None:
