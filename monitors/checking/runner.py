@@ -107,9 +107,13 @@ _Done = tuple[CheckJob, Then | None, CheckOutcome, float]  # with the seconds it
 
 
 class CheckRunner:
-    """Runs and records checks in its own threads. One per process, created for the first check."""
+    """Runs and records checks in its own threads. One per process, created for the first check.
+
+    At most `most_in_flight` checks run at the same time.
+    """
 
     def __init__(self, engine: ProbeEngine) -> None:
+        self.most_in_flight = MAX_IN_FLIGHT
         self._waiting = 0  # to be started or recorded
         self._blocked = 0  # tasks that wait for room
         self._room = threading.Condition()
@@ -180,7 +184,7 @@ class CheckRunner:
         """
         left = []
         for job in jobs:
-            if self.in_flight < MAX_IN_FLIGHT // 2 and self._enter(most=MAX_WAITING // 2, wait=False):
+            if self.in_flight < self.most_in_flight // 2 and self._enter(most=MAX_WAITING // 2, wait=False):
                 self._start(job, None)
             else:
                 left.append(job)
@@ -219,7 +223,7 @@ class CheckRunner:
         if check.job is not None and time.monotonic() > check.job.start_by:
             return self._refuse(check, _TOO_LATE)
         own = self._slots.get(check.owner_id, {})
-        if self._taken >= MAX_IN_FLIGHT:
+        if self._taken >= self.most_in_flight:
             most = max(self._slots.values(), key=len)
             if len(most) <= len(own) + 1:
                 return self._refuse(check, _NO_SLOT)

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
 import pytest
@@ -35,7 +35,7 @@ from monitors.selectors import status_of
 from monitors.stale import stale_reason, stale_since
 from monitors.tasks import probe_now
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import NOON, outcome, state_of
+from tests.helpers import NOON, flush_broker, outcome, state_of
 from tests.processes.up import free_port
 from tests.targets.server import Hang, TargetServer, answer
 
@@ -222,9 +222,9 @@ def test_one_odd_result_costs_itself_alone(runner: CheckRunner, caplog: pytest.L
 
 
 def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
-    runner: CheckRunner, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
+    runner: CheckRunner, targets: TargetServer
 ) -> None:
-    monkeypatch.setattr("monitors.checking.runner.MAX_IN_FLIGHT", 8)
+    runner.most_in_flight = 8
     hanging, good = targets.serve([Hang()]), targets.serve([answer()])
     many = assign(*[hanging.url(f"/{number}") for number in range(10)], timeout_ms=60_000)
     assert runner.offer(many) == many[4:]
@@ -233,11 +233,9 @@ def test_many_checks_at_once_leave_room_for_those_that_somebody_waits_for(
     assert runner.offer(many[4:]) == many[4:]
 
 
-def test_hanging_targets_of_one_account_leave_places_to_another(
-    runner: CheckRunner, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_targets_of_one_account_leave_places_to_another(runner: CheckRunner, targets: TargetServer) -> None:
     """Preempted checks are retried later and do not count as failures."""
-    monkeypatch.setattr("monitors.checking.runner.MAX_IN_FLIGHT", 8)
+    runner.most_in_flight = 8
     hanging, good = targets.serve([Hang()]), targets.serve([answer()])
     runner.submit(assign(*[hanging.url(f"/{number}") for number in range(20)], timeout_ms=60_000))
     wait_until(lambda: runner.in_flight == 8)
@@ -252,10 +250,8 @@ def test_hanging_targets_of_one_account_leave_places_to_another(
     assert {claim.monitor_id for claim in claim_due(utc_now() + timedelta(seconds=31), limit=100)} == waiting
 
 
-def test_accounts_whose_targets_hang_share_the_loop(
-    runner: CheckRunner, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("monitors.checking.runner.MAX_IN_FLIGHT", 40)
+def test_accounts_whose_targets_hang_share_the_loop(runner: CheckRunner, targets: TargetServer) -> None:
+    runner.most_in_flight = 40
     hanging, good = targets.serve([Hang()]), targets.serve([answer()])
     for account in range(9):
         runner.submit(assign(*[hanging.url(f"/{account}/{number}") for number in range(20)], timeout_ms=60_000))
@@ -266,10 +262,8 @@ def test_accounts_whose_targets_hang_share_the_loop(
     wait_until(lambda: results() == 1)
 
 
-def test_a_trigger_that_had_to_go_is_not_repeated(
-    runner: CheckRunner, targets: TargetServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("monitors.checking.runner.MAX_IN_FLIGHT", 2)
+def test_a_trigger_that_had_to_go_is_not_repeated(runner: CheckRunner, targets: TargetServer) -> None:
+    runner.most_in_flight = 2
     hanging, good = targets.serve([Hang()]), targets.serve([answer()])
     jobs = assign(*[hanging.url(f"/{n}") for n in range(2)], type="scheduler", method="POST", timeout_ms=60_000)
     start_runs([job.key for job in jobs], now=utc_now())
@@ -283,7 +277,7 @@ def test_a_trigger_that_had_to_go_is_not_repeated(
 
 def test_what_does_not_fit_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     drain(grace_sec=0)
-    monkeypatch.setattr("monitors.checking.runner.MAX_IN_FLIGHT", 1)
+    monkeypatch.setattr(runner_module, "MAX_IN_FLIGHT", 1)
     monitor = MonitorFactory(created_at=utc_now(), up=True)
     claims = claim_now([monitor.pk], now=utc_now())
     assert claim_due(utc_now(), limit=10) == []
@@ -321,6 +315,11 @@ def test_a_dead_name_server_leaves_the_monitor_unchecked_with_the_reason(is_sile
     assert status_of(monitor, now=late) is None
 
 
+def levels() -> Mapping[str, float]:
+    metrics.report()
+    return metrics.read_levels()
+
+
 @pytest.fixture
 def uplink(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CheckRunner, socket.socket]]:
     """A runner that treats loopback targets as public, and the server that shows whether its own network is up."""
@@ -330,8 +329,9 @@ def uplink(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tupl
     monkeypatch.setattr(runner_module, "_is_private", lambda _: False)
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.CONNECTIVITY_TARGETS = (server.getsockname(),)
+        flush_broker()
         made = CheckRunner(shared_engine())
-        wait_until(lambda: made._network._have_answered)
+        wait_until(lambda: not own_network.silent_servers(levels()))
         yield made, server
         made.drain(grace_sec=0)
 
@@ -358,7 +358,7 @@ def test_a_network_failure_of_ours_is_not_recorded(
     assert state.next_due_at - utc_now() < timedelta(seconds=2), "it is checked again soon"
 
     with socket.create_server(place):
-        wait_until(lambda: not runner._network._is_down)
+        wait_until(lambda: not own_network.DOWN.read(levels())[()])
         MonitorState.objects.filter(monitor_id=lost.monitor_id).update(next_due_at=utc_now())
         runner.submit(load_jobs([claim.key for claim in claim_due(utc_now(), limit=1)]))
         wait_until(lambda: results() == 3)
