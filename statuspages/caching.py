@@ -145,7 +145,8 @@ def fetch(key: str, content_type: str, make: Callable[[], bytes], *, users: Sequ
 
 
 def clear_local_caches() -> None:
-    """Clear the caches of this process, for tests."""
+    """Clear the caches of this process, and what it has stored in the broker's, for tests."""
+    _budget.clear()
     _local_pages.clear()
     _local.clear()
     _fallback.clear()
@@ -223,6 +224,12 @@ class _Budget:
             self._kept[key] = (owner, size, now + KEPT_SEC)
             self._sizes[owner] += size
             return True
+
+    def clear(self) -> None:
+        """Count nothing as stored."""
+        with self._lock:
+            self._kept.clear()
+            self._sizes.clear()
 
     def _drop(self, key: str) -> None:
         if found := self._kept.pop(key, None):
