@@ -33,8 +33,20 @@ class Service:
             self.ended.__setitem__, party_of=lambda key: (key[0], None)
         )
 
+    @property
+    def heavy(self) -> int:
+        """Return the number of responses that wait to be judged."""
+        return len(self.service._heavy)
+
     def spec(self, url: str) -> HttpSpec:
         return HttpSpec(timeout_ms=20_000, url=url, method="GET", rules=RULE)
+
+
+@contextmanager
+def judging_nothing_heavy() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Loop, "_judge_heavy", lambda _: None)
+        yield
 
 
 @contextmanager
@@ -61,18 +73,17 @@ def heavy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("heavy")
-def test_accounts_take_turns(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accounts_take_turns(url: str) -> None:
     with running() as found:
-        monkeypatch.setattr(Loop, "_judge_heavy", lambda _: None)
-        for number in range(20):
-            found.service.submit(("crowd", number), found.spec(url))
-        until(lambda: len(found.service._heavy) == 20, PATIENCE_SEC, "all wait to be judged")
-        found.service.submit(("quiet", 0), found.spec(url))
-        found.service.submit(("light", 0), replace(found.spec(url), rules=()))
-        until(lambda: len(found.service._heavy) == 21, PATIENCE_SEC, "it waits, too")
-        until(lambda: ("light", 0) in found.ended, PATIENCE_SEC, "what is light waits for nothing")
-        answered = utc_now()
-        monkeypatch.undo()
+        with judging_nothing_heavy():
+            for number in range(20):
+                found.service.submit(("crowd", number), found.spec(url))
+            until(lambda: found.heavy == 20, PATIENCE_SEC, "all wait to be judged")
+            found.service.submit(("quiet", 0), found.spec(url))
+            found.service.submit(("light", 0), replace(found.spec(url), rules=()))
+            until(lambda: found.heavy == 21, PATIENCE_SEC, "it waits, too")
+            until(lambda: ("light", 0) in found.ended, PATIENCE_SEC, "what is light waits for nothing")
+            answered = utc_now()
         until(lambda: len(found.ended) == 22, PATIENCE_SEC, "all are judged")
     assert list(found.ended).index(("quiet", 0)) <= 2
     assert {outcome.verdict for outcome in found.ended.values()} == {Verdict.UP}
@@ -83,13 +94,12 @@ def test_accounts_take_turns(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_too_much_comes_back_unless_it_is_a_trigger(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_MOST_HEAVY", 1)
     with running() as found:
-        monkeypatch.setattr(Loop, "_judge_heavy", lambda _: None)
-        found.service.submit(("quiet", 0), found.spec(url))
-        until(lambda: len(found.service._heavy) == 1, PATIENCE_SEC, "it waits")
-        found.service.submit(("crowd", 0), found.spec(url))
-        found.service.submit(("crowd", 1), replace(found.spec(url), only_2xx=True))
-        until(lambda: len(found.ended) == 2, PATIENCE_SEC, "the others are rejected")
-        monkeypatch.undo()
+        with judging_nothing_heavy():
+            found.service.submit(("quiet", 0), found.spec(url))
+            until(lambda: found.heavy == 1, PATIENCE_SEC, "it waits")
+            found.service.submit(("crowd", 0), found.spec(url))
+            found.service.submit(("crowd", 1), replace(found.spec(url), only_2xx=True))
+            until(lambda: len(found.ended) == 2, PATIENCE_SEC, "the others are rejected")
         until(lambda: len(found.ended) == 3, PATIENCE_SEC, "the first one is judged")
     refused = [found.ended["crowd", number] for number in range(2)]
     assert {outcome.reason_code for outcome in refused} == {ReasonCode.WORKER_LOST}
