@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import Counter as Count
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -227,30 +226,18 @@ def _seconds(since: datetime | None, now: datetime) -> float:
     return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
 
-def _parts(instrument: Counter | Histogram, sums: Mapping[str, float]) -> Iterator[tuple[Labels, dict[str, float]]]:
-    """Yield the label values of an instrument, known or found, with the sums of their parts."""
-    found: dict[Labels, dict[str, float]] = defaultdict(dict, {labels: {} for labels in instrument.known})
-    for field, value in sums.items():
-        owner, text, part = field.split("|")
-        labels = tuple(text.split(",")) if text else ()
-        if owner == instrument.name and len(labels) == len(instrument.labels):  # they may have changed since
-            found[labels][part] = value
-    yield from sorted(found.items())
-
-
 def _counter(counter: Counter, sums: Mapping[str, float]) -> Metric:
     family = CounterMetricFamily(counter.name, counter.help, labels=counter.labels)
-    for labels, parts in _parts(counter, sums):
-        family.add_metric(labels, parts.get("", 0.0))
+    for labels, value in counter.read(sums).items():
+        family.add_metric(labels, value)
     return family
 
 
 def _histogram(histogram: Histogram, sums: Mapping[str, float]) -> Metric:
     family = HistogramMetricFamily(histogram.name, histogram.help, labels=histogram.labels)
     bounds = [*map(str, histogram.bounds), "+Inf"]
-    for labels, parts in _parts(histogram, sums):
-        counts = accumulate(parts.get(str(number), 0.0) for number in range(len(bounds)))
-        family.add_metric(labels, list(zip(bounds, counts, strict=True)), parts.get("sum", 0.0))
+    for labels, (counts, total) in histogram.read(sums).items():
+        family.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
     return family
 
 

@@ -20,7 +20,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from socket import gethostname
@@ -61,6 +61,10 @@ class Counter:
         if amount:
             _sums.add(((f"{self.name}|{','.join(values)}|", amount),))
 
+    def read(self, sums: Mapping[str, float]) -> Mapping[Labels, float]:
+        """Return the sums by label values, known or found, out of what `read_sums` has returned."""
+        return {labels: parts.get("", 0.0) for labels, parts in _parts(self, sums)}
+
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
@@ -79,6 +83,14 @@ class Histogram:
             buckets[bisect_left(self.bounds, value)] += 1
         start = f"{self.name}|{','.join(values)}|"
         _sums.add([(f"{start}{bucket}", count) for bucket, count in buckets.items()] + [(f"{start}sum", sum(found))])
+
+    def read(self, sums: Mapping[str, float]) -> Mapping[Labels, tuple[Sequence[float], float]]:
+        """Return the counts of all buckets and the sum of the values, by label values, like `Counter.read`."""
+        buckets = range(len(self.bounds) + 1)
+        return {
+            labels: ([parts.get(str(bucket), 0.0) for bucket in buckets], parts.get("sum", 0.0))
+            for labels, parts in _parts(self, sums)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +128,17 @@ class Recent:
     def read(self, levels: Mapping[str, float]) -> Mapping[Labels, float]:
         """Return the events by label values, out of what `read_levels` has returned."""
         return _of_known(self, levels)
+
+
+def _parts(instrument: Counter | Histogram, sums: Mapping[str, float]) -> Iterator[tuple[Labels, dict[str, float]]]:
+    """Yield the label values of an instrument, known or found, with the sums of their parts."""
+    found: dict[Labels, dict[str, float]] = defaultdict(dict, {labels: {} for labels in instrument.known})
+    for field, value in sums.items():
+        owner, text, part = field.split("|")
+        labels = tuple(text.split(",")) if text else ()
+        if owner == instrument.name and len(labels) == len(instrument.labels):  # they may have changed since
+            found[labels][part] = value
+    yield from sorted(found.items())
 
 
 def _of_known(gauge: Level | Recent, levels: Mapping[str, float]) -> Mapping[Labels, float]:

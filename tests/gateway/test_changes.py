@@ -45,6 +45,7 @@ EVENT = b"data: changed\n\n"
 def _prompt(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     monkeypatch.setattr(changes, "EVERY_SEC", 0.05)
     monkeypatch.setattr(changes, "RECHECK_SEC", 0.0)
+    monkeypatch.setattr(changes, "REFILL_SEC", 1_000.0)
     settings.ALLOWED_HOSTS = ["127.0.0.1"]
 
 
@@ -263,7 +264,6 @@ def test_streams_hold_no_thread_and_end_with_the_process(port: int, gateway: Gat
 
 def test_a_stream_has_events_at_a_limited_rate(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "BURST", 3)
-    monkeypatch.setattr(changes, "REFILL_SEC", 1_000.0)
     user, other = UserFactory(), UserFactory()
     monitor, last = MonitorFactory(owner=user), MonitorFactory(owner=other)
     with following(port, user) as browser, following(port, other) as witness:
@@ -279,7 +279,6 @@ def test_a_stream_has_events_at_a_limited_rate(port: int, monkeypatch: pytest.Mo
 def test_streams_without_credit_wait_behind_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a few hundred streams with constant changes would use all events of the process."""
     monkeypatch.setattr(changes, "MOST_AT_ONCE", 1)
-    monkeypatch.setattr(changes, "REFILL_SEC", 1_000.0)
     streams = changes.Streams(ThreadLane("streams", threads=1, at_once=1, queue=1))
     sent = []
 

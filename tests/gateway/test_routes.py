@@ -10,8 +10,8 @@ import pytest
 from django.urls import URLResolver, get_resolver
 from pytest_django.fixtures import Settings
 
-from config import metrics as shown
 from config.routes import ADMIN, OTHER, PING, REQUESTS, SECONDS, SIGNAL, label_of
+from config.shares import ThreadLane
 from core import metrics
 from core.errors import Overloaded
 from monitors.models import Monitor
@@ -46,7 +46,7 @@ def counted(number: int) -> dict[tuple[str, str, str], float]:
 
     def read() -> dict[tuple[str, ...], float]:
         metrics.report()
-        return {labels: parts[""] for labels, parts in shown._parts(REQUESTS, metrics.read_sums())}
+        return dict(REQUESTS.read(metrics.read_sums()))
 
     until(lambda: sum(read().values()) >= number, 30, "they are counted")
     return {(route, method, status): count for (route, method, status), count in read().items()}
@@ -92,17 +92,16 @@ def test_each_way_of_answering(front: Front, up: Monitor) -> None:
         ("/readyz", "GET", str(answers[11])): 1,
         ("/metrics", "GET", str(answers[12])): 1,
     }
-    parts = dict(shown._parts(SECONDS, metrics.read_sums()))[PING, "POST"]
-    assert sum(count for part, count in parts.items() if part != "sum") == 2
-    assert 0 < parts["sum"] < 30
+    counts, seconds = SECONDS.read(metrics.read_sums())[PING, "POST"]
+    assert sum(counts) == 2
+    assert 0 < seconds < 30
 
 
 def test_refused_requests(front: Front, up: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: Any) -> None:
         raise Overloaded
 
-    monkeypatch.setattr(front.application._rest, "run", refuse)
-    monkeypatch.setattr(front.application._pings, "run", refuse)
+    monkeypatch.setattr(ThreadLane, "run", refuse)
     assert front("/v1/monitors", "GET").status == 503
     assert front(f"/v1/heartbeats/{up.public_id}/ping").status == 503
     assert front("/v1/monitors", "POST", Content_Length="99999999").status == 413

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
@@ -29,7 +29,6 @@ from checks.probes import loop
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from config import metrics as shown
 from config.celery import app
-from config.health import Cached
 from core import metrics
 from core.clock import BROKER, utc_now
 from core.version import product_version
@@ -52,15 +51,20 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_counted(fresh_health: None) -> Iterator[None]:
     flush_broker()
-    monkeypatch.setattr(shown, "FRESH_SEC", -1)
     yield
     metrics.report()
     sums = metrics.read_sums()
     flush_broker()
     for counter in shown.COUNTERS:
-        assert {labels for labels, _ in shown._parts(counter, sums)} == set(counter.known), counter.name
+        assert counter.read(sums).keys() == set(counter.known), counter.name
+
+
+@pytest.fixture
+def stop_all(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let all processes that have reported count as stopped from now on."""
+    return lambda: monkeypatch.setattr(metrics, "LEVEL_KEPT_SEC", 0.0)
 
 
 @pytest.fixture
@@ -105,7 +109,7 @@ def test_every_known_series_exists_before_its_first_event() -> None:
     assert found["pulsekeeper_checks_total{reason=timeout,verdict=down}"] == 0
 
 
-def test_a_worker_reports_while_its_consumer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_reports_while_its_consumer_runs(stop_all: Callable[[], None]) -> None:
     started = utc_now().timestamp()
     with start_worker(app, pool="threads", concurrency=1, perform_ping_check=False, queues=["probes", "dispatch"]):
         until(lambda: scrape()["pulsekeeper_processes{process=worker}"] == 1, 30, "it reports")
@@ -115,14 +119,14 @@ def test_a_worker_reports_while_its_consumer_runs(monkeypatch: pytest.MonkeyPatc
         until(lambda: scrape()[last] > first[last], 30, "it reports again")
     assert first["pulsekeeper_processes{process=dispatcher}"] == 1
     assert first["pulsekeeper_processes{process=interactive}"] == 0
-    monkeypatch.setattr(metrics, "LEVEL_KEPT_SEC", 0.0)
+    stop_all()
     stopped = scrape()
     assert stopped["pulsekeeper_processes{process=worker}"] == 0
     assert stopped[last] >= first[last], "the time of its last report is kept"
 
 
 def test_the_host_and_version_of_each_process_are_shown_until_it_has_exited(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, stop_all: Callable[[], None]
 ) -> None:
     own = f"host={gethostname()},process={{}},version={product_version()}"
     metrics.mark_alive(("web", "worker"))
@@ -139,7 +143,7 @@ def test_the_host_and_version_of_each_process_are_shown_until_it_has_exited(
             "host=,process=worker,version=",  # of a version that does not report them
         )
     }
-    monkeypatch.setattr(metrics, "LEVEL_KEPT_SEC", 0.0)
+    stop_all()
     assert not [name for name in scrape() if name.startswith("pulsekeeper_process_hosts")]
 
 
@@ -312,13 +316,13 @@ def test_two_processes_add_up_and_one_that_is_gone_still_counts() -> None:
     assert scrape()["pulsekeeper_pings_total{outcome=full}"] == 9
 
 
-def test_what_a_process_held_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_process_held_goes_with_it(stop_all: Callable[[], None]) -> None:
     process = counting({})
     until(lambda: scrape()["pulsekeeper_in_flight"] == 4, 30, "it has published")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
     assert scrape()["pulsekeeper_in_flight"] == 4, "not known to be gone yet"
-    monkeypatch.setattr(metrics, "LEVEL_KEPT_SEC", 0.0)
+    stop_all()
     assert scrape()["pulsekeeper_in_flight"] == 0
 
 
@@ -362,10 +366,9 @@ def test_without_the_broker_nothing_fails_and_nothing_is_lost(
     assert scrape()["pulsekeeper_pings_total{outcome=unchanged}"] == 2
 
 
-def test_without_the_database_the_rest_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_database")
+def test_without_the_database_the_rest_is_shown() -> None:
     instruments.PINGS.add(5, "full")
-    elsewhere = connections["default"].settings_dict | {"HOST": "127.0.0.1", "PORT": str(free_port())}
-    monkeypatch.setattr(connections["default"], "settings_dict", elsewhere)
     found = scrape()
     assert found["pulsekeeper_unreachable{source=database}"] == 1
     assert found["pulsekeeper_pings_total{outcome=full}"] == 5
@@ -373,9 +376,8 @@ def test_without_the_database_the_rest_is_shown(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch, user: User) -> None:
-    monkeypatch.setattr(shown, "FRESH_SEC", 60.0)
-    monkeypatch.setattr(shown, "families", Cached(lambda: list(shown._collect()), lambda: shown.FRESH_SEC))
     assert scrape()["pulsekeeper_due"] == 0
+    monkeypatch.setattr(shown, "FRESH_SEC", 60.0)
     MonitorFactory(owner=user)
     MonitorState.objects.update(next_due_at=utc_now() - timedelta(seconds=1))
     assert scrape()["pulsekeeper_due"] == 0
