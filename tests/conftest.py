@@ -186,6 +186,12 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse requests soon that have to wait for others of their account."""
+    monkeypatch.setattr("core.waiting.PATIENCE_SEC", 0.01)
+
+
+@pytest.fixture
 def fresh_health(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each request to /readyz, /metrics or /system compute its answer again."""
     monkeypatch.setattr("config.health.FRESH_SEC", -1)

@@ -119,8 +119,8 @@ def peak_of(api: Api, path: str) -> int:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_account_reads_few_long_lists_at_the_same_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_SEC", 0.01)
+@pytest.mark.usefixtures("impatient")
+def test_an_account_reads_few_long_lists_at_the_same_time(api: Api) -> None:
     unread = [ask(api, "/v1/monitors") for _ in range(query.LONG_LISTS)]
     refused = ask(api, "/v1/monitors")
     assert refused.status_code == 429

@@ -234,9 +234,9 @@ def test_entries_beyond_a_limit_are_not_all_tried(api: Api) -> None:
     assert "not every entry was tried" in problems[0]["message"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_account_applies_and_imports_once_at_a_time(api: Api, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others would wait for its lock, each with a connection to the database."""
-    monkeypatch.setattr(waiting, "PATIENCE_SEC", 0.01)
     monkeypatch.setattr(waiting, "release_connection", lambda: None)  # this test is one transaction
     with waiting.limit_waiting(Caller(user).account, most=1, kind="manifest"):
         assert put(api, manifest()).status == 429

@@ -20,8 +20,8 @@ PATIENCE_SEC = 30
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_SEC", 0.01)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_SEC", PATIENCE_SEC)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -49,8 +49,8 @@ def test_all_accounts_together_hold_fewer_places_than_there_are_threads() -> Non
             pass
 
 
-def test_a_burst_waits_for_its_turn_and_what_is_beyond_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_SEC", PATIENCE_SEC)
+@pytest.mark.usefixtures("patient")
+def test_a_burst_waits_for_its_turn_and_what_is_beyond_it_is_refused() -> None:
     go = threading.Event()
 
     def wait() -> str:
@@ -147,10 +147,10 @@ def waiters() -> Iterator[Waiters]:
     waiting._used = RecentUse()
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_account_without_a_place_gets_one_of_a_hundred_hostile_ones(
     waiters: Waiters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_SEC", PATIENCE_SEC)
     monkeypatch.setattr(waiting, "TENURE_SEC", 0.0)
     for number in range(MAX_IN_PROCESS):
         waiters.start(f"hostile {number}")
@@ -160,11 +160,9 @@ def test_an_account_without_a_place_gets_one_of_a_hundred_hostile_ones(
     until(lambda: waiters.results == {"hostile 0": "refused"}, PATIENCE_SEC, "of the one that waited for longest")
 
 
-def test_those_that_had_places_for_long_get_no_turn_before_the_others(
-    waiters: Waiters, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("patient")
+def test_those_that_had_places_for_long_get_no_turn_before_the_others(waiters: Waiters) -> None:
     """Also if they fill the queue."""
-    monkeypatch.setattr(waiting, "PATIENCE_SEC", PATIENCE_SEC)
     for number in range(MAX_QUEUED):
         waiting._used.add(f"served {number}", 1.0 + number)
     with limit_waiting("neighbour"):
