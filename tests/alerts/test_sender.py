@@ -14,7 +14,7 @@ from alerts import tasks
 from alerts.models import AlertChannel, Delivery
 from alerts.outbox import MAX_PER_OWNER, OUTBOX, DeliveryOutbox
 from alerts.testing import TESTS_OF_OWNER
-from alerts.transports import http, webhook
+from alerts.transports import webhook
 from core import replies
 from core.clock import utc_now
 from core.db import release_connection
@@ -33,11 +33,8 @@ PATIENCE = 20.0
 
 
 @pytest.fixture(autouse=True)
-def _webhooks_may_hang_for_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _webhooks_may_hang_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "TOTAL_SEC", 60.0)
-    http._session.cache_clear()
-    yield
-    http._session.cache_clear()
 
 
 class Stuck(Receiver):

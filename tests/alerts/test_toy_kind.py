@@ -63,7 +63,7 @@ def _toy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.THROTTLE_SCALE = 0
     SENT.clear()
     KINDS[Toy.name] = Toy()
-    monkeypatch.setattr(client, "_document", document)  # responses are checked against it
+    monkeypatch.setattr(client, "read_document", document)  # responses are checked against it
     yield
     del KINDS["toy"]
 

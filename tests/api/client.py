@@ -23,12 +23,12 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 
 @cache
-def _document() -> dict[str, Any]:
+def read_document() -> dict[str, Any]:
     document: dict[str, Any] = json.loads(SCHEMA.read_text())
     return document
 
 
-Document = Callable[[], dict[str, Any]]  # tests of toys replace `_document`, and the caches have to follow
+Document = Callable[[], dict[str, Any]]  # tests of toys replace `read_document`, and the caches have to follow
 
 
 @cache
@@ -57,8 +57,8 @@ def _validator(document: Document, method: str, template: str, status: int) -> D
 def _validator_of(method: str, path: str, status: int) -> Draft202012Validator | None:
     """Return None if the document has no such operation: 404s of unknown addresses, 405s."""
     asked = path.split("?")[0]
-    templates = [template for pattern, template in _patterns(_document) if pattern.fullmatch(asked)]
-    return next(filter(None, (_validator(_document, method, template, status) for template in templates)), None)
+    templates = [template for pattern, template in _patterns(read_document) if pattern.fullmatch(asked)]
+    return next(filter(None, (_validator(read_document, method, template, status) for template in templates)), None)
 
 
 class Answer:

@@ -60,10 +60,8 @@ def _toy(no_worker: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(types.REGISTRY, Toy.name, Toy())
     _forget_derived()
     document = _document()
-    monkeypatch.setattr(client_module, "_document", lambda: document)  # answers are validated against it
-    client_module._validator.cache_clear()
+    monkeypatch.setattr(client_module, "read_document", lambda: document)  # answers are validated against it
     yield
-    client_module._validator.cache_clear()
     monkeypatch.delitem(types.REGISTRY, Toy.name)
     _forget_derived()
     leave()
