@@ -13,6 +13,7 @@ class FakeDoor(Fake):
 
     def __init__(self, *, uid: int = 4711, email: str = "ada@example.com", verified: bool = True) -> None:
         super().__init__(redirect_uri=f"http://testserver/account/with/{self.NAME}/callback")
+        self.unauthorized = 401, {"message": "Bad credentials"}
         self.uid, self.email, self.verified = uid, email, verified
 
     def check_authorize(self, query: Mapping[str, str]) -> str:
@@ -37,9 +38,6 @@ class FakeDoor(Fake):
 
     def token_answer(self) -> dict[str, Any]:
         return {"access_token": self.new_token(), "token_type": "bearer", "expires_in": 3600}
-
-    def unauthorized(self) -> Refused:
-        return Refused(401, {"message": "Bad credentials"})
 
 
 class FakeGitHub(FakeDoor):

@@ -17,7 +17,7 @@ import hashlib
 import json
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -86,6 +86,8 @@ class Fake:
     NAME: ClassVar[str]
     AUTHORIZE_PATH: ClassVar[str]
     TOKEN_PATH: ClassVar[str]
+    unauthorized: tuple[int, Any]
+    """Status and body of the answer to an unknown token."""
 
     def __init__(self, *, redirect_uri: str, account: str = "Ada Lovelace") -> None:
         self.redirect_uri = redirect_uri
@@ -172,9 +174,6 @@ class Fake:
     def listed(self, path: str, query: Mapping[str, str]) -> Answer:
         raise NotImplementedError
 
-    def unauthorized(self) -> Refused:
-        raise NotImplementedError
-
     def authorize(self, query: Mapping[str, str], *, decision: str) -> str:
         back = self.check_authorize(query)
         state = {"state": query["state"]} if "state" in query else {}
@@ -219,7 +218,7 @@ class Fake:
             with self._refused:
                 self._refusals += 1
                 self._refused.notify_all()
-            raise self.unauthorized()
+            raise Refused(*self.unauthorized)
 
 
 class FakeVercel(Fake):
@@ -238,6 +237,8 @@ class FakeVercel(Fake):
         self, *, redirect_uri: str, account: str = "Ada Lovelace", team: tuple[str, str] | None = None
     ) -> None:
         super().__init__(redirect_uri=redirect_uri, account=account)
+        forbidden = {"code": "forbidden", "message": "Not authorized", "invalidToken": True}
+        self.unauthorized = 403, {"error": forbidden}
         self.team = team
         self.forbidden: set[str] = set()
         self.disabled = False
@@ -261,9 +262,6 @@ class FakeVercel(Fake):
             "user_id": "user_1",
             "team_id": None if self.team is None else self.team[0],
         }
-
-    def unauthorized(self) -> Refused:
-        return Refused(403, {"error": {"code": "forbidden", "message": "Not authorized", "invalidToken": True}})
 
     def listed(self, path: str, query: Mapping[str, str]) -> Answer:
         team_id, team_name = self.team or (None, None)
@@ -315,7 +313,7 @@ class FakeNetlify(Fake):
 
     `lifetime_sec`: access tokens expire and come with a refresh token. `expire()` lets them expire now. A refresh token
     works once; using it again revokes the grant. `renews_after`: how many requests must be refused before a refresh is
-    answered.
+    answered. `on_renewal`: called before, each once.
     """
 
     NAME = "netlify"
@@ -325,7 +323,9 @@ class FakeNetlify(Fake):
     def __init__(self, *, redirect_uri: str, account: str = "Ada Lovelace", lifetime_sec: int | None = None) -> None:
         super().__init__(redirect_uri=redirect_uri, account=account)
         self.lifetime_sec = lifetime_sec
+        self.unauthorized = 401, {"code": 401, "message": "Access Denied"}
         self.renews_after = 0
+        self.on_renewal: list[Callable[[], object]] = []
         self._refresh_tokens: set[str] = set()
 
     def expire(self) -> None:
@@ -349,6 +349,8 @@ class FakeNetlify(Fake):
 
     def grant(self, form: Mapping[str, str]) -> dict[str, Any]:
         if form.get("grant_type") == "refresh_token":
+            while self.on_renewal:
+                self.on_renewal.pop()()
             with self._refused:
                 self._refused.wait_for(lambda: self._refusals >= self.renews_after, timeout=10)
             with self._lock:
@@ -370,9 +372,6 @@ class FakeNetlify(Fake):
         with self._lock:
             self._refresh_tokens.add(refresh_token)
         return {**answer, "expires_in": self.lifetime_sec, "refresh_token": refresh_token}
-
-    def unauthorized(self) -> Refused:
-        return Refused(401, {"code": 401, "message": "Access Denied"})
 
     def listed(self, path: str, query: Mapping[str, str]) -> Answer:
         if path == "/api/v1/user":

@@ -67,20 +67,16 @@ def renewals(fake: FakeNetlify) -> int:
     return fake.calls.count(fake.TOKEN_PATH)
 
 
-def while_renewing(fake: FakeNetlify, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+def while_renewing(fake: FakeNetlify, happens: Callable[[], object]) -> None:
     """Call it in the server's thread, before it answers the first renewal."""
-    real, first = fake.grant, [True]
 
-    def grant(form: Any) -> dict[str, Any]:
-        if form.get("grant_type") == "refresh_token" and first.pop():
-            first.append(False)
-            try:
-                happens()
-            finally:
-                connection.close()
-        return real(form)
+    def run() -> None:
+        try:
+            happens()
+        finally:
+            connection.close()
 
-    monkeypatch.setattr(fake, "grant", grant)
+    fake.on_renewal.append(run)
 
 
 def test_a_token_that_is_refused_early_is_renewed(netlify: FakeNetlify, user: User) -> None:
@@ -156,9 +152,7 @@ def test_a_renewal_that_never_ends(netlify: FakeNetlify, user: User, monkeypatch
     assert fetch(user, now=now + LEASE) == 3
 
 
-def test_linking_again_while_renewing(
-    netlify: FakeNetlify, api: Api, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_linking_again_while_renewing(netlify: FakeNetlify, api: Api, user: User) -> None:
     """The tokens of the new link stay, and the request continues with them."""
     linked: list[dict[str, Any]] = []
 
@@ -167,21 +161,21 @@ def test_linking_again_while_renewing(
         linked.append(Connector.objects.get().tokens)
 
     netlify.expire()
-    while_renewing(netlify, monkeypatch, link_anew)
+    while_renewing(netlify, link_anew)
     assert fetch(user) == 3
     connector = Connector.objects.get()
     assert (connector.tokens, connector.renewing_until) == (linked[0], None)
 
 
-def test_disconnecting_while_renewing(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disconnecting_while_renewing(netlify: FakeNetlify, user: User) -> None:
     netlify.expire()
-    while_renewing(netlify, monkeypatch, lambda: Connector.objects.all().delete())
+    while_renewing(netlify, lambda: Connector.objects.all().delete())
     with pytest.raises(NotFound):
         fetch(user)
     assert not Connector.objects.exists()
 
 
-def test_a_key_rotation_while_renewing(netlify: FakeNetlify, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_rotation_while_renewing(netlify: FakeNetlify, user: User) -> None:
     """The rotation writes the old tokens again; the renewed ones are stored nevertheless."""
 
     def reencrypt() -> None:
@@ -189,7 +183,7 @@ def test_a_key_rotation_while_renewing(netlify: FakeNetlify, user: User, monkeyp
         Connector.objects.update(tokens=connector.tokens)
 
     netlify.expire()
-    while_renewing(netlify, monkeypatch, reencrypt)
+    while_renewing(netlify, reencrypt)
     assert fetch(user) == 3
     assert Connector.objects.get().tokens["access_token"] == netlify.issued[-2]
 

@@ -16,7 +16,7 @@ from connectors.providers.guarded import ProviderFailed
 from connectors.providers.netlify import Netlify
 from connectors.providers.vercel import Vercel
 from connectors.services import redirect_uri
-from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode, Refused, project, projects
+from tests.connectors.fakes import FakeNetlify, FakeVercel, Mode, project, projects
 from tests.connectors.test_oauth import MODES, begin, finish
 from tests.factories import UserFactory
 from tests.helpers import NOON
@@ -141,11 +141,10 @@ def test_a_revoked_grant(fake: Fake) -> None:
         listed(fake, tokens)
 
 
-def test_a_token_that_vercel_does_not_know(vercel: FakeVercel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_vercel_does_not_know(vercel: FakeVercel) -> None:
     tokens = link(vercel)
     vercel.revoke()
-    unauthorized = Refused(401, {"error": {"code": "not_authorized", "message": "Not authorized"}})
-    monkeypatch.setattr(vercel, "unauthorized", lambda: unauthorized)
+    vercel.unauthorized = 401, {"error": {"code": "not_authorized", "message": "Not authorized"}}
     with pytest.raises(GrantRevoked):
         listed(vercel, tokens)
 
@@ -170,18 +169,18 @@ def test_a_disabled_integration(vercel: FakeVercel) -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], {"error": "forbidden"}, {"error": {"code": 7}}])
-def test_a_refusal_of_another_shape(vercel: FakeVercel, body: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_another_shape(vercel: FakeVercel, body: Any) -> None:
     tokens = link(vercel)
     vercel.revoke()
-    monkeypatch.setattr(vercel, "unauthorized", lambda: Refused(403, body))
+    vercel.unauthorized = 403, body
     with pytest.raises(NotPermitted):
         listed(vercel, tokens)
 
 
-def test_netlify_may_forbid_too(netlify: FakeNetlify, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_netlify_may_forbid_too(netlify: FakeNetlify) -> None:
     tokens = link(netlify)
     netlify.revoke()
-    monkeypatch.setattr(netlify, "unauthorized", lambda: Refused(403, {"code": 403, "message": "Forbidden"}))
+    netlify.unauthorized = 403, {"code": 403, "message": "Forbidden"}
     with pytest.raises(NotPermitted, match="needs access to the sites of the team"):
         listed(netlify, tokens)
 
