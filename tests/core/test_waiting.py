@@ -9,10 +9,19 @@ from contextlib import ExitStack, nullcontext
 
 import pytest
 
-from core import waiting
+from core import metrics, waiting
 from core.errors import NoWorker, TooManyRequests
 from core.shares import RecentUse
-from core.waiting import MAX_ACTIVE, MAX_IN_PROCESS, MAX_PRESENT, MAX_QUEUED, RESERVED, interruptible, limit_waiting
+from core.waiting import (
+    MAX_ACTIVE,
+    MAX_IN_PROCESS,
+    MAX_PRESENT,
+    MAX_QUEUED,
+    RESERVED,
+    WAITING_REQUESTS,
+    interruptible,
+    limit_waiting,
+)
 from tests.processes.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -49,22 +58,29 @@ def test_all_accounts_together_hold_fewer_places_than_there_are_threads() -> Non
             pass
 
 
+def present() -> float:
+    metrics.report()
+    return WAITING_REQUESTS.read(metrics.read_levels())[()]
+
+
 @pytest.mark.usefixtures("patient")
 def test_a_burst_waits_for_its_turn_and_what_is_beyond_it_is_refused() -> None:
-    go = threading.Event()
+    go, running = threading.Event(), []
 
     def wait() -> str:
         with limit_waiting("account"):
+            running.append("account")
             assert go.wait(PATIENCE_SEC)
             return "served"
 
     with ThreadPoolExecutor(MAX_PRESENT) as pool:
         served = [pool.submit(wait) for _ in range(MAX_PRESENT)]
         try:
-            until(lambda: waiting._present["account"] == MAX_PRESENT, PATIENCE_SEC, "the burst is there")
-            assert waiting._active[" account"] == MAX_ACTIVE
+            until(lambda: present() == MAX_PRESENT, PATIENCE_SEC, "the burst is there")
+            until(lambda: len(running) == MAX_ACTIVE, PATIENCE_SEC, "some have their turn")
             with pytest.raises(TooManyRequests), limit_waiting("account"):
                 pass
+            assert len(running) == MAX_ACTIVE
         finally:
             go.set()
         assert {one.result(PATIENCE_SEC) for one in served} == {"served"}

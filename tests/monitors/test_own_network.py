@@ -76,6 +76,18 @@ def is_down() -> bool:
     return own_network.DOWN.read(levels())[()] == 1
 
 
+def on_answer(monkeypatch: pytest.MonkeyPatch, note: Callable[[bool], object]) -> None:
+    """Call `note` when it is found whether a server accepts a connection, before the network knows it."""
+    connects = OwnNetwork._connects
+
+    def noted(network: OwnNetwork, server: tuple[str, int]) -> bool:
+        answer = connects(network, server)
+        note(answer)
+        return answer
+
+    monkeypatch.setattr(OwnNetwork, "_connects", noted)
+
+
 def test_a_failure_is_ours_while_no_server_answers(made: Callable[..., OwnNetwork]) -> None:
     with listening() as server, listening() as other:
         place = server.getsockname()
@@ -99,14 +111,8 @@ def test_a_failure_is_ours_while_no_server_answers(made: Callable[..., OwnNetwor
 def test_servers_that_never_answered_hold_back_nothing(
     made: Callable[..., OwnNetwork], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-    connects = OwnNetwork._connects
-
-    def counting(network: OwnNetwork, server: tuple[str, int]) -> bool:
-        asked.append(server)
-        return connects(network, server)
-
-    monkeypatch.setattr(OwnNetwork, "_connects", counting)
+    asked: list[bool] = []
+    on_answer(monkeypatch, asked.append)
     with listening() as unused:
         place = unused.getsockname()
     network = made(place)
@@ -131,17 +137,14 @@ def test_a_failure_during_a_question_that_finds_an_outage(
         place = server.getsockname()
         network = made(place)
         until(lambda: not silent(), PATIENCE_SEC, "it answers")
-    connects = OwnNetwork._connects
     asked: list[bool] = []
 
-    def connecting(network: OwnNetwork, server: tuple[str, int]) -> bool:
-        answer = connects(network, server)
+    def ask_again(answer: bool) -> None:
         if not asked:
             judge()  # before the answer is known
         asked.append(answer)
-        return answer
 
-    monkeypatch.setattr(OwnNetwork, "_connects", connecting)
+    on_answer(monkeypatch, ask_again)
     monkeypatch.setattr(own_network, "NO_SEC", 1.0)
     judge()
     assert found.get(timeout=PATIENCE_SEC) == "ours"
@@ -183,6 +186,10 @@ def test_targets_in_the_operator_s_networks_are_distinguished(
     assert runner._is_private(outcome) is is_private
 
 
+def lookup_failure(code: int) -> Failure | None:
+    return resolver._failed("example.com", code).failure
+
+
 @pytest.mark.parametrize(
     ("failure", "by_network"),
     [
@@ -190,12 +197,12 @@ def test_targets_in_the_operator_s_networks_are_distinguished(
         (explain_errno(errno.EHOSTUNREACH), True),
         (explain_errno(errno.ETIMEDOUT), True),
         (timed_out(HttpSpec("http://example.com/"), "nothing came"), True),
-        (resolver._failed("example.com", pycares.errno.ARES_ESERVFAIL).failure, True),
-        (resolver._failed("example.com", pycares.errno.ARES_ECONNREFUSED).failure, True),
+        (lookup_failure(pycares.errno.ARES_ESERVFAIL), True),
+        (lookup_failure(pycares.errno.ARES_ECONNREFUSED), True),
         (explain_errno(errno.ECONNREFUSED), False),
         (explain_errno(errno.ECONNRESET), False),
         (explain_errno(errno.EMFILE), False),
-        (resolver._failed("example.com", pycares.errno.ARES_ENOTFOUND).failure, False),
+        (lookup_failure(pycares.errno.ARES_ENOTFOUND), False),
     ],
 )
 def test_what_fails_by_the_network(failure: Failure, by_network: bool) -> None:

@@ -40,10 +40,17 @@ def at(second: float) -> datetime:
     return NOON + timedelta(seconds=second)
 
 
+class Silence:
+    """How long web processes have not reported: RUNNING reports once, and some tests take seconds."""
+
+    seconds = 0.0
+
+
 @pytest.fixture(autouse=True)
-def _fresh_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaps, "_web", gaps._WebReports())
-    monkeypatch.setattr(gaps._WebReports, "silent_sec", 0.0)  # RUNNING reports once, and some tests take seconds
+def silence(monkeypatch: pytest.MonkeyPatch) -> Silence:
+    found = Silence()
+    monkeypatch.setattr(gaps._WebReports, "silent_sec", property(lambda _: found.seconds))
+    return found
 
 
 def heartbeat(owner: User | None = None, **given: Any) -> Monitor:
@@ -283,27 +290,26 @@ def test_a_stop_in_a_time_without_pings_of_our_own_counts_once() -> None:
     assert state_of(monitor).next_due_at == at(DEADLINE + 120)
 
 
-def test_without_a_canary_the_reports_of_web_processes_are_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_canary_the_reports_of_web_processes_are_evidence(silence: Silence) -> None:
     """Time without reports is measured by the scheduler's clock, not between clocks of two machines."""
-    monitor, silent = heartbeat(), [0.0]
-    monkeypatch.setattr(gaps._WebReports, "silent_sec", property(lambda _: silent[0]))
+    monitor = heartbeat()
     dead = ProcessReports(alive=0, last_at=at(110).timestamp())
-    silent[0] = 4
+    silence.seconds = 4
     assert beat(DEADLINE + 1, dead)
-    silent[0] = 11
+    silence.seconds = 11
     beat(DEADLINE + 2, dead)
     assert spans() == [(110, None)]
     assert not down(monitor)
     beat(DEADLINE + 100, ProcessReports())
     assert spans() == [(110, None)], "the broker was flushed, which says nothing"
-    silent[0] = 0
+    silence.seconds = 0
     beat(300, ProcessReports(alive=1, last_at=at(299).timestamp()))
     assert spans() == [(110, 300)]
     assert state_of(monitor).next_due_at == at(DEADLINE + 190)
 
 
-def test_web_processes_that_cannot_report_and_answer_make_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaps._WebReports, "silent_sec", 11)
+def test_web_processes_that_cannot_report_and_answer_make_no_gap(silence: Silence) -> None:
+    silence.seconds = 11
     ask(110)
     beat(DEADLINE, ProcessReports(alive=0, last_at=at(100).timestamp()))
     assert not spans()
