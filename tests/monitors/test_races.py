@@ -19,8 +19,10 @@ from checks.results.retention import erase_deleted
 from checks.spec import Verdict
 from core.bulk import BulkResult
 from core.errors import NotFound
+from core.metrics import ProcessReports
 from monitors.checking import on_demand
 from monitors.cron import Schedule
+from monitors.heartbeats import gaps
 from monitors.heartbeats.services import sweep
 from monitors.locking import lock_monitors
 from monitors.models import Monitor, MonitorState, SchedulerTick, ScheduleSlots, StatusChange
@@ -42,6 +44,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ROUNDS = 12
 UP, DOWN = Verdict.UP, Verdict.DOWN
 MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def _no_web_process() -> None:
+    """Forget the web process of an earlier test: it has stopped to report, so missed deadlines would wait."""
+    gaps.watch(NOON, ProcessReports())
 
 
 @pytest.fixture
