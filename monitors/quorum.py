@@ -1,4 +1,4 @@
-"""Whether a failure that one location saw counts, from what the others see at the same time (decision 66). Pure."""
+"""Whether a failure that one location saw counts, from what the others see at the same time. Pure."""
 
 from __future__ import annotations
 

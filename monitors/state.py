@@ -48,7 +48,7 @@ class Change:
     """A transition and its time.
 
     A change from down to down means that an outage was confirmed: of a monitor that was down before a pause, or whose
-    first check failed. One to down that is not `confirmed` is announced to nobody.
+    first check failed. One to down that is not `confirmed` is not announced.
     """
 
     before: Verdict | None

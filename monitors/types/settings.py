@@ -201,7 +201,7 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
             label="Confirm an outage for",
             help="Empty: checks keep to their interval. A time: failed checks are repeated early, at least 10 seconds "
             "apart, and the outage counts once it has lasted this long. Short: you hear of outages sooner. Long: "
-            "brief problems wake nobody.",
+            "brief problems cause no alert.",
             position=135,
             minimum=0,
             maximum=3_600,
