@@ -315,9 +315,10 @@ class MonitorBuilder(Builder):
             self.note(field, f"{ms} ms becomes {self.body['timeout_ms']} ms, the nearest allowed value")
 
     def set_confirmation(self, field: str, seconds: float) -> None:
-        self.body["confirmation_sec"] = settings_of(MonitorConfig)["confirmation_sec"].clamp(round(seconds))
-        if self.body["confirmation_sec"] < seconds:
-            self.note(field, "outages are confirmed after an hour at the latest")
+        wanted = round(seconds)
+        self.body["confirmation_sec"] = settings_of(MonitorConfig)["confirmation_sec"].clamp(wanted)
+        if wanted != self.body["confirmation_sec"]:
+            self.note(field, f"{wanted} s becomes {self.body['confirmation_sec']} s, the nearest allowed value")
 
     def set_body(self, field: str, text: str, *, content_type: str | None = None) -> None:
         """Set the request body if the method has one. The default Content-Type is JSON."""

@@ -821,3 +821,16 @@ def test_channels_of_healthchecks_and_uptimerobot() -> None:
     monitor = {"friendlyName": "a", "type": "HTTP", "url": "https://a.example"}
     new = uptimerobot.read(json.dumps([{**monitor, "assignedAlertContacts": [{"alertContactId": 5}]}]))
     assert [(each.key, each.body) for each in new.channels] == [("5", None)]
+
+
+@pytest.mark.parametrize(
+    ("retries", "pause", "confirmation_sec", "is_noted"),
+    [(2, 20, 40, False), (1, 20.4, 20, False), (5, 3_000, 3_600, True), (1, -5, 0, True), (3, 60, None, False)],
+)
+def test_the_retries_of_uptime_kuma_confirm_an_outage(
+    retries: int, pause: float, confirmation_sec: int | None, *, is_noted: bool
+) -> None:
+    given = {"type": "http", "name": "Shop", "url": "https://shop.example/", "interval": 60}
+    (found,) = uptime_kuma.read(json.dumps([given | {"maxretries": retries, "retryInterval": pause}])).monitors
+    assert given_of(found).get("confirmation_sec") == confirmation_sec
+    assert ("retryInterval" in notes_of(found)) == is_noted
