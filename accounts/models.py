@@ -36,6 +36,9 @@ class Plan(models.Model):
     monitor_limit = models.PositiveIntegerField(
         null=True, blank=True, help_text="How many monitors an account may own. Empty: no limit."
     )
+    location_limit = models.PositiveIntegerField(
+        null=True, blank=True, help_text="How many private locations an account may own. Empty: no limit."
+    )
 
     class Meta:
         ordering: ClassVar = ["pk"]

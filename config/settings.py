@@ -170,6 +170,7 @@ OUR_APPS = [
     "accounts",
     "projects",
     "tokens",
+    "locations",
     "checks.results",
     "monitors",
     "connectors",

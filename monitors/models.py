@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from msgspec import to_builtins
 
@@ -72,12 +73,19 @@ class Monitor(models.Model):
     fail_threshold = models.IntegerField()
     recover_threshold = models.IntegerField()
     confirmation_sec = models.IntegerField(null=True)
+    locations = ArrayField(
+        models.CharField(max_length=40), null=True, help_text="Public ids. Null: the default location alone."
+    )
+    quorum = models.IntegerField(null=True)
     config = models.JSONField(help_text="The settings of the type, as its struct in monitors.types says.")
     header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
 
     class Meta:
         # The dispatcher looks for due heartbeats among all monitors while workers are behind.
-        indexes: ClassVar = [models.Index(fields=["type"], name="monitor_type")]
+        indexes: ClassVar = [
+            models.Index(fields=["type"], name="monitor_type"),
+            GinIndex(fields=["locations"], name="monitor_locations", condition=models.Q(locations__isnull=False)),
+        ]
 
     def __str__(self) -> str:
         return self.name  # without the id, which is the secret of a heartbeat
@@ -197,7 +205,8 @@ class MonitorState(models.Model):
 
     `claim` increases with each claimed check; (monitor, claim) identifies a result. While a claim is open,
     `claimed_at` is set and `next_due_at` is the end of the lease: without a result the monitor is due again then.
-    `slot_at` is the due time of the open claim. While paused, `next_due_at` is null.
+    `slot_at` is the due time of the open claim, and `agent_id` the agent of a location that has it: its result alone
+    counts. Null: a worker. While paused, `next_due_at` is null.
 
     A scheduler's slot fires at most once: `started_slot` is committed before the request is sent. A heartbeat is due
     at its deadline, or at `armed_at` if that is later; it is never down before `armed_at`. `runs` are the open runs of
@@ -212,6 +221,7 @@ class MonitorState(models.Model):
     claim = models.BigIntegerField(default=0)
     claimed_at = models.DateTimeField(null=True)
     applied_claim = models.BigIntegerField(default=0)
+    agent_id = models.BigIntegerField(null=True)
     started_slot = models.DateTimeField(null=True, help_text="Schedulers: the last slot that was fired.")
     fault = models.TextField(null=True, help_text="Why the last check was not made; null once a check ended.")
     fault_since = models.DateTimeField(null=True, help_text="The first slot that was not checked since the last check.")
@@ -242,6 +252,7 @@ class MonitorState(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["next_due_at"], name="state_due", condition=models.Q(next_due_at__isnull=False)),
             models.Index(fields=["fault_since"], name="state_fault", condition=models.Q(fault_since__isnull=False)),
+            models.Index(fields=["agent_id"], name="state_agent", condition=models.Q(agent_id__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -298,6 +309,30 @@ class StatusChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.before} -> {self.after}"
+
+
+class Verification(models.Model):
+    """A failed check about which the other locations of its monitor are asked, under its claim, until `ends_at`.
+
+    `asked` are their public ids. `outcome` is what the check from `location_id` found (null: the default location), and
+    `votes` what the others found (`monitors.recording.verifying`).
+    """
+
+    # No database constraint: during an upgrade, old code deletes monitors and does not know this table.
+    monitor = models.OneToOneField(
+        Monitor, on_delete=models.CASCADE, primary_key=True, related_name="verification", db_constraint=False
+    )
+    claim = models.BigIntegerField()
+    config_version = models.IntegerField()
+    location_id = models.BigIntegerField(null=True)
+    began_at = models.DateTimeField()
+    ends_at = models.DateTimeField(db_index=True)
+    asked = ArrayField(models.CharField(max_length=40))
+    outcome = models.JSONField()
+    votes = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"verification of {self.monitor_id} claim {self.claim}"
 
 
 class ExpiryWarning(models.Model):

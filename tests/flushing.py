@@ -35,10 +35,13 @@ END $$
 """
 
 
-# Rows of the migration of accounts, which non-transactional tests need.
+# Rows of the migrations of accounts and locations, which non-transactional tests need.
 _INSERT_PLANS = """
-INSERT INTO accounts_plan (name, min_interval_sec, default_interval_sec, monitor_limit)
-VALUES ('free', 300, NULL, 50), ('pro', 60, NULL, 1000), ('local', 10, 60, NULL)
+INSERT INTO accounts_plan (name, min_interval_sec, default_interval_sec, monitor_limit, location_limit)
+VALUES ('free', 300, NULL, 50, 1), ('pro', 60, NULL, 1000, 10), ('local', 10, 60, NULL, NULL)
+"""
+_INSERT_LOCATION = """
+INSERT INTO locations_location (public_id, created_at, name, preselected) VALUES ('default', now(), '', true)
 """
 
 
@@ -47,7 +50,8 @@ def flush_by_deleting() -> None:
 
     def sql_flush(self: Any, style: Any, tables: Sequence[str], **options: bool) -> list[str]:
         plans = [_INSERT_PLANS] if "accounts_plan" in tables else []
-        return [_EMPTY.format(names=", ".join(f"'{table}'" for table in tables)), *plans]
+        locations = [_INSERT_LOCATION] if "locations_location" in tables else []
+        return [_EMPTY.format(names=", ".join(f"'{table}'" for table in tables)), *plans, *locations]
 
     type(connection.ops).sql_flush = sql_flush  # type: ignore[method-assign]
     post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")

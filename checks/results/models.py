@@ -26,11 +26,13 @@ class CheckResult(models.Model):
     latency_ms = models.IntegerField(null=True)
     connect_ms = models.IntegerField(null=True)
     ttfb_ms = models.IntegerField(null=True)
+    location_id = models.IntegerField(null=True, help_text="Null: the default location.")
     http_status = models.SmallIntegerField(null=True)
     loss = models.SmallIntegerField(null=True, help_text="Percent of packets, of a ping that sent any.")
     verdict = models.CharField(max_length=4, choices=[(v.value, v.value) for v in Verdict])
     reason_code = models.CharField(max_length=20, null=True, choices=[(r.value, r.value) for r in ReasonCode])
     detail = models.TextField(null=True)
+    confirmed = models.BooleanField(null=True, help_text="Of a failure about which other locations answered.")
     evidence = models.JSONField(null=True, help_text="Of a failure: checks.evidence.Evidence, without its Nones.")
 
     class Meta:
