@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.contrib.auth import authenticate
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
-from django.utils.crypto import constant_time_compare, salted_hmac
+from django.utils.crypto import constant_time_compare
 
 import accounts.services
 import audit.services
@@ -19,10 +18,9 @@ from accounts.models import User
 from accounts.services import is_verified
 from audit.actions import Action
 from audit.models import Entry
-from core import errors
+from core import credentials, errors
 from core.bulk import BulkResult
 from core.db import get_or_not_found
-from core.ids import random_text
 from core.throttles import count_request
 from projects import access, log
 from projects.access import Caller
@@ -38,24 +36,6 @@ MAX_TOKENS = 500
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 C = TypeVar("C", bound=Credential)
-
-
-def _digest(plaintext: str) -> bytes:
-    return salted_hmac("pulsekeeper.tokens", plaintext, algorithm="sha256").digest()
-
-
-def _issue(prefix: str) -> tuple[str, dict[str, Any]]:
-    """Return a new token, `svc_<lookup><secret>`, which is shown once, and the columns that store it."""
-    lookup = random_text(10)
-    plaintext = prefix + lookup + random_text(32)
-    return plaintext, {"lookup": lookup, "digest": _digest(plaintext)}
-
-
-def lookup_of(plaintext: str, *, prefix: str = SESSION_PREFIX) -> str | None:
-    """Return the lookup key, or None if the text cannot be a token."""
-    # In base32: a unique key of 80 bits, and a secret of 256.
-    found = re.fullmatch(rf"{prefix}([a-z2-7]{{16}})[a-z2-7]{{52}}", plaintext)
-    return found and found[1]
 
 
 def sign_in(*, email: str, password: str, now: datetime, code: str | None = None) -> tuple[Session, str]:
@@ -79,7 +59,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
         if second_factor.use_code(user, code) is None:
             raise errors.InvalidCredentials("Wrong code, or it was already used.")
     accept_invitations(user, now=now)
-    plaintext, columns = _issue(SESSION_PREFIX)
+    plaintext, columns = credentials.issue(SESSION_PREFIX)
     with transaction.atomic():
         session = Session.objects.create(
             user=user,
@@ -93,7 +73,7 @@ def sign_in(*, email: str, password: str, now: datetime, code: str | None = None
 
 
 def sign_out(plaintext: str) -> None:
-    Session.objects.filter(lookup=lookup_of(plaintext)).delete()
+    Session.objects.filter(lookup=credentials.lookup_of(plaintext, prefix=SESSION_PREFIX)).delete()
 
 
 def follow_password(user: User) -> None:
@@ -155,7 +135,7 @@ def create_token(
     caller: Caller, *, project_id: str, name: str, ttl_seconds: int | None = None, now: datetime
 ) -> tuple[ProjectToken, str]:
     caller.require_session()
-    plaintext, columns = _issue(TOKEN_PREFIX)
+    plaintext, columns = credentials.issue(TOKEN_PREFIX)
     with transaction.atomic():
         try:
             project = access.lock_project(caller, project_id)
@@ -212,11 +192,11 @@ def revoke_tokens_by_key(ids: Collection[int]) -> BulkResult[ProjectToken]:
     )
 
 
-def _delete(credentials: QuerySet[C], ids: Collection[int], entry: Callable[[C], Entry]) -> BulkResult[C]:
+def _delete(rows: QuerySet[C], ids: Collection[int], entry: Callable[[C], Entry]) -> BulkResult[C]:
     """Delete rows with an entry in the audit log for each. Concurrent calls delete and record each row once."""
     with transaction.atomic():
-        locked = list(credentials.select_for_update(of=["self"]).filter(pk__in=ids).order_by("pk"))
-        credentials.model._default_manager.filter(pk__in=[row.pk for row in locked]).delete()
+        locked = list(rows.select_for_update(of=["self"]).filter(pk__in=ids).order_by("pk"))
+        rows.model._default_manager.filter(pk__in=[row.pk for row in locked]).delete()
         audit.services.record_all(map(entry, locked))
     return BulkResult(locked)
 
@@ -243,13 +223,9 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
     return None
 
 
-def _find(credentials: QuerySet[C], plaintext: str, *, prefix: str, now: datetime) -> C | None:
-    lookup = lookup_of(plaintext, prefix=prefix)
-    if lookup is None:
-        return None
-    # Every request of the API runs this query, and its conditions and order take time to compile.
-    found = next(iter(credentials.filter(lookup=lookup)), None)
-    if found is None or not constant_time_compare(_digest(plaintext), bytes(found.digest)):
+def _find(rows: QuerySet[C], plaintext: str, *, prefix: str, now: datetime) -> C | None:
+    found = credentials.find(rows, plaintext, prefix=prefix)
+    if found is None:
         return None
     if found.expires_at is not None and found.expires_at <= now:
         return None
@@ -257,5 +233,5 @@ def _find(credentials: QuerySet[C], plaintext: str, *, prefix: str, now: datetim
     before = now - USE_NOTED_EVERY
     if found.last_used_at is None or found.last_used_at <= before:
         stale = Q(last_used_at=None) | Q(last_used_at__lte=before)
-        credentials.model._default_manager.filter(stale, pk=found.pk).update(last_used_at=now)
+        rows.model._default_manager.filter(stale, pk=found.pk).update(last_used_at=now)
     return found

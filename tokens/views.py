@@ -12,6 +12,7 @@ from accounts.serializers import AccountSerializer
 from accounts.services import change_password
 from core.api.query import Pages
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
+from core.credentials import lookup_of
 from core.errors import EmailUnverified, InvalidCredentials, LimitReached, ProjectRequired, ProjectsShared
 from core.throttles import PasswordThrottle, SignInThrottle
 from tokens import serializers, services
@@ -42,7 +43,7 @@ class SessionViewSet(ServiceViewSet):
         context = super().get_serializer_context()
         if getattr(self, "swagger_fake_view", False):  # the schema has no request to authenticate
             return context
-        return context | {"lookup": services.lookup_of(str(self.request.auth))}
+        return context | {"lookup": lookup_of(str(self.request.auth), prefix=services.SESSION_PREFIX)}
 
     @operation(pages=Pages(newest_first=True))
     def list(self) -> QuerySet[Session]:

@@ -30,12 +30,13 @@ from alerts.services import create_channel
 from benchmarks.fairness.rows import Row, monitor_of
 from benchmarks.fairness.targets import READY, address_of
 from core.clock import utc_now
+from core.credentials import issue
 from core.parent_death import die_with_parent
 from monitors.models import MonitorState, StatusChange
 from monitors.services import Draft, complete, store_new
 from projects.access import Caller
 from statuspages.services import create_page
-from tokens.services import SESSION_LIFETIME, SESSION_PREFIX, _issue
+from tokens.services import SESSION_LIFETIME, SESSION_PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERVAL_SEC = 5
@@ -161,7 +162,7 @@ def sign_in(user: User) -> str:
     """Return the token of a new session, without the cost of a password."""
     from tokens.models import Session
 
-    plaintext, columns = _issue(SESSION_PREFIX)
+    plaintext, columns = issue(SESSION_PREFIX)
     now = utc_now()
     Session.objects.create(
         user=user,

@@ -17,6 +17,7 @@ from audit.actions import Action
 from audit.services import record
 from checks.results.models import CheckResult
 from connectors.models import Connector, Import
+from core.credentials import issue
 from core.crypto import encrypt
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
 from monitors.models import DnsChange, DomainRegistration, ExpiryWarning, Monitor
@@ -37,7 +38,6 @@ from tests.factories import (
     UserFactory,
 )
 from tests.helpers import NOON
-from tokens import services as token_services
 from tokens.models import Session
 from tokens.services import create_token
 
@@ -60,7 +60,7 @@ def _one_of_each(number: int) -> list[str]:
     monitor = MonitorFactory(owner=owner, down=True, project=project, method="POST", name=f"Till {number}", **given)
     heartbeat = MonitorFactory(owner=owner, heartbeat=True, name=f"Backup {number}", interval_sec=300)
     token, plaintext = create_token(Caller(owner), project_id=project.public_id, name="CI", ttl_seconds=None, now=NOON)
-    session_token, columns = token_services._issue("ses_")
+    session_token, columns = issue("ses_")
     session = Session.objects.create(
         user=owner, password_hash="hash of a password", **columns,
         created_at=NOON, expires_at=NOON + timedelta(days=14),
