@@ -112,7 +112,7 @@ class PulsekeeperSchema(AutoSchema):
     @property
     def _errors(self) -> list[type[errors.ApiError]]:
         found = list(self._spec.errors)
-        if self.view.session_only and not self._spec.is_public:
+        if self._spec.session_only or (self.view.session_only and not self._spec.is_public):
             found.append(errors.SessionRequired)
         if self._spec.is_idempotent:
             found.append(errors.IdempotencyKeyInUse)

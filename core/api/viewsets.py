@@ -55,6 +55,8 @@ class Operation:
     pages: Pages | None = None
     is_idempotent: bool = False
     is_public: bool = False
+    session_only: bool = False
+    """Project tokens are refused, as they are if the viewset has `session_only`."""
     locks: bool = False
     """Its service finds and locks the object before anything else. Only a bad body needs a query of its own: 404 comes
     before its errors."""
@@ -170,7 +172,8 @@ class ServiceViewSet(ViewSet):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        if self.session_only and self.current_operation is not _NOT_ALLOWED and not self.current_operation.is_public:
+        spec = self.current_operation
+        if spec.session_only or (self.session_only and spec is not _NOT_ALLOWED and not spec.is_public):
             self.caller.require_session()
 
     def run(self, spec: Operation, call: Callable[..., Any], ids: dict[str, str]) -> HttpResponseBase:
