@@ -31,7 +31,7 @@ MAX_ENTRIES = 10
 class PlanAdmin(StaffAdmin[Plan]):
     """Plans. Changes apply to later creations and changes of monitors. A plan in use cannot be deleted."""
 
-    list_display = ("name", "min_interval_sec", "default_interval_sec", "monitor_limit")
+    list_display = ("name", "min_interval_sec", "default_interval_sec", "monitor_limit", "location_limit")
     search_fields = ("name",)
 
     def has_delete_permission(self, request: HttpRequest, obj: Plan | None = None) -> bool:

@@ -81,6 +81,8 @@ TAGS = {
     "status-pages": ("Status pages", "Public status pages, their notes and subscribers."),
     "manifest": ("Manifests", "The account as configuration."),
     "imports": ("Imports", "Import from other products."),
+    "locations": ("Locations", "Places that checks run from, and their agents."),
+    "agent": ("Agents", "What agents of locations send."),
     "connectors": ("Connectors", "Accounts at other providers, whose projects become monitors."),
     "projects": ("Projects", "Groups of monitors, and the people who share them."),
     "tokens": ("Tokens", "Access tokens, each for one project."),

@@ -48,6 +48,7 @@ ROUTES = {
     "accounts.web.tasks.sweep": "dispatch",
     "projects.tasks.sweep": "dispatch",
     "manifests.tasks.sweep": "dispatch",
+    "locations.tasks.sweep": "dispatch",
     # Celery registers its own tasks in every application.
     "celery.*": "dispatch",
 }

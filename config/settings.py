@@ -48,6 +48,7 @@ ALLOWED_PRIVATE_NETWORKS = env("ALLOWED_PRIVATE_NETWORKS", "", parse_networks)
 globals().update(env("EMAIL_URL", "", mail_settings, from_file=True))
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = env("EMAIL_FROM", "pulsekeeper@localhost")
 SSL_CERT_FILE = env("SSL_CERT_FILE")
+LOCATION_NAME = env("LOCATION_NAME", "Default")
 _PUBLIC_NAME_SERVERS = "1.1.1.1:443,8.8.8.8:443,9.9.9.9:443"
 DNS_SERVERS = env("DNS_SERVERS", "", name_servers)
 CONNECTIVITY_TARGETS = env("CONNECTIVITY_TARGETS", _PUBLIC_NAME_SERVERS, hosts_with_ports, or_empty=True)
@@ -134,6 +135,7 @@ THROTTLES = {
     "account-mail": (5, 3600),  # mails to one address that other people can trigger
     "password": (10, 900),
     "export": (10, 3600),
+    "join": (30, 60),
     "unauthorized": (120, 60),
     "create-and-test": (60, 60),
     "check-now": (300, 60),

@@ -46,7 +46,17 @@ def admin_login(request: HttpRequest) -> HttpResponse:
     return redirect("admin:index")
 
 
-API_APPS = ("tokens", "projects", "monitors", "connectors", "alerts", "incidents", "statuspages", "manifests")
+API_APPS = (
+    "tokens",
+    "projects",
+    "locations",
+    "monitors",
+    "connectors",
+    "alerts",
+    "incidents",
+    "statuspages",
+    "manifests",
+)
 
 urlpatterns = [
     path("admin/login/", admin_login),

@@ -156,6 +156,27 @@ class MonitorLimit(ApiError, status=403, code="monitor_limit"):
     limit = 50
 
 
+class LocationLimit(ApiError, status=403, code="location_limit"):
+    reason = "The plan's limit of private locations is reached."
+    limit = 10
+
+
+class LocationInUse(ApiError, status=409, code="location_in_use"):
+    reason = "Monitors are checked from this location; remove it from their settings first."
+
+
+class NoAgents(ApiError, status=409, code="no_agents"):
+    reason = "Agents cannot join the default location: its checks are made by the workers."
+
+
+class JoinTokenInvalid(ApiError, status=403, code="join_token_invalid"):
+    reason = "token: is unknown."
+
+
+class AgentOutdated(ApiError, status=409, code="agent_outdated"):
+    reason = "The version of the agent's protocol is not accepted."
+
+
 class MonitorPaused(ApiError, status=409, code="monitor_paused"):
     reason = "The monitor is paused; resume it to check it."
 

@@ -198,6 +198,13 @@ MetricsThrottle = _of_callers("metrics")  # it reads every monitor of the accoun
 ExportThrottle = _of_callers("export")  # it reads everything in the account
 
 
+class JoinThrottle(Throttle, scope="join"):
+    """Agents that join locations, by address: they have no credential yet."""
+
+    def identity(self, request: Request) -> str | None:
+        return client_network(request)
+
+
 class ChannelAddressThrottle(CallerThrottle, scope="invite"):
     """Setting the e-mail address of a channel: a stranger gets a request to agree, so it counts as an invitation."""
 

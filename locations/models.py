@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import models
 
 from core import ids
+from core.version import product_version
 from projects.models import Project
 
 DEFAULT = "default"
@@ -29,7 +32,12 @@ class Location(models.Model):
     preselected = models.BooleanField(default=False, help_text="New monitors are checked from here.")
 
     def __str__(self) -> str:
-        return self.name or self.public_id
+        return self.title
+
+    @property
+    def title(self) -> str:
+        """Return the name for people."""
+        return settings.LOCATION_NAME if self.is_default else self.name
 
     @property
     def is_default(self) -> bool:
@@ -42,6 +50,25 @@ class Location(models.Model):
     @property
     def tagged_settings(self) -> Any:
         return [self.name, self.preselected]
+
+    # These read the agents of `locations.selectors.with_agents`.
+
+    @property
+    def is_online(self) -> bool:
+        """Return whether checks are made from here. Workers are not agents: without any, nothing is checked at all."""
+        return self.is_default or any(agent.is_online for agent in self.agents.all())
+
+    @property
+    def version(self) -> str | None:
+        """Return the oldest version of the agents that are online."""
+        if self.is_default:
+            return product_version()
+        versions = [agent.version for agent in self.agents.all() if agent.is_online]
+        return min(versions, key=lambda text: [int(number) for number in re.findall("[0-9]+", text)], default=None)
+
+    @property
+    def last_seen_at(self) -> datetime | None:
+        return max((agent.last_seen_at for agent in self.agents.all() if agent.last_seen_at), default=None)
 
 
 class Agent(models.Model):
@@ -64,6 +91,9 @@ class Agent(models.Model):
     checks = models.BigIntegerField(default=0, help_text="Results that it sent.")
     checks_per_min = models.IntegerField(default=0)
     lag_ms = models.IntegerField(null=True, help_text="From the lease of a check to its result, without its probe.")
+
+    is_online: bool
+    """Annotated by `locations.selectors.with_agents`."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.public_id})"

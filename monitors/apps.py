@@ -8,13 +8,15 @@ class MonitorsConfig(AppConfig):
         from accounts.services import before_account_deleted, on_plan_changed
         from checks.results.partitions import SERIES
         from core.clock import utc_now
+        from locations.services import before_location_deleted
         from monitors.heartbeats.log import PINGS
         from monitors.operations import raise_intervals
         from monitors.selectors import counts_by_status
-        from monitors.services import delete_all_of
+        from monitors.services import delete_all_of, require_unnamed
         from projects.services import monitor_counts
 
         SERIES.append(PINGS)
         before_account_deleted.append(delete_all_of)
+        before_location_deleted.append(require_unnamed)
         monitor_counts.append(counts_by_status)
         on_plan_changed.append(lambda owners, plan: raise_intervals(owners, plan, now=utc_now()))

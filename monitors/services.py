@@ -22,10 +22,11 @@ from audit.actions import Action
 from audit.models import Entry
 from checks.spec import CheckSpec
 from core.egress import literal_address
-from core.errors import MonitorLimit, NotFound, PrivateAddress, ValidationFailed
+from core.errors import LocationInUse, MonitorLimit, NotFound, PrivateAddress, ValidationFailed
 from core.etags import IfMatch, require_match
 from core.ids import random_text
 from core.outbound import guard, private_networks_advice
+from locations.models import Location
 from monitors import changes, configuration, locking, types
 from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
 from monitors.edits import RECONFIGURED, changes_domain, reconfigure, switch
@@ -353,6 +354,12 @@ def lock_owner(owner: User) -> User:
     if locked.plan_id == owner.plan_id:
         locked.plan = owner.plan  # already loaded with the owner
     return locked
+
+
+def require_unnamed(location: Location) -> None:
+    """Raise LocationInUse if monitors name the location, which is locked."""
+    if Monitor.objects.filter(locations__contains=[location.public_id]).exists():
+        raise LocationInUse
 
 
 def enforce_quota(owner: User, *, count: int = 1) -> None:

@@ -30,8 +30,8 @@ from projects.services import create_project
 from tests.helpers import NOON, PASSWORD, check_record
 
 BUILT_IN_PLANS: dict[str, dict[str, int | None]] = {
-    "free": {"min_interval_sec": 300, "monitor_limit": 50},
-    "pro": {"min_interval_sec": 60, "monitor_limit": 1000},
+    "free": {"min_interval_sec": 300, "monitor_limit": 50, "location_limit": 1},
+    "pro": {"min_interval_sec": 60, "monitor_limit": 1000, "location_limit": 10},
     Plan.LOCAL: {"min_interval_sec": 10, "default_interval_sec": 60, "monitor_limit": None},
 }
 
@@ -59,6 +59,7 @@ class PlanFactory(ModelFactory[Plan]):
     min_interval_sec = factory.LazyAttribute(lambda plan: _built_in(plan, "min_interval_sec", 60))
     default_interval_sec = factory.LazyAttribute(lambda plan: _built_in(plan, "default_interval_sec", None))
     monitor_limit = factory.LazyAttribute(lambda plan: _built_in(plan, "monitor_limit", 1000))
+    location_limit = factory.LazyAttribute(lambda plan: _built_in(plan, "location_limit", 10))
 
 
 def _built_in(plan: Plan, column: str, default: int | None) -> int | None:

@@ -15,11 +15,14 @@ from accounts.models import User
 from alerts.models import AlertChannel
 from audit.actions import Action
 from audit.services import record
+from checks.agent_protocol import PROTOCOL
 from checks.results.models import CheckResult
 from connectors.models import Connector, Import
 from core.credentials import issue
 from core.crypto import encrypt
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
+from locations.models import JoinToken
+from locations.services import create_location, join
 from monitors.models import DnsChange, DomainRegistration, ExpiryWarning, Monitor
 from projects.access import Caller
 from projects.models import Membership, Project
@@ -74,6 +77,9 @@ def _one_of_each(number: int) -> list[str]:
     for _ in range(3):
         IncidentEvent.objects.create(incident=incident, type="confirmed", at=NOON, text="It is confirmed.")
     _around(owner, project, heartbeat, incident, number)
+    location, join_token = create_location(Caller(owner), {"name": f"Office {number}"}, now=NOON)
+    agent, credential = join(token=join_token, name=f"probe {number}", version="1.0", protocol=PROTOCOL, now=NOON)
+    join_tokens = JoinToken.objects.filter(location=location).values_list("lookup", flat=True)
     badge = Badge.objects.create(monitor=monitor, key=f"bdg_key{number:03}", created_at=NOON)
     LogEntry.objects.log_actions(owner.pk, [monitor], CHANGE, change_message="Looked at.")
     record(Action.SIGN_IN_SUCCEEDED, actor=owner)
@@ -81,7 +87,7 @@ def _one_of_each(number: int) -> list[str]:
     assert social.pk
     return [
         plaintext, session_token, token.lookup, session.lookup, session.password_hash, browser.session_key,
-        heartbeat.public_id, badge.key, owner.password,
+        heartbeat.public_id, badge.key, owner.password, join_token, credential, agent.lookup, *join_tokens,
     ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ NOT_REGISTERED = {
     "monitors.MonitorState",
     "monitors.PingExcess",
     "monitors.ScheduleSlots",
+    "monitors.Verification",
     # Shown by the health page.
     "monitors.Canary",
     # Signals of jobs with their bodies, which are private.

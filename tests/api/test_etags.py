@@ -48,7 +48,11 @@ def _project(user: User) -> tuple[str, dict[str, Any]]:
     return "/v1/projects", {"name": "Shop"}
 
 
-KINDS = [_monitor, _channel, _window, _page, _project]
+def _location(user: User) -> tuple[str, dict[str, Any]]:
+    return "/v1/locations", {"name": "Office"}
+
+
+KINDS = [_monitor, _channel, _window, _page, _project, _location]
 
 
 def _tag(answer: Answer) -> str:

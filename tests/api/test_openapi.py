@@ -172,6 +172,7 @@ def test_security_is_bearer() -> None:
     public = {name for name, operation in OPERATIONS.items() if operation["security"] == []}
     assert public == {
         "create_session",
+        "join_location",
         "ping_heartbeat",
         "ping_heartbeat_by_get",
         "signal_heartbeat",

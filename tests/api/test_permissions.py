@@ -15,10 +15,12 @@ from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.models import User
+from checks.agent_protocol import PROTOCOL
 from core import replies
 from core.clock import from_ms, to_ms, utc_now
 from incidents.services import declare
 from incidents.windows import create_window
+from locations.services import create_location, issue_join_token, join
 from monitors.check_ids import CheckIds
 from monitors.services import FIRST_CLAIM
 from projects.access import Caller
@@ -130,6 +132,15 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("POST",   "/v1/projects/{project_id}/members"):       (201, 201, 403, 404, 403, 403),
     ("PATCH",  "/v1/projects/{project_id}/members/{member_id}"):  (200, 200, 403, 404, 403, 403),
     ("DELETE", "/v1/projects/{project_id}/members/{member_id}"):  (200, 200, 403, 404, 403, 403),
+    ("GET",    "/v1/locations"):                           (200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/locations"):                           (201, 201, 403, 422, 403, 403),
+    ("GET",    "/v1/locations/{location_id}"):             (200, 200, 200, 404, 200, 404),
+    ("PATCH",  "/v1/locations/{location_id}"):             (200, 200, 403, 404, 403, 403),
+    ("DELETE", "/v1/locations/{location_id}"):             (200, 200, 403, 404, 403, 403),
+    ("POST",   "/v1/locations/{location_id}/join-token"):  (200, 200, 403, 404, 403, 403),
+    ("GET",    "/v1/locations/{location_id}/agents"):      (200, 200, 200, 404, 200, 404),
+    ("DELETE", "/v1/locations/{location_id}/agents/{agent_id}"): (200, 200, 403, 404, 403, 403),
+    ("POST",   "/v1/agent/join"):                          (ANYBODY, 201),
     ("GET",    "/v1/tokens"):                              (200, 200, 200, 200, 403, 403),
     ("POST",   "/v1/tokens"):                              (201, 201, 201, 400, 403, 403),
     ("DELETE", "/v1/tokens/{token_id}"):                   (200, 200, 403, 404, 403, 403),  # the owner's token
@@ -162,6 +173,7 @@ class World:
     ids: dict[str, str]
     heartbeat_id: str
     email: str
+    join_token: str
 
     def path(self, template: str) -> str:
         ids = self.ids | ({"monitor_id": self.heartbeat_id} if "heartbeats" in template else {})
@@ -196,6 +208,9 @@ class World:
                 "project_id": project_id,
             },
             ("POST", "/v1/connectors/{provider}/import"): {"external_refs": ["prj_1"]},
+            ("POST", "/v1/locations"): {"name": "New", "project_id": project_id},
+            ("PATCH", "/v1/locations/{location_id}"): {"name": "New"},
+            ("POST", "/v1/agent/join"): {"token": self.join_token, "name": "New", "version": "1.0"},
             ("POST", "/v1/projects"): {"name": "New"},
             ("PATCH", "/v1/projects/{project_id}"): {"name": "New"},
             ("POST", "/v1/projects/{project_id}/members"): {"email": "new@shop.example", "role": "member"},
@@ -237,7 +252,12 @@ def world(module_db: None) -> World:
     ConnectorFactory(user=owner, revoked_at=utc_now())
     page = make_page(owner, [monitor], **here)
     create_badge(Caller(owner), monitor.public_id, now=utc_now())
+    location, join_token = create_location(Caller(owner), here | {"name": "Office"}, now=utc_now())
+    agent, _ = join(token=join_token, name="probe-1", version="1.0", protocol=PROTOCOL, now=utc_now())
+    join_token = issue_join_token(Caller(owner), location.public_id, now=utc_now())
     ids = {
+        "location_id": location.public_id,
+        "agent_id": agent.public_id,
         "page_id": page.public_id,
         "note_id": create_note(Caller(owner), page.public_id, NOTE, now=utc_now()).public_id,
         "subscriber_id": make_subscriber(page).public_id,
@@ -255,7 +275,7 @@ def world(module_db: None) -> World:
         "member_id": place.public_id,
     }
     live(owner, UserFactory())
-    return World(owner, callers, ids, heartbeat.public_id, stranger.email)
+    return World(owner, callers, ids, heartbeat.public_id, stranger.email, join_token)
 
 
 @pytest.mark.parametrize(("method", "template"), TABLE, ids=[f"{method} {template}" for method, template in TABLE])

@@ -15,6 +15,7 @@ from checks.results.models import CheckResult
 from core.clock import utc_now
 from incidents.models import Incident
 from incidents.windows import create_window
+from locations.models import Location
 from monitors.models import DnsChange, Monitor, MonitorState
 from projects.access import Caller
 from projects.models import Project
@@ -36,6 +37,7 @@ from tests.factories import (
     UserFactory,
 )
 from tests.helpers import record_ping
+from tests.locations import add_agent
 from tests.statuspages.making import make_page, make_subscriber
 
 Fill = Callable[[User, Project, int], None]
@@ -141,6 +143,22 @@ def add_windows(user: User, project: Project, count: int) -> None:
         create_window(caller, given | chosen, now=now)
 
 
+def add_locations(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        for place in (None, project):
+            location = Location.objects.create(owner=user, project=place, name="Office", created_at=utc_now())
+            add_agent(location)
+            add_agent(location)
+
+
+def add_agents(user: User, project: Project, count: int) -> None:
+    location = Location.objects.filter(owner=user).first()
+    if location is None:
+        location = Location.objects.create(owner=user, name="Office", created_at=utc_now())
+    for _ in range(count):
+        add_agent(location)
+
+
 def add_connectors(user: User, project: Project, count: int) -> None:
     """There is no more than one of each provider."""
     if count == 1:
@@ -169,6 +187,8 @@ LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_status_page_notes": ("/v1/status-pages/{page}/notes", 6, add_notes),
     "list_status_page_subscribers": ("/v1/status-pages/{page}/subscribers", 5, add_subscribers),
     "list_connectors": ("/v1/connectors", 2, add_connectors),
+    "list_locations": ("/v1/locations", 3, add_locations),
+    "list_agents": ("/v1/locations/{location}/agents", 3, add_agents),
     "list_projects": ("/v1/projects", 2, add_projects),
     "list_account_audit_log": ("/v1/account/audit-log", 2, add_log),
     "list_project_audit_log": ("/v1/projects/{project}/audit-log", 3, add_log),
@@ -202,8 +222,10 @@ def test_as_many_queries_for_thirty_rows_as_for_one(
         monitor = Monitor.objects.filter(name="first").first()
         channel = AlertChannel.objects.filter(name="first").first()
         page = StatusPage.objects.first()
+        location = Location.objects.filter(owner=user).first()
         path = template.format(
             page=page.public_id if page else "",
+            location=location.public_id if location else "",
             project=project.public_id,
             monitor=monitor.public_id if monitor else "",
             channel=channel.public_id if channel else "",

@@ -14,12 +14,14 @@ from social_django.models import UserSocialAuth
 
 from accounts.models import User
 from alerts.models import DeliveryItem
+from checks.agent_protocol import PROTOCOL
 from checks.spec import Verdict
 from connectors.models import Import, OAuthState
 from core.clock import utc_now
 from incidents.models import FlappingSpell
 from incidents.services import acknowledge, comment, declare, resolve
 from incidents.windows import create_window
+from locations.services import create_location, join
 from manifests.models import Upload
 from monitors.heartbeats import services as heartbeats
 from monitors.models import (
@@ -32,6 +34,7 @@ from monitors.models import (
     Monitor,
     PingExcess,
     ScheduleSlots,
+    Verification,
 )
 from monitors.recording import record
 from projects.access import Caller
@@ -86,6 +89,8 @@ def live(ada: User, friend: User) -> Any:
     event = PageEvent.objects.create(page=page, kind="note", source=NEEDLE, title=NEEDLE, text=NEEDLE, at=now)
     PageMail.objects.create(event=event, subscriber=subscriber, next_try_at=now, give_up_at=now, last_error=NEEDLE)
     create_badge(caller, monitor.public_id, now=now)
+    _, join_token = create_location(caller, here | {"name": NEEDLE}, now=now)
+    join(token=join_token, name=NEEDLE, version="1.0", protocol=PROTOCOL, now=now)
     declare(caller, here | {"title": NEEDLE, "text": NEEDLE}, now=now)
     Api.with_token(ada, own)
     _leave_in_account(ada, now=now)
@@ -114,6 +119,9 @@ def _leave_in_monitor(monitor: Monitor, *, now: datetime) -> None:
     ExpiryWarning.objects.create(monitor=monitor, subject="domain", expires_at=now, threshold_days=7, at=now)
     FlappingSpell.objects.create(monitor=monitor, started_at=now, last_change_at=now)
     MaintenanceSpan.objects.create(monitor=monitor, started_at=now - timedelta(days=1), ended_at=now)
+    Verification.objects.create(
+        monitor=monitor, claim=1, config_version=1, began_at=now, ends_at=now, asked=["default"], outcome={}
+    )
     ScheduleSlots.objects.create(monitor=monitor, schedule=NEEDLE, timezone="UTC", tzdata="", since=now, times=[now])
 
 

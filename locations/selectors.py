@@ -1,0 +1,56 @@
+"""Locations that callers and monitors may use, and which of them are online."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from django.db.models import Prefetch, Q, QuerySet
+
+from checks.agent_protocol import OFFLINE_SEC
+from core.db import get_or_not_found
+from locations.models import Agent, Location
+from projects import access
+from projects.access import Caller
+
+_SHARED = Q(owner=None)
+
+
+def usable(*, project_id: int | None, owner_id: int) -> QuerySet[Location]:
+    """Return the locations that a monitor of this project and owner may name."""
+    private = Q(owner=owner_id, project=None)
+    if project_id is not None:
+        private |= Q(project=project_id)
+    return Location.objects.filter(_SHARED | private)
+
+
+def usable_by(caller: Caller) -> QuerySet[Location]:
+    """Return the shared locations, and the private ones of the caller and of the caller's projects."""
+    return Location.objects.filter(_SHARED) | access.accessible(caller, Location.objects.all())
+
+
+def get_usable(caller: Caller, public_id: str) -> Location:
+    return get_or_not_found(usable_by(caller).select_related("project"), public_id=public_id)
+
+
+def with_agents(locations: QuerySet[Location], *, now: datetime) -> QuerySet[Location]:
+    """Read the agents of these locations as well, with `is_online`."""
+    agents = Agent.objects.annotate(is_online=_online(now))  # type: ignore[no-redef]  # declared for readers of the row
+    return locations.select_related("project").prefetch_related(Prefetch("agents", agents))
+
+
+def online_agents(now: datetime) -> Mapping[str, list[int]]:
+    """Return the keys of the agents that are online, by the public id of their location.
+
+    The default location has none and is always online.
+    """
+    found = defaultdict(list)
+    rows = Agent.objects.filter(_online(now)).order_by("pk").values_list("location__public_id", "pk")
+    for public_id, key in rows:
+        found[public_id].append(key)
+    return found
+
+
+def _online(now: datetime) -> Q:
+    return Q(network_down=False, last_seen_at__gt=now - timedelta(seconds=OFFLINE_SEC))
