@@ -55,16 +55,18 @@ class LocationAdmin(StaffAdmin[Location]):
     def save_model(self, request: HttpRequest, obj: Location, form: Any, change: bool) -> None:  # noqa: FBT001
         if not change:
             obj.created_at = utc_now()
-        obj.save(update_fields=form.changed_data if change else None)
-        fields = {"fields": form.changed_data} if change else {}
-        services.record(Action.LOCATION_UPDATED if change else Action.LOCATION_CREATED, obj, **fields)
+            obj.save(force_insert=True)
+            services.record(Action.LOCATION_CREATED, obj)
+        elif form.changed_data:
+            obj.save(update_fields=form.changed_data)
+            services.record(Action.LOCATION_UPDATED, obj, fields=form.changed_data)
 
     @admin.action(description="Issue a join token", permissions=["change"])
     def issue_join_token(self, request: HttpRequest, queryset: QuerySet[Location]) -> None:
         issued: list[str] = []
 
         def issue(ids: list[int]) -> BulkResult[Location]:
-            found = list(Location.objects.filter(pk__in=ids, owner=None).exclude(public_id=DEFAULT))
+            found = list(Location.objects.filter(pk__in=ids, owner=None).exclude(public_id=DEFAULT).order_by("pk"))
             issued.extend(f"{each}: {services.issue_shared(each.public_id, now=utc_now())}" for each in found)
             left = len(ids) - len(found)
             return BulkResult(found, {"private, or without agents": left} if left else {})

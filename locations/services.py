@@ -103,13 +103,15 @@ def update_location(
 ) -> Location:
     with transaction.atomic():
         location = _lock(caller, public_id, if_match=if_match)
-        if location.is_default and given.get("name", location.title) != location.title:
+        before = {"name": location.title, "preselected": location.preselected}
+        changed = [field for field in given if given[field] != before[field]]
+        if location.is_default and "name" in changed:
             raise ValidationFailed("is that of the setting LOCATION_NAME.", field="name")
-        changed = [field for field in given if not (location.is_default and field == "name")]
         for field in changed:
             setattr(location, field, given[field])
-        location.save(update_fields=changed)
-        record(Action.LOCATION_UPDATED, location, actor=caller.user, fields=sorted(given))
+        if changed:
+            location.save(update_fields=changed)
+            record(Action.LOCATION_UPDATED, location, actor=caller.user, fields=sorted(changed))
     return get_location(caller, public_id, now=now)
 
 

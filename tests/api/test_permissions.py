@@ -256,8 +256,6 @@ def world(module_db: None) -> World:
     agent, _ = join(token=join_token, name="probe-1", version="1.0", protocol=PROTOCOL, now=utc_now())
     join_token = issue_join_token(Caller(owner), location.public_id, now=utc_now())
     ids = {
-        "location_id": location.public_id,
-        "agent_id": agent.public_id,
         "page_id": page.public_id,
         "note_id": create_note(Caller(owner), page.public_id, NOTE, now=utc_now()).public_id,
         "subscriber_id": make_subscriber(page).public_id,
@@ -273,6 +271,8 @@ def world(module_db: None) -> World:
         "token_id": token.public_id,
         "session_id": Session.objects.filter(user=owner).earliest("pk").public_id,
         "member_id": place.public_id,
+        "location_id": location.public_id,
+        "agent_id": agent.public_id,
     }
     live(owner, UserFactory())
     return World(owner, callers, ids, heartbeat.public_id, stranger.email, join_token)
