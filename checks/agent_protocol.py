@@ -28,6 +28,7 @@ MAX_NAME, MAX_VERSION = 100, 40
 MAX_DETAIL, MAX_EVIDENCE_BYTES, MAX_ANSWER, MAX_RECORD = 2_000, 32 * 1024, 1_000, 4_096
 
 _Whole = Annotated[int, Meta(ge=0, le=2_147_483_647)]
+_Records = Annotated[tuple[Annotated[str, Meta(max_length=MAX_RECORD)], ...], Meta(max_length=MAX_ANSWER)]
 
 
 class Join(msgspec.Struct):
@@ -98,7 +99,9 @@ class Found(msgspec.Struct, omit_defaults=True):
     detail: Annotated[str, Meta(max_length=MAX_DETAIL)] | None = None
     cert_expires_at: datetime | None = None
     evidence: HttpEvidence | None = None
-    answer: Annotated[tuple[Annotated[str, Meta(max_length=MAX_RECORD)], ...], Meta(max_length=MAX_ANSWER)] | None = None
+    answer: Annotated[tuple[Annotated[str, Meta(max_length=MAX_RECORD)], ...], Meta(max_length=MAX_ANSWER)] | None = (
+        None
+    )
     retry_ms: _Whole | None = None
 
     def outcome(self, *, checked_at: datetime) -> CheckOutcome:

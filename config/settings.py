@@ -17,18 +17,16 @@ from config.env import (
     base_url,
     boolean,
     broker_url,
-    comma_separated,
     connectors_of,
     database_settings,
     decimal,
-    hosts_with_ports,
     http_url,
     mail_settings,
-    name_servers,
     one_of,
     whole,
 )
 from core.egress import parse_networks
+from core.hosts import PUBLIC_NAME_SERVERS, comma_separated, hosts_with_ports, name_servers
 from core.version import product_version
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -49,9 +47,8 @@ globals().update(env("EMAIL_URL", "", mail_settings, from_file=True))
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = env("EMAIL_FROM", "pulsekeeper@localhost")
 SSL_CERT_FILE = env("SSL_CERT_FILE")
 LOCATION_NAME = env("LOCATION_NAME", "Default")
-_PUBLIC_NAME_SERVERS = "1.1.1.1:443,8.8.8.8:443,9.9.9.9:443"
 DNS_SERVERS = env("DNS_SERVERS", "", name_servers)
-CONNECTIVITY_TARGETS = env("CONNECTIVITY_TARGETS", _PUBLIC_NAME_SERVERS, hosts_with_ports, or_empty=True)
+CONNECTIVITY_TARGETS = env("CONNECTIVITY_TARGETS", PUBLIC_NAME_SERVERS, hosts_with_ports, or_empty=True)
 RDAP_BOOTSTRAP_URL = env("RDAP_BOOTSTRAP_URL", "https://data.iana.org/rdap/", http_url)
 CONNECTORS = env("CONNECTORS", "vercel=vercel,netlify=netlify", connectors_of)
 VERCEL_URL = env("VERCEL_URL", "https://vercel.com", base_url)

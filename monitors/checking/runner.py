@@ -26,6 +26,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
 
+from checks.own_network import OwnNetwork, dropped, is_within
 from checks.probes.engine import ProbeEngine
 from checks.probes.loop import Party
 from checks.probes.ping.rights import may_ping
@@ -35,12 +36,11 @@ from checks.spec import CheckOutcome, CheckSpec, ReasonCode
 from checks.verdict import Failure, failed, own_fault
 from core.clock import utc_now
 from core.db import release_connection
-from core.egress import literal_address
 from core.metrics import CHECK_SEC, LATE
 from core.outbound import guard, trust_store
 from monitors import metrics
+from monitors.checking import own_network
 from monitors.checking.jobs import CheckJob
-from monitors.checking.own_network import OwnNetwork
 from monitors.checking.rate_limit import SharedSeconds
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
@@ -63,10 +63,8 @@ _RETRY_SEC = 0.5
 _LAST_WRITE_SEC = 2.0
 _LEAST_POSTPONED_SEC = 2.0
 _BROKEN = 70  # EX_SOFTWARE
-_NETWORK_RETRY_SEC = 8.0
 _NO_SLOT = own_fault("too many checks of its account are waiting for targets that do not answer")
 _TOO_LATE = own_fault("too many checks of other accounts came before it")
-_NO_NETWORK = own_fault("its own network is down")
 
 Then = Callable[[CheckOutcome | None], object]
 _Key = tuple[int, int]  # (monitor, claim)
@@ -122,6 +120,7 @@ class CheckRunner:
         self._taken = 0
         self._done: queue.SimpleQueue[_Done | None] = queue.SimpleQueue()
         self._network = OwnNetwork(settings.CONNECTIVITY_TARGETS)
+        own_network.follow(self._network)
         self._service = engine.service(
             self._finish, on_slow=_note_slow, party_of=lambda check: check.party, admit=self._admit
         )
@@ -274,20 +273,13 @@ class CheckRunner:
             self._release(check)
             with self._room:
                 self._waiting += 1
-        if outcome.by_network and not _is_private(outcome):
+        if outcome.by_network and not is_within(outcome, settings.ALLOWED_PRIVATE_NETWORKS):
             asks = check.job is not None and not check.job.is_down
-            drop, pass_on = partial(self._drop, check, outcome), partial(self._pass_on, check, outcome)
-            self._network.judge(check.started_at, ours=drop, theirs=pass_on, asks=asks)
+            fires = check.job is not None and check.job.kind.fires
+            drop = partial(self._pass_on, check, dropped(outcome, fires=fires))
+            self._network.judge(check.started_at, ours=drop, theirs=partial(self._pass_on, check, outcome), asks=asks)
         else:
             self._pass_on(check, outcome)
-
-    def _drop(self, check: _Running, outcome: CheckOutcome) -> None:
-        """Pass on that the check did not run, because our own network is down."""
-        dropped = failed(_NO_NETWORK, now=outcome.checked_at)
-        # A trigger that may have been sent must not be repeated, so its lease expires.
-        may_repeat = check.job is None or not check.job.kind.fires or outcome.connect_ms is None
-        dropped.postponed = _NETWORK_RETRY_SEC if may_repeat else None
-        self._pass_on(check, dropped)
 
     def _pass_on(self, check: _Running, outcome: CheckOutcome) -> None:
         if check.job is None:
@@ -451,13 +443,6 @@ def _is_late(outcome: CheckOutcome, due_at: datetime, spec: CheckSpec) -> bool:
     took_ms = outcome.latency_ms if outcome.connect_ms is not None else None
     took_ms = spec.timeout_ms if took_ms is None else took_ms
     return late - timedelta(milliseconds=took_ms) > _CHECK_TIME and outcome.reason_code is not ReasonCode.WORKER_LOST
-
-
-def _is_private(outcome: CheckOutcome) -> bool:
-    """Return whether the target is in a network that the operator has allowed: our uplink does not lead there."""
-    shown = None if outcome.evidence is None else outcome.evidence.address
-    address = None if shown is None else literal_address(shown) or literal_address(shown.rpartition(":")[0].strip("[]"))
-    return address is not None and any(address in network for network in settings.ALLOWED_PRIVATE_NETWORKS)
 
 
 def _lasting(work: Callable[[], None], name: str) -> threading.Thread:

@@ -17,10 +17,11 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from alerts.models import AlertChannel
+from checks.own_network import OwnNetwork
 from config import system_status
 from core import metrics
 from core.clock import utc_now
-from monitors.checking.own_network import OwnNetwork
+from monitors.checking.own_network import follow
 from monitors.models import Monitor, MonitorState
 from monitors.scheduling import tick
 from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
@@ -167,6 +168,6 @@ def test_failing_alerts_are_a_problem_but_one_failing_receiver_is_not(staff: Cli
 
 
 def test_servers_that_have_never_answered_a_process_are_listed(staff: Client) -> None:
-    OwnNetwork([("192.0.2.1", 443)])
+    follow(OwnNetwork([("192.0.2.1", 443)]))
     metrics.report()
     assert "192.0.2.1:443 of CONNECTIVITY_TARGETS has never answered" in words(staff)

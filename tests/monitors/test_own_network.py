@@ -12,9 +12,10 @@ from ipaddress import ip_network
 
 import pycares
 import pytest
-from pytest_django.fixtures import Settings
 
+from checks import own_network
 from checks.evidence import Evidence
+from checks.own_network import OwnNetwork, is_within
 from checks.probes import resolver
 from checks.probes.faults import explain_errno
 from checks.probes.http.spec import HttpSpec
@@ -22,8 +23,7 @@ from checks.spec import CheckOutcome, Verdict
 from checks.verdict import Failure, failed, timed_out
 from core import metrics
 from core.clock import EPOCH
-from monitors.checking import own_network, runner
-from monitors.checking.own_network import OwnNetwork, silent_servers
+from monitors.checking.own_network import DOWN, follow, silent_servers
 from tests.helpers import flush_broker
 from tests.processes.waiting import until
 
@@ -39,6 +39,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., OwnNetwork]]
 
     def make(*servers: tuple[str, int]) -> OwnNetwork:
         running.append(OwnNetwork(servers))
+        follow(running[-1])
         threading.Thread(target=running[-1].run, daemon=True).start()
         return running[-1]
 
@@ -73,7 +74,7 @@ def silent() -> list[str]:
 
 
 def is_down() -> bool:
-    return own_network.DOWN.read(levels())[()] == 1
+    return DOWN.read(levels())[()] == 1
 
 
 def on_answer(monkeypatch: pytest.MonkeyPatch, note: Callable[[bool], object]) -> None:
@@ -178,12 +179,9 @@ def test_without_servers_nothing_is_asked(made: Callable[..., OwnNetwork]) -> No
         (None, False),
     ],
 )
-def test_targets_in_the_operator_s_networks_are_distinguished(
-    settings: Settings, address: str | None, is_private: bool
-) -> None:
-    settings.ALLOWED_PRIVATE_NETWORKS = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+def test_targets_in_the_operator_s_networks_are_distinguished(address: str | None, is_private: bool) -> None:
     outcome = CheckOutcome(Verdict.DOWN, EPOCH, by_network=True, evidence=Evidence(address=address))
-    assert runner._is_private(outcome) is is_private
+    assert is_within(outcome, (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))) is is_private
 
 
 def lookup_failure(code: int) -> Failure | None:

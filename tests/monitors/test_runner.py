@@ -14,6 +14,7 @@ import pytest
 from django.db import connection, transaction
 from pytest_django.fixtures import Settings
 
+import checks.own_network
 from checks.probes.engine import ProbeEngine
 from checks.probes.http.spec import HttpSpec
 from checks.probes.resolver import Resolver
@@ -323,10 +324,10 @@ def levels() -> Mapping[str, float]:
 @pytest.fixture
 def uplink(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CheckRunner, socket.socket]]:
     """A runner that treats loopback targets as public, and the server that shows whether its own network is up."""
-    monkeypatch.setattr(own_network, "_APART_SEC", 0.01)
-    monkeypatch.setattr(own_network, "NO_SEC", 0.1)
-    monkeypatch.setattr(runner_module, "_NETWORK_RETRY_SEC", 2.0)
-    monkeypatch.setattr(runner_module, "_is_private", lambda _: False)
+    monkeypatch.setattr(checks.own_network, "_APART_SEC", 0.01)
+    monkeypatch.setattr(checks.own_network, "NO_SEC", 0.1)
+    monkeypatch.setattr(checks.own_network, "RETRY_SEC", 2.0)
+    monkeypatch.setattr(runner_module, "is_within", lambda *_: False)
     with socket.create_server(("127.0.0.1", 0)) as server:
         settings.CONNECTIVITY_TARGETS = (server.getsockname(),)
         flush_broker()
