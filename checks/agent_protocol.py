@@ -12,6 +12,7 @@ from msgspec import Meta
 from checks.probes.http.evidence import HttpEvidence
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from checks.verdict import own_fault
+from core.text import sentence
 
 PROTOCOL = 1
 """The version that this code speaks. A server accepts the one before it, too."""
@@ -31,7 +32,14 @@ _Whole = Annotated[int, Meta(ge=0, le=2_147_483_647)]
 _Records = Annotated[tuple[Annotated[str, Meta(max_length=MAX_RECORD)], ...], Meta(max_length=MAX_ANSWER)]
 
 
-class Join(msgspec.Struct):
+class _Secret(msgspec.Struct):
+    """A message that never shows its fields: tokens, and header values of checks."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+
+class Join(_Secret):
     """What an agent sends to join a location."""
 
     token: Annotated[str, Meta(max_length=100)]
@@ -40,7 +48,7 @@ class Join(msgspec.Struct):
     protocol: _Whole = PROTOCOL
 
 
-class Joined(msgspec.Struct):
+class Joined(_Secret):
     """Its answer. The credential is returned once."""
 
     agent_id: str
@@ -62,10 +70,11 @@ class Poll(msgspec.Struct):
     wait_sec: Annotated[float, Meta(ge=0, le=60)] = POLL_SEC
 
 
-class Lease(msgspec.Struct, omit_defaults=True):
+class Lease(_Secret, omit_defaults=True):
     """A check to make now. `lease` identifies it in the result. `kind` is the name of the spec's class.
 
-    A trigger must not be sent later than `start_within_ms` after the answer arrived.
+    A trigger must not be sent later than `start_within_ms` after the answer arrived. A failure by the network of a
+    monitor that `is_down` already does not make the agent test its own network.
     """
 
     lease: str
@@ -73,6 +82,7 @@ class Lease(msgspec.Struct, omit_defaults=True):
     spec: msgspec.Raw
     owner: str = ""
     start_within_ms: int | None = None
+    is_down: bool = False
 
 
 class Leases(msgspec.Struct):
@@ -99,18 +109,16 @@ class Found(msgspec.Struct, omit_defaults=True):
     detail: Annotated[str, Meta(max_length=MAX_DETAIL)] | None = None
     cert_expires_at: datetime | None = None
     evidence: HttpEvidence | None = None
-    answer: Annotated[tuple[Annotated[str, Meta(max_length=MAX_RECORD)], ...], Meta(max_length=MAX_ANSWER)] | None = (
-        None
-    )
+    answer: _Records | None = None
     retry_ms: _Whole | None = None
 
     def outcome(self, *, checked_at: datetime) -> CheckOutcome:
         """Return what the check found."""
         if self.verdict is None:
-            failure = own_fault(self.detail or "its agent gave no reason")
+            detail = sentence(self.detail) if self.detail else own_fault("its agent gave no reason").detail
             postponed = None if self.retry_ms is None else self.retry_ms / 1000
             return CheckOutcome(
-                Verdict.DOWN, checked_at, reason_code=failure.reason_code, detail=failure.detail, postponed=postponed
+                Verdict.DOWN, checked_at, reason_code=ReasonCode.WORKER_LOST, detail=detail, postponed=postponed
             )
         return CheckOutcome(
             self.verdict,

@@ -20,6 +20,7 @@ COMMANDS = {
     "import": "create monitors from the export of another product",
     "probe": "check one address from this machine",
     "run": "run a job and report it to a heartbeat",
+    "agent": "make the checks of a location",
 }
 _HELP = """\
 usage: pulsekeeper COMMAND [OPTIONS]
@@ -33,6 +34,10 @@ pulsekeeper COMMAND --help describes a command. apply, export, check and import 
 
 def command_named(name: str) -> Command:
     match name:
+        case "agent":
+            from pulsekeeper.agent.command import AgentCommand
+
+            return AgentCommand()
         case "check":
             from pulsekeeper.check.command import Check
 
