@@ -18,6 +18,34 @@ RUN find /opt/venv -path '*/LC_MESSAGES/*' -delete -o -name '*.map' -delete \
         /opt/venv/lib/python3.*/site-packages/yaml/*.so \
         /opt/venv/lib/python3.*/site-packages/cryptography/hazmat/bindings/*.so
 
+FROM ${PYTHON} AS agent-packages
+COPY requirements/agent.txt /build/
+RUN python -m venv /opt/venv \
+    && /opt/venv/bin/pip install --no-cache-dir --no-compile --require-hashes --only-binary=:all: -r /build/agent.txt \
+    && /opt/venv/bin/pip uninstall --yes pip setuptools
+
+# `--target agent`: the agent of a location (docs/operate/agents.md), without the server and its packages.
+FROM ${PYTHON} AS agent
+LABEL org.opencontainers.image.title="Pulsekeeper agent" \
+    org.opencontainers.image.version="1.0.0" \
+    org.opencontainers.image.licenses="MIT"
+RUN groupadd --gid 10001 pulsekeeper \
+    && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin pulsekeeper \
+    && install --directory --mode 700 --owner 10001 --group 10001 /var/lib/pulsekeeper
+COPY --from=agent-packages /opt/venv /opt/venv
+WORKDIR /srv/pulsekeeper
+COPY pyproject.toml ./
+COPY checks checks
+COPY core core
+COPY pulsekeeper pulsekeeper
+RUN ["/opt/venv/bin/python", "-m", "compileall", "-q", "."]
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    PULSEKEEPER_STATE=/var/lib/pulsekeeper/agent.json
+USER 10001:10001
+ENTRYPOINT ["python", "-m", "pulsekeeper", "agent"]
+
 FROM ${PYTHON}
 LABEL org.opencontainers.image.title="Pulsekeeper" \
     org.opencontainers.image.version="1.0.0" \

@@ -94,6 +94,7 @@ lock: $(VENV)/.test
 	$(COMPILE) $(if $(UPGRADE),--upgrade) --extra server --extra local --extra test -o requirements/test.txt
 	$(COMPILE) --extra server --extra local -c requirements/test.txt -o requirements/local.txt
 	$(COMPILE) --extra server -c requirements/test.txt -o requirements/production.txt
+	$(subst pyproject.toml,,$(COMPILE)) --group agent -c requirements/test.txt -o requirements/agent.txt
 	$(subst pyproject.toml,,$(COMPILE)) --group deploy -c requirements/test.txt -o requirements/deploy.txt
 
 vendor:

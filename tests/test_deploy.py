@@ -17,8 +17,10 @@ import yaml
 from honcho.environ import parse_procfile
 
 from config.settings import env
+from core.cli import EXIT_USAGE
 from core.version import product_version
 from devserver.postgres import POSTGRES
+from pulsekeeper.agent.server import EXIT_OUTDATED, EXIT_REVOKED
 from tests.faults.reach import documented
 from tests.test_settings import read_settings
 
@@ -105,6 +107,52 @@ def _compose_defaults() -> dict[str, str]:
     return {name: re.sub(r"\$\{HOST:\?[^}]+\}", "pulsekeeper.example.com", value) for name, value in found.items()}
 
 
+def test_an_agent_can_do_no_more_than_it_must() -> None:
+    (service,) = yaml.safe_load((ROOT / "deploy" / "agent" / "compose.yaml").read_text())["services"].values()
+    (state,) = service["volumes"]
+    agent = (ROOT / "Dockerfile").read_text().partition("FROM ${PYTHON} AS agent\n")[2].partition("\nFROM ")[0]
+    assert f"PULSEKEEPER_STATE={state.partition(':')[2]}/agent.json" in agent
+    assert f'USER {service["user"]}\nENTRYPOINT ["python", "-m", "pulsekeeper", "agent"]\n' in agent
+    assert "COPY ." not in agent
+    worker = SERVICES["worker"]
+    same = ("cap_drop", "init", "read_only", "restart", "security_opt", "sysctls", "user")
+    assert {name: service[name] for name in same} == {name: worker[name] for name in same}
+    assert service["deploy"]["resources"]["limits"].keys() == worker["deploy"]["resources"]["limits"].keys()
+    assert not service.keys() & {"ports", "privileged", "network_mode", "pid", "ipc"}
+    unit = (ROOT / "deploy" / "agent" / "pulsekeeper-agent.service").read_text()
+    sandbox = (ROOT / "deploy" / "systemd" / "pulsekeeper@.service").read_text().partition("\nNoNewPrivileges")[2]
+    assert unit.partition("\nNoNewPrivileges")[2].partition("\n[Install]")[0] == sandbox.partition("\n[Install]")[0]
+    assert f"RestartPreventExitStatus={EXIT_USAGE} {EXIT_REVOKED} {EXIT_OUTDATED}\n" in unit
+
+
+def test_the_lock_of_the_agent_is_enough(tmp_path: Path) -> None:
+    """With the files of its image, no other package is imported than those of requirements/agent.txt."""
+    for name in ("checks", "core", "pulsekeeper"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    code = """
+import sys
+from importlib.metadata import packages_distributions
+import pulsekeeper.agent.command
+known = packages_distributions()
+print(*{name for module in sys.modules for name in known.get(module.partition(".")[0], ())})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
+    )
+    locked = re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / "agent.txt").read_text(), re.MULTILINE)
+    loaded = {name.lower().replace("_", "-") for name in done.stdout.split()}
+    assert loaded - {"setuptools", "typing-extensions"} <= {*locked}
+
+
+def test_the_locks_agree() -> None:
+    locks = {
+        name: set(re.findall(r"^[\w.-]+==\S+", (ROOT / "requirements" / f"{name}.txt").read_text(), re.MULTILINE))
+        for name in ("agent", "test")
+    }
+    assert locks["agent"] <= locks["test"]
+
+
 def test_who_checks_may_ping() -> None:
     gid = SERVICES["worker"]["user"].partition(":")[2]
     pinging = {name for name, service in SERVICES.items() if "sysctls" in service}
@@ -174,8 +222,7 @@ def test_health_checks_do_not_depend_on_the_image_format() -> None:
 
 def test_the_image_is_not_run_by_root() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
-    last = {line.split()[0]: line for line in lines if line and line[0].isupper()}
-    assert last["USER"] == "USER 10001:10001"
+    assert [line for line in lines if line.startswith("USER")] == ["USER 10001:10001"] * 2
     (base,) = [line.removeprefix("ARG PYTHON=") for line in lines if line.startswith("ARG PYTHON=")]
     assert re.fullmatch(PINNED, base)
     assert {line.split()[1] for line in lines if line.startswith("FROM ")} == {"${PYTHON}"}
@@ -209,7 +256,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(
             "systemd-analyze is not installed: apt-get install systemd"
         )
-    for unit in (ROOT / "deploy" / "systemd").iterdir():
+    for unit in [*(ROOT / "deploy" / "systemd").iterdir(), ROOT / "deploy" / "agent" / "pulsekeeper-agent.service"]:
         # It searches for the programs.
         (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/pulsekeeper/current", str(ROOT)))
     names = [unit.name.replace("@.", "@web-1.") for unit in tmp_path.iterdir()]

@@ -33,7 +33,7 @@ def main(path: str, values: list[dict[str, Any]], wrong: list[dict[str, Any]]) -
     return {
         "lint": [message for report in linted for message in report["messages"]],
         "objects": objects,
-        "notes": rendered[0]["pulsekeeper/templates/NOTES.txt"],
+        "notes": rendered[0].get("pulsekeeper/templates/NOTES.txt"),
         "refusals": refusals,
         "invalid": [fault for each in objects for found in each for fault in faults(found)],
     }

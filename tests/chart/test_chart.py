@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,8 +66,8 @@ FREE = (".settings", ".nodeSelector", ".serviceMonitor.labels")  # their keys ar
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def rendered() -> dict[str, Any]:
+def render(chart: Path, values: list[dict[str, Any]], wrong: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what render.py prints, or skip the test where its virtualenv cannot be made."""
     try:
         programs = programs_for(ROOT, lock_name="deploy.txt")
     except SystemExit as error:
@@ -75,7 +76,7 @@ def rendered() -> dict[str, Any]:
         pytest.skip(f"requirements/deploy.txt cannot be installed: {error}")
     script = ROOT / "tests" / "chart" / "render.py"
     done = subprocess.run(
-        [str(programs / "python"), str(script), str(CHART), json.dumps([PLAIN, FULL]), json.dumps(WRONG)],
+        [str(programs / "python"), str(script), str(chart), json.dumps(values), json.dumps(wrong)],
         capture_output=True,
         text=True,
         check=False,
@@ -83,6 +84,11 @@ def rendered() -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+@pytest.fixture(scope="module")
+def rendered() -> dict[str, Any]:
+    return render(CHART, [PLAIN, FULL], WRONG)
 
 
 @pytest.fixture(scope="module")
