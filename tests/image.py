@@ -1,10 +1,11 @@
 """Run the processes of an image together as containers do: its user, a read-only root, no capabilities.
 
-    python -m tests.image ROOT IMAGE_JSON IMAGES_JSON
+    python -m tests.image ROOT IMAGE_JSON IMAGES_JSON AGENT_ROOT AGENT_JSON
 
 For deploy/try-image, which lists the requirements. Arguments: the mounted root of the image, and the output of `buildah
-inspect` and `buildah images`. The last line printed is one JSON object: sizes, and the exit status of each process,
-stopped once it was healthy and `/readyz` answered 200. Exits 1 if that does not happen, or the image is too large.
+inspect` and `buildah images`; then root and inspection of the agent's image, which only has to start. The last line
+printed is one JSON object: sizes, and the exit status of each process, stopped once it was healthy and `/readyz`
+answered 200. Exits 1 if that does not happen, or the image is too large.
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ class Image:
         words = [*unshare, *setpriv, *dropped, *inside, *command]
         return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=sys.stderr)
 
+    def start_entry_point(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return self.start([*self._config["Entrypoint"], *arguments], {})
+
     def start_process(self, name: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
         return self.start(["/bin/sh", "-euc", TRY, name, *self._config["Entrypoint"]], settings)
 
@@ -85,10 +89,14 @@ def is_ready(base_url: str) -> bool:
     return False
 
 
-def main(root: str, image: Path, images: Path) -> int:
+def image_of(root: str, inspected: Path) -> Image:
+    return Image(root, json.loads(inspected.read_text())["OCIv1"]["config"])
+
+
+def main(root: str, image: Path, images: Path, agent_root: str, agent: Path) -> int:
     sizes = {name: found["size"] for found in json.loads(images.read_text()) for name in found["names"] or ()}
     megabytes = {name.split("/")[1].split(":")[0]: _megabytes(size) for name, size in sizes.items()}
-    tried = Image(root, json.loads(image.read_text())["OCIv1"]["config"])
+    tried = image_of(root, image)
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-image-") as folder, ExitStack() as stack:
         serve_privately(stack, Path(folder))
         database = relay_database("127.0.0.1")
@@ -105,6 +113,7 @@ def main(root: str, image: Path, images: Path) -> int:
         migrate = tried.start(["deploy/process", "python", "manage.py", "migrate", "-v0"], settings)
         stack.callback(migrate.kill)
         ended = {"migrate": migrate.wait(MIGRATED_SECONDS)}
+        ended["agent"] = image_of(agent_root, agent).start_entry_point("--help").wait(STOPPED_SECONDS)
         running = {}
         for name in parse_procfile((ROOT / "Procfile").read_text()).processes:
             running[name] = tried.start_process(name, settings)
@@ -114,8 +123,9 @@ def main(root: str, image: Path, images: Path) -> int:
             assert process.stdin is not None
             process.stdin.close()
         ended |= {name: process.wait(STOPPED_SECONDS) for name, process in running.items()}
-    over = megabytes["pulsekeeper"] - megabytes["base"]
-    print(json.dumps({"base_mb": megabytes["base"], "over_base_mb": over, "exit_statuses": ended}))  # noqa: T201
+    over, agent_over = (megabytes[name] - megabytes["base"] for name in ("pulsekeeper", "pulsekeeper-agent"))
+    sizes_mb = {"base_mb": megabytes["base"], "over_base_mb": over, "agent_over_base_mb": agent_over}
+    print(json.dumps(sizes_mb | {"exit_statuses": ended}))  # noqa: T201
     return 0 if over <= LARGEST_MB and set(ended.values()) <= set(STOPPED) else 1
 
 
@@ -127,4 +137,5 @@ def _megabytes(size: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], *map(Path, sys.argv[2:])))
+    root, image, images, agent_root, agent = sys.argv[1:]
+    sys.exit(main(root, Path(image), Path(images), agent_root, Path(agent)))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.core.management import get_commands, load_command_class
+
+from pulsekeeper.agent.command import AgentCommand
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "use" / "commands.md").read_text()
@@ -31,7 +34,23 @@ def section(name: str) -> str:
 @pytest.mark.parametrize("name", sorted(ours()))
 def test_the_page_says_what_help_says(name: str) -> None:
     command = load_command_class(get_commands()[name], name)
-    parser = command.create_parser("manage.py", name)
+    compare(name, command.create_parser("manage.py", name))
+    assert command.help
+    assert f"manage.py {name}" in section(name)
+    assert f"[`{name}`](#{name})" in PAGE
+
+
+def test_the_page_says_what_help_of_the_agent_says() -> None:
+    """The only command of `pulsekeeper` that `manage.py` does not have."""
+    parser = ArgumentParser()
+    AgentCommand().add_arguments(parser)
+    parser.epilog = AgentCommand.epilog
+    compare("agent", parser)
+    assert "[`agent`](#agent)" in PAGE
+
+
+def compare(name: str, parser: ArgumentParser) -> None:
+    """Compare the exit codes and options of a section with those of a parser."""
     text = section(name)
     codes = re.findall(r"^  (\d+) +(.+)$", (parser.epilog or "").partition("exit codes:\n")[2], re.MULTILINE)
     assert codes, "its help has no exit codes"
@@ -39,9 +58,6 @@ def test_the_page_says_what_help_says(name: str) -> None:
     options = {option for action in parser._actions for option in action.option_strings if "--" in option}
     assert set(re.findall(r"`(--[a-z][a-z-]+)`", text)) >= options - _GIVEN
     assert set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", text)) <= options
-    assert command.help
-    assert f"manage.py {name}" in text
-    assert f"[`{name}`](#{name})" in PAGE
 
 
 def test_there_are_such_commands() -> None:

@@ -195,6 +195,7 @@ def test_errors_are_sentences(pulsekeeper: Installed) -> None:
         (("probe", "nonsense"), 3, "the URL must begin with"),
         (("probe",), 3, "URL"),
         (("run", "--ulr=https://x/secret/ping"), 125, "unrecognized arguments: --ulr"),
+        (("agent",), 2, "this is the first start"),
         (("deploy",), 2, "no command 'deploy'"),
     ):
         ran = pulsekeeper(*arguments, stdin=SHOP)
@@ -211,6 +212,7 @@ def test_errors_are_sentences(pulsekeeper: Installed) -> None:
     ("arguments", "few"),
     [
         (("run", "--help"), True),
+        (("agent", "--help"), False),
         (("probe", "--help"), False),
         (("check", "--help"), False),
         (("apply", "--help"), False),

@@ -42,7 +42,7 @@ def state_path(option: str | None) -> Path:
     try:
         return path.expanduser()
     except RuntimeError:
-        raise UsageError(f"there is no home folder: give --state, or {STATE} in the environment") from None
+        raise UsageError(f"the home folder is not known: give --state, or {STATE} in the environment") from None
 
 
 def load(path: Path) -> State | None:

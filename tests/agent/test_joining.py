@@ -7,9 +7,10 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from checks.agent_protocol import JOIN, PROTOCOL
+from checks.agent_protocol import JOIN, LEASES, PROTOCOL, Joined
 from core.cli import UsageError
 from core.version import product_version
 from pulsekeeper.agent.server import checked_server
@@ -17,6 +18,8 @@ from tests.agent.conftest import PATIENCE_SEC, Agents
 from tests.agent.server import CREDENTIAL, TOKEN, LocationServer, error
 from tests.processes.up import free_port
 from tests.processes.waiting import until
+from tests.targets.certificates import Certificates
+from tests.targets.server import TargetServer, answer
 
 
 def test_it_joins_once(agents: Agents, server: LocationServer) -> None:
@@ -127,6 +130,20 @@ def test_a_server_that_does_not_let_it_join(
     ended = agents.start("--server", server.url, "--join", TOKEN)
     assert (ended.code(), words in ended.log) == (code, True), ended.log
     assert list(agents.state.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_the_authorities_of_ssl_cert_file_count(
+    agents: Agents, targets: TargetServer, tmp_path: Path, trusted: bool
+) -> None:
+    certificates = Certificates(tmp_path)
+    joined = answer(201, msgspec.json.encode(Joined("agt_1", CREDENTIAL, "loc_1", "Frankfurt")))
+    revoked = answer(401, b'{"error": "unauthorized"}')
+    site = targets.serve({JOIN: [joined], LEASES: [revoked]}, tls=certificates.good())
+    variables = {"SSL_CERT_FILE": certificates.ca_file} if trusted else {}
+    ended = agents.start("--server", site.url(""), "--join", TOKEN, **variables)
+    assert ended.code() == (3 if trusted else 4), ended.log
+    assert [seen.header("authorization") for seen in site.seen] == ([None, f"Bearer {CREDENTIAL}"] if trusted else [])
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b'{"server": 1}', b"\xff"])

@@ -1,4 +1,4 @@
-"""Results that wait, what one request has of them, and when the next request follows."""
+"""The queue of results, the requests that send them, and the pauses between requests."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ HEADER = "hunter2-in-a-header"
 
 
 def results(server: LocationServer, count: int = 1) -> dict[str, Found]:
-    """Return the results by lease, once there are so many."""
+    """Wait for this number of results, and return them by lease."""
     until(lambda: len(server.results) >= count, PATIENCE_SEC, f"{count} results came")
     assert len(server.results) == count
     return {found.lease: found for found in server.results}
