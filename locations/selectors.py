@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
+from django.db import connection
 from django.db.models import Prefetch, Q, QuerySet
 
 from checks.agent_protocol import OFFLINE_SEC
+from core.bulk import array
 from core.db import get_or_not_found
 from locations.models import Agent, Location
 from projects import access
 from projects.access import Caller
 
 _SHARED = Q(owner=None)
+# Django has no lock that many may have at the same time.
+_LOCK = """
+    SELECT public_id FROM locations_location WHERE public_id = ANY(%s::text[]) ORDER BY id FOR KEY SHARE
+"""
 
 
 def usable(*, project_id: int | None, owner_id: int) -> QuerySet[Location]:
@@ -32,6 +38,13 @@ def usable_by(caller: Caller) -> QuerySet[Location]:
 
 def get_usable(caller: Caller, public_id: str) -> Location:
     return get_or_not_found(usable_by(caller).select_related("project"), public_id=public_id)
+
+
+def lock_against_deletion(public_ids: Collection[str]) -> set[str]:
+    """Return those of the locations that exist. They cannot be deleted until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK, [array(public_ids)])
+        return {public_id for (public_id,) in cursor.fetchall()}
 
 
 def with_agents(locations: QuerySet[Location], *, now: datetime) -> QuerySet[Location]:

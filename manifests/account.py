@@ -14,6 +14,8 @@ from accounts.models import User
 from core.db import LockTimeoutError, advisory_lock, lock_timeout
 from core.errors import TooManyRequests
 from core.waiting import RETRY_SEC
+from monitors.configuration import Limits
+from monitors.services import limits_at
 from projects import access
 from projects.access import Caller
 from projects.models import Membership, Role
@@ -95,6 +97,14 @@ class Account:
     project_refs: dict[int, ProjectRef] = field(default_factory=dict)
     monitor_refs: dict[int, Existing] = field(default_factory=dict)
     existing: dict[str, list[Existing]] = field(default_factory=dict)
+    _limits: dict[ProjectRef | None, Limits] = field(default_factory=dict)
+
+    def limits_at(self, project_ref: ProjectRef | None) -> Limits:
+        """Return what monitors in a project may have. Read once for each project."""
+        if project_ref not in self._limits:
+            key = next((key for key, one in self.project_refs.items() if one is project_ref), None)
+            self._limits[project_ref] = limits_at(key, self.owner_of(project_ref), caller=self.caller)
+        return self._limits[project_ref]
 
     def project_ref(self, project_id: int | None) -> ProjectRef | None:
         return None if project_id is None else self.project_refs.get(project_id)

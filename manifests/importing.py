@@ -32,7 +32,7 @@ from manifests.account import take_turn
 from monitors import services, types
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer
-from monitors.services import Draft, complete, lock_owner
+from monitors.services import Draft, complete, limits_at, lock_owner
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Membership, Project, Role
@@ -120,6 +120,7 @@ class _Importing:
         self.project, owner = placement.place(caller, place)
         self.projects = self._lock_projects() if self.has_groups else {}
         self.owner = lock_owner(owner)
+        self.limits = limits_at(self.project.pk if self.project else None, self.owner, caller=caller)
         limit = self.owner.plan.monitor_limit if up_to_limit else None
         self.room = None if limit is None else limit - Monitor.objects.filter(owner=self.owner).count()
         """How many monitors may be created. None: `create_monitors` decides."""
@@ -166,7 +167,7 @@ class _Importing:
 
     def _plan(self, each: MappedMonitor, *, has_room: bool) -> Draft | Imported:
         """Return the monitor to create, or why none is created. Raises ValidationFailed."""
-        config = complete(validated(MonitorInputSerializer, each.body or {}), self.owner.plan)
+        config = complete(validated(MonitorInputSerializer, each.body or {}), self.limits)
         in_group = self.has_groups and bool(each.group)
         project = self.projects.get(each.group) if in_group else self.project
         if not in_group or project is not None:

@@ -7,6 +7,7 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -14,11 +15,19 @@ import msgspec
 
 from checks.domains import registrable_domain
 from core.errors import ValidationFailed
+from core.text import quote
 from monitors import types
 from monitors.types.base import MonitorType, Permits
 from monitors.types.http import Header
 from monitors.types.schedule import settle_schedule
-from monitors.types.settings import MonitorConfig, Setting, Settings, settings_of
+from monitors.types.settings import (
+    DEFAULT_LOCATION,
+    MAX_LOCATIONS,
+    MonitorConfig,
+    Setting,
+    Settings,
+    settings_of,
+)
 
 
 def build(given: Mapping[str, Any]) -> MonitorConfig:
@@ -37,33 +46,64 @@ def merge(config: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
     return _replace(config, lambda group: _changed(group, given), type=kind.name, **common)
 
 
-def complete(
-    given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits, default_sec: int | None = None
-) -> MonitorConfig:
-    """Return a new monitor's configuration from API fields. Raises ValidationFailed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the place of a monitor allows.
 
-    `floor_sec` is the plan's minimum interval. `default_sec` is the interval for a monitor without one.
+    `floor_sec` is the plan's minimum interval, `default_sec` the interval of a monitor without one. `locations` are
+    those that the monitor may name, and whether they are private; `preselected` are those of a monitor without any.
     """
-    config = build({"interval_sec": default_sec or floor_sec, **given})
-    return settle(config, floor_sec=floor_sec, permits_host=permits_host)
+
+    floor_sec: int
+    permits_host: Permits
+    default_sec: int | None = None
+    locations: Mapping[str, bool] = field(default_factory=lambda: {DEFAULT_LOCATION: False})
+    preselected: Sequence[str] = (DEFAULT_LOCATION,)
 
 
-def patch(stored: MonitorConfig, given: Mapping[str, Any], *, floor_sec: int, permits_host: Permits) -> MonitorConfig:
+def complete(given: Mapping[str, Any], limits: Limits) -> MonitorConfig:
+    """Return a new monitor's configuration from API fields. Raises ValidationFailed."""
+    usual = {"interval_sec": limits.default_sec or limits.floor_sec, "locations": limits.preselected}
+    return settle(build({**usual, **given}), limits)
+
+
+def patch(stored: MonitorConfig, given: Mapping[str, Any], limits: Limits) -> MonitorConfig:
     """Return the merged configuration that a PATCH would leave; raises ValidationFailed."""
     check_type(stored.type, given.get("type", stored.type))
-    return settle(merge(keepable(stored, given), given), floor_sec=floor_sec, permits_host=permits_host)
+    return settle(merge(keepable(stored, given), given), limits)
 
 
-def settle(config: MonitorConfig, *, floor_sec: int, permits_host: Permits) -> MonitorConfig:
+def settle(config: MonitorConfig, limits: Limits) -> MonitorConfig:
     """Return the configuration with clamps, floors and forced values applied; raises ValidationFailed."""
     kind = types.get(config.type)
-    kind.check_target(config, permits_host)
+    _check_locations(config, limits.locations)
+    # The agents of private locations may probe what their own operators allow.
+    is_private = all(limits.locations[name] for name in config.locations)
+    kind.check_target(config, _any_host if is_private else limits.permits_host)
     clamped = {
         name: setting.clamp(getattr(config, name))
         for name, setting in settings_of(MonitorConfig).items()
         if setting.clamped
     }
-    return apply_floor(_replace(config, lambda group: group.settle(kind), **clamped), floor_sec=floor_sec)
+    return apply_floor(_replace(config, lambda group: group.settle(kind), **clamped), floor_sec=limits.floor_sec)
+
+
+def _check_locations(config: MonitorConfig, usable: Mapping[str, bool]) -> None:
+    names = config.locations
+    if not names:
+        raise ValidationFailed("needs at least one location.", field="locations")
+    if len(names) > MAX_LOCATIONS:
+        raise ValidationFailed(f"at most {MAX_LOCATIONS} locations.", field="locations")
+    if len(set(names)) < len(names):
+        raise ValidationFailed("names a location more than once.", field="locations")
+    if unknown := [name for name in names if name not in usable]:
+        raise ValidationFailed(f"this monitor cannot be checked from {quote(unknown[0])}.", field="locations")
+    if config.quorum is not None and config.quorum > len(names):
+        raise ValidationFailed("is more than the number of locations.", field="quorum")
+
+
+def _any_host(_: str) -> bool:
+    return True
 
 
 def apply_floor(config: MonitorConfig, *, floor_sec: int) -> MonitorConfig:
@@ -158,7 +198,7 @@ def config_columns(config: MonitorConfig) -> dict[str, Any]:
             stored |= {name: value for name, value in values.items() if value != usual[name]}
             secrets += others
     common = {name: getattr(config, name) for name in MonitorConfig.columns}
-    return {**common, "config": stored, "header_values": secrets or None}
+    return {**common, "locations": [*config.locations], "config": stored, "header_values": secrets or None}
 
 
 def load(
@@ -176,7 +216,8 @@ def load(
     )
     if secrets:
         own, *unused = (group.with_secrets(secrets) for group in (own, *unused))
-    return MonitorConfig(**dict(zip(MonitorConfig.columns, common, strict=True)), own=own, unused=tuple(unused))
+    columns = dict(zip(MonitorConfig.columns, common, strict=True))
+    return MonitorConfig(**columns | {"locations": tuple(columns["locations"])}, own=own, unused=tuple(unused))
 
 
 @cache

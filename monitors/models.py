@@ -5,6 +5,7 @@ dns monitors find (DnsAnswer, DnsChange, DnsAlert), and the signals of heartbeat
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -20,11 +21,42 @@ from core import ids
 from core.crypto import EncryptedField
 from monitors import configuration, cron, types
 from monitors.types.base import MonitorType
-from monitors.types.settings import MonitorConfig
+from monitors.types.settings import DEFAULT_LOCATION, MonitorConfig
 from projects.models import Project
 
 STATUS_CHOICES = [(v.value, v.value) for v in Verdict]
 REASON_CHOICES = [(r.value, r.value) for r in ReasonCode]
+
+
+class LocationsField(models.JSONField):
+    """Public ids of locations. The default location alone, as nearly all monitors have, is stored as NULL."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {"null": True, "default": default_locations})
+
+    def deconstruct(self) -> Any:
+        name, _, args, kwargs = super().deconstruct()
+        del kwargs["default"]
+        return name, "django.db.models.JSONField", args, kwargs
+
+    def from_db_value(self, value: Any, *args: Any) -> list[str]:
+        return locations_of(value)
+
+    def get_db_prep_value(self, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return None if value == [DEFAULT_LOCATION] else super().get_db_prep_value(value, *args, **kwargs)
+
+    def to_text(self, value: Sequence[str]) -> str | None:
+        """Return the value for raw SQL."""
+        return None if value == [DEFAULT_LOCATION] else json.dumps(value)
+
+
+def locations_of(stored: str | None) -> list[str]:
+    """Return the ids that a query read from the column."""
+    return [DEFAULT_LOCATION] if stored is None else json.loads(stored)
+
+
+def default_locations() -> list[str]:
+    return [DEFAULT_LOCATION]
 
 
 class DomainRegistration(models.Model):
@@ -73,9 +105,7 @@ class Monitor(models.Model):
     fail_threshold = models.IntegerField()
     recover_threshold = models.IntegerField()
     confirmation_sec = models.IntegerField(null=True)
-    locations = ArrayField(
-        models.CharField(max_length=40), null=True, help_text="Public ids. Null: the default location alone."
-    )
+    locations = LocationsField()
     quorum = models.IntegerField(null=True)
     config = models.JSONField(help_text="The settings of the type, as its struct in monitors.types says.")
     header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
@@ -198,6 +228,8 @@ class Monitor(models.Model):
 
 # The lease of a claim is the check's timeout plus this margin for queueing and recording.
 LEASE_MARGIN = timedelta(seconds=30)
+NOBODY = -1
+"""In place of the agent of a claim: none of the monitor's locations is online."""
 
 
 class MonitorState(models.Model):
@@ -252,7 +284,11 @@ class MonitorState(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["next_due_at"], name="state_due", condition=models.Q(next_due_at__isnull=False)),
             models.Index(fields=["fault_since"], name="state_fault", condition=models.Q(fault_since__isnull=False)),
-            models.Index(fields=["agent_id"], name="state_agent", condition=models.Q(agent_id__isnull=False)),
+            models.Index(
+                fields=["agent_id"],
+                name="state_agent",
+                condition=models.Q(agent_id__isnull=False, claimed_at__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

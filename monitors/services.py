@@ -14,9 +14,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 import audit.services
-from accounts.models import Plan, User
+from accounts.models import User
 from audit import origin
 from audit.actions import Action
 from audit.models import Entry
@@ -27,15 +28,16 @@ from core.etags import IfMatch, require_match
 from core.ids import random_text
 from core.outbound import guard, private_networks_advice
 from locations.models import Location
+from locations.selectors import lock_against_deletion, online_agents, usable, usable_by
 from monitors import changes, configuration, locking, types
-from monitors.configuration import apply_floor, check_type, config_columns, watched_domain
+from monitors.configuration import Limits, apply_floor, check_type, config_columns, watched_domain
 from monitors.edits import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.expiry.registrations import lock_registrations
 from monitors.heartbeats.log import hide_earlier
-from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
+from monitors.models import LEASE_MARGIN, NOBODY, Monitor, MonitorState, StatusChange
 from monitors.selectors import get_monitor
 from monitors.slots import refill_slots
-from monitors.types.settings import MonitorConfig
+from monitors.types.settings import DEFAULT_LOCATION, MAX_LOCATIONS, MonitorConfig
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
@@ -73,8 +75,8 @@ def permits_host(host: str) -> bool:
 def config_of(caller: Caller, given: Mapping[str, Any]) -> MonitorConfig:
     """Return the config that creating from `given` would store, for a test run."""
     with transaction.atomic():
-        _, owner = placement.place(caller, given)
-    return complete(given, owner.plan)
+        project, owner = placement.place(caller, given)
+    return complete(given, limits_at(project.pk if project else None, owner, caller=caller))
 
 
 def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -> MonitorConfig:
@@ -83,19 +85,38 @@ def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -
     Stored header values are used where that PATCH would keep them.
     """
     monitor = get_monitor(caller, public_id)
-    owner = monitor.owner
+    project, owner = monitor.project, monitor.owner
     if "project_id" in given:
         with transaction.atomic():
-            _, owner = placement.move(caller, given, project=monitor.project, owner=owner)
-    return _patched(monitor, given, owner=owner)
+            project, owner = placement.move(caller, given, project=project, owner=owner)
+    return _patched(caller, monitor, given, project=project, owner=owner)
 
 
-def complete(given: Mapping[str, Any], plan: Plan) -> MonitorConfig:
-    """Return a new monitor's config with the interval limits of the owner's plan. Raises ValidationFailed."""
+def limits_at(
+    project_id: int | None, owner: User, *, caller: Caller | None = None, kept: Collection[str] = ()
+) -> Limits:
+    """Return what a monitor of this owner may have in the project with this key.
+
+    The caller names only locations that it can see, and those that are `kept`.
+    """
+    found = usable(project_id=project_id, owner_id=owner.pk)
+    if caller is not None:
+        found = found.filter(Q(pk__in=usable_by(caller).values("pk")) | Q(public_id__in=kept))
+    rows = list(found.order_by("pk").values_list("public_id", "owner", "preselected"))
+    preselected = tuple(name for name, _, is_preselected in rows if is_preselected)[:MAX_LOCATIONS]
+    return Limits(
+        floor_sec=owner.plan.min_interval_sec,
+        default_sec=owner.plan.default_interval_sec,
+        permits_host=permits_host,
+        locations={name: private_of is not None for name, private_of, _ in rows},
+        preselected=preselected or (DEFAULT_LOCATION,),
+    )
+
+
+def complete(given: Mapping[str, Any], limits: Limits) -> MonitorConfig:
+    """Return a new monitor's config. Raises ValidationFailed."""
     with _advising():
-        return configuration.complete(
-            given, floor_sec=plan.min_interval_sec, default_sec=plan.default_interval_sec, permits_host=permits_host
-        )
+        return configuration.complete(given, limits)
 
 
 @contextmanager
@@ -124,7 +145,7 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     with transaction.atomic():
         project, owner = placement.place(caller, given)
         owner = lock_owner(owner)
-        config = complete(given, owner.plan)
+        config = complete(given, limits_at(project.pk if project else None, owner, caller=caller))
         enforce_quota(owner)
         (monitor,) = store_new(caller, [Draft(owner, project, config)], is_claimed=True, now=now)
     return monitor
@@ -135,6 +156,8 @@ def store_new(caller: Caller | None, drafts: Sequence[Draft], *, is_claimed: boo
 
     The first checks are claimed as FIRST_CLAIM by the caller if `is_claimed`, and otherwise due at once.
     """
+    _lock_locations(drafts)
+    agents = online_agents(now) if is_claimed else {}
     domains = [watched_domain(draft.config) for draft in drafts]
     registrations = lock_registrations(filter(None, domains), now=now)
     monitors = []
@@ -150,6 +173,7 @@ def store_new(caller: Caller | None, drafts: Sequence[Draft], *, is_claimed: boo
             state.next_due_at = monitor.schedule.next_after(now)
         elif is_claimed and not monitor.kind.waits:
             state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
+            state.agent_id = _first_agent(draft.config.locations, agents)
             state.next_due_at = now + timedelta(milliseconds=monitor.timeout_ms) + LEASE_MARGIN
         elif not monitor.kind.waits:
             state.next_due_at = now
@@ -177,13 +201,17 @@ def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
     )
 
 
-def _patched(monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> MonitorConfig:
-    """Return the config that a PATCH leaves if `owner` owns the monitor. A new owner does not get the secrets."""
+def _patched(
+    caller: Caller, monitor: Monitor, given: Mapping[str, Any], *, project: Project | None, owner: User
+) -> MonitorConfig:
+    """Return the config that a PATCH leaves in this place. A new owner does not get the secrets."""
     stored = monitor.full_config
     if owner.pk != monitor.owner_id:
         stored = configuration.without_secrets(stored, moved=True)
     with _advising():
-        return configuration.patch(stored, given, floor_sec=owner.plan.min_interval_sec, permits_host=permits_host)
+        return configuration.patch(
+            stored, given, limits_at(project.pk if project else None, owner, caller=caller, kept=monitor.locations)
+        )
 
 
 def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
@@ -211,7 +239,7 @@ def update_monitor(
                 enforce_quota(owner)
                 log.record_moves(caller, [move_of(monitor, project, owner)])
                 hide_earlier([monitor], now=now)
-        config = _patched(monitor, given, owner=owner)
+        config = _patched(caller, monitor, given, project=project, owner=owner)
         draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled))
         # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
         store_changed(caller, [(monitor, draft)], PLACED if "project_id" in given else (), now=now)
@@ -222,6 +250,7 @@ def store_changed(
     caller: Caller, drafts: Sequence[tuple[Monitor, Draft]], placed: Sequence[str] = PLACED, *, now: datetime
 ) -> None:
     """Change locked monitors to their drafts, whose owners are locked. `placed`: those of PLACED to write."""
+    _lock_locations([draft for monitor, draft in drafts if monitor.locations != [*draft.config.locations]])
     domains = {watched_domain(draft.config) for monitor, draft in drafts if changes_domain(monitor, draft.config)}
     registrations = lock_registrations(filter(None, domains), now=now)
     transitions: list[StatusChange] = []
@@ -354,6 +383,20 @@ def lock_owner(owner: User) -> User:
     if locked.plan_id == owner.plan_id:
         locked.plan = owner.plan  # already loaded with the owner
     return locked
+
+
+def _lock_locations(drafts: Sequence[Draft]) -> None:
+    """Prevent the deletion of the locations that these monitors will name. Raises ValidationFailed."""
+    names = {name for draft in drafts for name in draft.config.locations} - {DEFAULT_LOCATION}
+    if names and names != lock_against_deletion(names):
+        raise ValidationFailed("a location was just deleted.", field="locations")
+
+
+def _first_agent(locations: Sequence[str], agents: Mapping[str, Sequence[int]]) -> int | None:
+    """Return who makes a first check: a worker if possible, else an agent, or NOBODY."""
+    if DEFAULT_LOCATION in locations:
+        return None
+    return next((agents[name][0] for name in locations if name in agents), NOBODY)
 
 
 def require_unnamed(location: Location) -> None:

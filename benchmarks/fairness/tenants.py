@@ -33,7 +33,7 @@ from core.clock import utc_now
 from core.credentials import issue
 from core.parent_death import die_with_parent
 from monitors.models import MonitorState, StatusChange
-from monitors.services import Draft, complete, store_new
+from monitors.services import Draft, complete, limits_at, store_new
 from projects.access import Caller
 from statuspages.services import create_page
 from tokens.services import SESSION_LIFETIME, SESSION_PREFIX
@@ -186,7 +186,9 @@ def make_quiet(ports: dict[str, int], receiver: str) -> Quiet:
     user = create_account(email=EMAIL, password=PASSWORD, plan="quiet")
     caller = Caller(user)
     kinds = [kind for kind, count in MIX.items() for _ in range(count)]
-    configs = [complete(_quiet_monitor(kind, number, ports), user.plan) for number, kind in enumerate(kinds, 1)]
+    configs = [
+        complete(_quiet_monitor(kind, number, ports), limits_at(None, user)) for number, kind in enumerate(kinds, 1)
+    ]
     made = store_new(None, [Draft(user, None, config) for config in configs], is_claimed=False, now=utc_now())
     watched = [
         Watched(index + 1, kinds[index], monitor.pk, monitor.public_id, monitor.interval_sec, _switches(index, kinds))
@@ -289,7 +291,10 @@ def add_monitors(accounts: Sequence[Hostile], given: Sequence[dict[str, Any]]) -
     for account in accounts:
         assert account.user is not None
         user = account.user
-        drafts += [Draft(user, None, complete({"name": f"Shop {n}", **one}, user.plan)) for n, one in enumerate(given)]
+        drafts += [
+            Draft(user, None, complete({"name": f"Shop {n}", **one}, limits_at(None, user)))
+            for n, one in enumerate(given)
+        ]
     made = store_new(None, drafts, is_claimed=False, now=utc_now())
     for number, account in enumerate(accounts):
         own = made[number * len(given) : (number + 1) * len(given)]

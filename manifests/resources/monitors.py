@@ -44,7 +44,7 @@ class Monitors(Resource):
         given = {name: value for name, value in entry.given.items() if name != "request_headers"}
         if entry.given.get("request_headers"):
             given["request_headers"] = self._headers(entry, names.account)
-        config = complete(given, names.account.owner_of(entry.project_ref).plan)
+        config = complete(given, names.account.limits_at(entry.project_ref))
         if entry.existing is not None:
             configuration.check_type(entry.existing.values["type"], config.type)
         entry.config = config

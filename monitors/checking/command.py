@@ -139,7 +139,7 @@ def build_spec(url: str, given: Given, egress: EgressGuard) -> CheckSpec:
     try:
         _check_limits(kind, given)
         body = {"type": kind.name, "url": url, **given}
-        config = configuration.complete(body, floor_sec=1, permits_host=permits)
+        config = configuration.complete(body, configuration.Limits(floor_sec=1, permits_host=permits))
     except ValidationFailed as error:
         path = error.field or ""
         raise _usage(f"{_option(path, given)}: {error.reason.removeprefix(f'{path}: ')}") from error

@@ -91,7 +91,10 @@ class Heartbeat(MonitorType):
     execution = Execution.WAITS
     settings = HeartbeatSettings
     unasked = frozenset(
-        {"url", "slow_ms", "timeout_ms", "check_ssl", "check_domain", "fail_threshold", "confirmation_sec"}
+        {
+            *("url", "slow_ms", "timeout_ms", "check_ssl", "check_domain", "fail_threshold", "confirmation_sec"),
+            *("locations", "quorum"),
+        }
     )
     has_secret_id = True
     interval_label = "A ping comes every"

@@ -11,7 +11,7 @@ class Scheduler(HttpType):
     description = "Calls your address on a schedule, as a trigger."
     execution = Execution.FIRES
     defaults = {"method": "POST"}  # noqa: RUF012
-    unasked = HttpType.unasked - {"schedule", "timezone", "missed"} | {"confirmation_sec"}
+    unasked = HttpType.unasked - {"schedule", "timezone", "missed"} | {"confirmation_sec", "quorum"}
     refused_methods = frozenset({"HEAD", "OPTIONS"})
     interval_label = "Call every"
     result_noun = "run"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MAX_INTERVAL_SEC = 2_147_483_647  # the maximum of the column
 MAX_NAME, MAX_URL = 200, 2_048
+MAX_LOCATIONS = 16
+DEFAULT_LOCATION = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +209,33 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
             maximum=3_600,
             unit="s",
             suggestions=("0s", "30s", "1m", "5m"),
+            probed=False,
+        ),
+    ] = None
+    locations: Annotated[
+        tuple[str, ...],
+        Setting(
+            description="Ids of locations. Each check is made from one of them in turn, and a failure is verified from "
+            "the others. Default: those that are `preselected`. A scheduler fires from the first that is online.",
+            label="Check from",
+            help="Checks take turns. A failure is verified from the other places at once: with two or more of them, a "
+            "problem of one network is not taken for an outage.",
+            position=25,
+            section="when",
+            max_length=MAX_LOCATIONS,
+            item_max_length=40,
+            public=True,
+        ),
+    ] = (DEFAULT_LOCATION,)
+    quorum: Annotated[
+        int | None,
+        Setting(
+            description="How many locations must see a failure, of those that are online. null: more than half.",
+            label="Locations that must agree",
+            help="Empty: more than half of those that answer.",
+            position=136,
+            minimum=1,
+            maximum=MAX_LOCATIONS,
             probed=False,
         ),
     ] = None

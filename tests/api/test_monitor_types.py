@@ -45,7 +45,7 @@ ACCEPTED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("given", ACCEPTED, ids=lambda given: given["url"])
 def test_what_is_given_is_stored_and_can_be_sent_back(given: dict[str, Any]) -> None:
-    made = configuration.complete(given, floor_sec=60, permits_host=permits_host)
+    made = configuration.complete(given, configuration.Limits(floor_sec=60, permits_host=permits_host))
     columns = configuration.config_columns(made)
     common = [columns[name] for name in MonitorConfig.columns]
     stored = configuration.load(common, json.dumps(columns["config"]), columns["header_values"] or ())
@@ -53,7 +53,7 @@ def test_what_is_given_is_stored_and_can_be_sent_back(given: dict[str, Any]) -> 
     settings = {name: stored[name] for name in ("type", *types.settings())}
     shown = msgspec.json.decode(msgspec.json.encode(settings))
     assert {name: shown[name] for name in given} == given
-    assert configuration.patch(stored, shown, floor_sec=60, permits_host=permits_host) == stored
+    assert configuration.patch(stored, shown, configuration.Limits(floor_sec=60, permits_host=permits_host)) == stored
 
 
 PORT, UDP = {"type": "port", "url": "tcp://db.example:1"}, {"type": "udp", "url": "udp://db.example:1"}

@@ -52,9 +52,9 @@ def test_every_body_has_an_example_that_its_schema_admits(operation: dict[str, A
 def test_a_monitor_that_is_shown_can_be_sent_back() -> None:
     shown = OPERATIONS["create_monitor"]["responses"]["201"]["content"]["application/json"]["example"]
     given = validated(MonitorPatchSerializer, shown)
-    configuration.complete(given, floor_sec=1, permits_host=lambda _: True)
+    configuration.complete(given, configuration.Limits(floor_sec=1, permits_host=lambda _: True))
     ping = given | {"type": "ping", "url": "icmp://shop.example", "content_rules": []}
-    configuration.complete(ping, floor_sec=1, permits_host=lambda _: True)
+    configuration.complete(ping, configuration.Limits(floor_sec=1, permits_host=lambda _: True))
 
 
 def test_counts_of_a_dns_change_are_those_of_its_lists() -> None:

@@ -120,7 +120,9 @@ def _timed(case: Case, outcome: CheckOutcome) -> bool:
 
 
 def spec_for(case: Case, stage: Stage) -> CheckSpec:
-    config = configuration.complete(stage.inputs[case.id], floor_sec=60, permits_host=permits_host)
+    config = configuration.complete(
+        stage.inputs[case.id], configuration.Limits(floor_sec=60, permits_host=permits_host)
+    )
     return types.get(config.type).spec(config, run_id="run-1")
 
 

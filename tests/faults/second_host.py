@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from accounts.models import User
 from checks.results.models import CheckResult
 from core.clock import utc_now
-from monitors.services import Draft, complete, create_monitors
+from monitors.services import Draft, complete, create_monitors, limits_at
 
 TARGET = "tcp://10.77.1.11:443"  # the proxy on the first host
 WAIT_SEC = 120
@@ -49,7 +49,7 @@ def verify_refusals() -> None:
 def verify_checks() -> None:
     """Verify that processes of this host check a new monitor. Those of the first host must be stopped."""
     owner = User.objects.select_related("plan").get(email="you@example.com")
-    config = complete({"type": "port", "name": "second host", "url": TARGET}, owner.plan)
+    config = complete({"type": "port", "name": "second host", "url": TARGET}, limits_at(None, owner))
     with transaction.atomic():
         (monitor,) = create_monitors(None, [Draft(owner, None, config)], now=utc_now())
     deadline = time.monotonic() + WAIT_SEC

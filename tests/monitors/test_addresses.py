@@ -114,7 +114,7 @@ def test_any_tls_handshake_that_begins_is_recognized(tmp_path: Path, case: str) 
     with TargetServer() as targets:
         site = targets.serve(routes, tls=tls)
         question = tls_question("127.0.0.1", site.port) | {"timeout_ms": 1_000}
-        config = configuration.complete(question, floor_sec=1, default_sec=None, permits_host=lambda _: True)
+        config = configuration.complete(question, configuration.Limits(floor_sec=1, permits_host=lambda _: True))
         ended: dict[int, CheckOutcome] = {}
         engine = ProbeEngine(EgressGuard(parse_networks("127.0.0.0/8")), None)
         engine.run([(0, types.get("port").spec(config, run_id=""))], ended.__setitem__)

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import ValidationFailed
 from monitors import types
-from monitors.configuration import complete, merge, patch
+from monitors.configuration import Limits, complete, merge, patch
 from monitors.types.http import Header
 from monitors.types.settings import MonitorConfig
 
@@ -16,11 +16,13 @@ URL = "https://shop.example/health"
 
 
 def new(given: dict[str, Any] | None = None, *, floor_sec: int = 60) -> MonitorConfig:
-    return complete({"url": URL} | (given or {}), floor_sec=floor_sec, permits_host=lambda host: host != "10.0.0.1")
+    return complete(
+        {"url": URL} | (given or {}), Limits(floor_sec=floor_sec, permits_host=lambda host: host != "10.0.0.1")
+    )
 
 
 def changed(stored: MonitorConfig, given: dict[str, Any]) -> MonitorConfig:
-    return patch(stored, given, floor_sec=60, permits_host=lambda _: True)
+    return patch(stored, given, Limits(floor_sec=60, permits_host=lambda _: True))
 
 
 def test_defaults_of_the_specification() -> None:

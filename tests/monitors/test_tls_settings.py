@@ -16,7 +16,7 @@ TLS = {"type": "port", "url": "tls://nas.example:993"}
 
 
 def settle(**given: object) -> MonitorConfig:
-    return configuration.complete(given, floor_sec=60, permits_host=lambda _: True)
+    return configuration.complete(given, configuration.Limits(floor_sec=60, permits_host=lambda _: True))
 
 
 @pytest.mark.parametrize("target", [HTTPS, TLS])
@@ -45,7 +45,7 @@ def test_a_change_of_url_keeps_both(target: dict[str, object]) -> None:
     stored = settle(**target, tls_verify=False, ca_certificate=f"# Our own\n{PEM * 8}")
     assert stored["ca_certificate"] == f"# Our own\n{PEM * 8}"
     given = {"url": str(target["url"]).replace("nas", "other")}
-    changed = configuration.patch(stored, given, floor_sec=60, permits_host=lambda _: True)
+    changed = configuration.patch(stored, given, configuration.Limits(floor_sec=60, permits_host=lambda _: True))
     assert (changed["tls_verify"], changed["ca_certificate"]) == (False, stored["ca_certificate"])
 
 

@@ -24,7 +24,9 @@ def targets() -> Iterator[TargetServer]:
 
 def command(url: str, **given: str) -> str:
     draft = {"type": "udp", "url": url, **given}
-    return types.get("udp").reproduce(configuration.complete(draft, floor_sec=60, permits_host=permits_host))
+    return types.get("udp").reproduce(
+        configuration.complete(draft, configuration.Limits(floor_sec=60, permits_host=permits_host))
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"hello", b"it's 100%\n\\", b"\x00\xff"])
