@@ -107,7 +107,7 @@ class Found(msgspec.Struct, omit_defaults=True):
     loss: Annotated[int, Meta(ge=0, le=100)] | None = None
     reason_code: ReasonCode | None = None
     detail: Annotated[str, Meta(max_length=MAX_DETAIL)] | None = None
-    cert_expires_at: datetime | None = None
+    cert_expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     evidence: HttpEvidence | None = None
     answer: _Records | None = None
     retry_ms: _Whole | None = None
@@ -143,10 +143,7 @@ class Results(msgspec.Struct):
 
 
 class Stored(msgspec.Struct):
-    """Its answer: how many counted, and how many came too late and are history at most."""
-
-    counted: int
-    late: int
+    """Its answer, an empty object."""
 
 
 def found(lease: str, outcome: CheckOutcome, *, age_ms: int, took_ms: int) -> Found:

@@ -34,7 +34,7 @@ FREE_PARTS, PART_BYTES = 200, 512
 """A body arrives in parts, chunks or packets, and each takes the event loop a tenth of a millisecond. After the first
 FREE_PARTS, parts must have PART_BYTES on average."""
 _STEP = 16 * 1024
-_CREDENTIAL = re.compile(r"bearer +(ses|svc)_[a-z2-7]{68} *", re.IGNORECASE)
+_CREDENTIAL = re.compile(r"bearer +(ses|svc|agk)_[a-z2-7]{68} *", re.IGNORECASE)
 
 
 class Bodies:

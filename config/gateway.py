@@ -20,6 +20,7 @@ from io import BytesIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from config import agents
 from config.bodies import Bodies, Body, has_body
 from config.changes import Streams
 from config.connections import Connections
@@ -57,6 +58,7 @@ _PLAIN = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 _DIAGNOSTIC = frozenset({"/readyz", "/metrics"})
 """Paths that report outages themselves."""
 _HEALTHY = [("Content-Type", "text/plain"), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
+_JSON = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 _ENVIRON = {
     "SCRIPT_NAME": "",
     "wsgi.version": (1, 0),
@@ -113,6 +115,7 @@ class Gateway:
         # Each answer waits for its client between the parts, without a thread.
         self._streams = ThreadLane("streams", threads=2, at_once=2, queue=4_096)
         self._changes = Streams(self._streams)
+        self._agents = agents.Agents()
         self._simple_pings = SimplePings()
         self._outages = OutageWatch(self._refuse_turn)
         self._bodies = Bodies()
@@ -127,7 +130,9 @@ class Gateway:
         self._outages.begin(loop)
         self._connections.begin(loop)
         self._changes.begin(loop)
+        self._agents.begin(loop)
         _call_on_signals(self._changes.close, loop)
+        _call_on_signals(self._agents.close, loop)
 
     def _mark_alive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Mark the web process as alive from its event loop."""
@@ -141,6 +146,8 @@ class Gateway:
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._changes.close()
+        self._agents.close()
+        self._agents.end()
         for lane in (self._readiness, self._pings, self._public, self._rest, self._streams):
             lane.close()
         self._simple_pings.close()
@@ -169,6 +176,14 @@ class Gateway:
                 content = body.content
             environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(content), str(len(content))
             turn = Turn(exchange, environ)
+            if path in agents.PATHS and scope.method == "POST":
+                environ[ROUTE] = path
+                answer = await self._agents.answer(environ, exchange, content)
+                turn.since = time.monotonic()  # it waited for checks
+                if turn.take():
+                    self._count(turn, 200)
+                    exchange.response_bytes(200, _JSON, answer)
+                return
             if path not in _DIAGNOSTIC:
                 self._outages.add(turn)
             if target is None:

@@ -29,6 +29,7 @@ ROUTES = {
     "monitors.tasks.dispatch_due": "dispatch",
     "monitors.tasks.probe_batch": "probes",
     "monitors.tasks.probe_now": "interactive",
+    "monitors.tasks.verify": "interactive",
     "monitors.tasks.first_check": "interactive",
     "monitors.tasks.check_draft": "interactive",
     "monitors.tasks.ask_canary": "interactive",  # connects to BASE_URL

@@ -23,7 +23,7 @@ from core.metrics import LATE, REQUEST_SEC, Counter
 
 RETRY_SEC = 5.0
 
-LANES = ("readiness", "pings", "public", "requests", "streams")
+LANES = ("readiness", "pings", "public", "requests", "streams", "agents")
 MEMORIES = ("anonymous_bodies", "bodies", "answers", "changes")
 REFUSED = Counter(
     "pulsekeeper_requests_refused_total",

@@ -1,9 +1,16 @@
-"""Who an agent is, and which versions of its protocol are accepted."""
+"""Who an agent is, what it says of itself, and which versions of its protocol are accepted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection
+
 from checks.agent_protocol import PROTOCOL
 from core import credentials
+from core.bulk import array
 from core.errors import AgentOutdated
 from locations.models import Agent
 
@@ -15,6 +22,48 @@ def authenticate(credential: str) -> Agent | None:
     """Return the agent with its location, or None if it was revoked, or the account of its location is locked."""
     agents = Agent.objects.exclude(location__owner__is_active=False).select_related("location")
     return credentials.find(agents, credential, prefix=AGENT_PREFIX)
+
+
+@dataclass(slots=True)
+class Sign:
+    """What an agent said of itself since the last note. `at` is None if it was refused. None: not said."""
+
+    agent_id: int
+    at: datetime | None = None
+    version: str | None = None
+    protocol: int | None = None
+    network_down: bool | None = None
+    checks: int = 0
+    checks_per_min: int = 0
+    lag_ms: int | None = None
+
+
+_NOTE = """
+    UPDATE locations_agent AS agent
+       SET last_seen_at = greatest(agent.last_seen_at, new.at),
+           version = coalesce(new.version, agent.version),
+           protocol = coalesce(new.protocol, agent.protocol),
+           network_down = coalesce(new.network_down, agent.network_down),
+           checks = agent.checks + new.checks,
+           checks_per_min = new.checks_per_min,
+           lag_ms = coalesce(new.lag_ms, agent.lag_ms)
+      FROM unnest(%s::bigint[], %s::timestamptz[], %s::text[], %s::int[], %s::bool[], %s::bigint[], %s::int[],
+                  %s::int[])
+           AS new (id, at, version, protocol, network_down, checks, checks_per_min, lag_ms)
+     WHERE agent.id = new.id
+"""
+
+
+def note_signs(signs: Sequence[Sign]) -> None:
+    """Store what agents said of themselves."""
+    ordered = sorted(signs, key=lambda sign: sign.agent_id)
+    with connection.cursor() as cursor:
+        cursor.execute(_NOTE, [array(getattr(sign, name) for sign in ordered) for name in Sign.__slots__])
+
+
+def is_known(agent_id: int) -> bool:
+    """Return whether the agent was not revoked."""
+    return Agent.objects.filter(pk=agent_id).exists()
 
 
 def require_accepted(protocol: int) -> None:

@@ -8,7 +8,8 @@ class MonitorsConfig(AppConfig):
         from accounts.services import before_account_deleted, on_plan_changed
         from checks.results.partitions import SERIES
         from core.clock import utc_now
-        from locations.services import before_location_deleted
+        from locations.services import before_location_deleted, on_agent_revoked
+        from monitors import handing
         from monitors.heartbeats.log import PINGS
         from monitors.operations import raise_intervals
         from monitors.selectors import counts_by_status
@@ -18,5 +19,6 @@ class MonitorsConfig(AppConfig):
         SERIES.append(PINGS)
         before_account_deleted.append(delete_all_of)
         before_location_deleted.append(require_unnamed)
+        on_agent_revoked.append(lambda agent: handing.revoke(agent.pk))
         monitor_counts.append(counts_by_status)
         on_plan_changed.append(lambda owners, plan: raise_intervals(owners, plan, now=utc_now()))

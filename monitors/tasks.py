@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from celery import shared_task
 from celery.signals import worker_shutdown
@@ -22,16 +22,16 @@ from core.db import release_connection, write_page
 from core.egress import EgressGuard
 from core.metrics import ProcessReports, read_processes
 from core.outbound import guard, trust_store
-from monitors import metrics, scheduling, types
+from monitors import handing, metrics, scheduling, types
+from monitors.agents.leases import hand_to_agents, watch_agents
 from monitors.checking import interactive
-from monitors.checking.jobs import CheckJob, load_jobs
-from monitors.checking.results import as_check_result
+from monitors.checking.jobs import CheckJob, load_jobs, startable
 from monitors.checking.runner import drain, runner
 from monitors.expiry import registrations, warnings
 from monitors.heartbeats import excess, gaps
 from monitors.heartbeats.services import sweep
 from monitors.models import LEASE_MARGIN, DomainRegistration
-from monitors.recording import answers, record
+from monitors.recording import answers, record, verifying
 from monitors.recording.batch import CheckRecord
 from monitors.scheduling import time_zones
 from monitors.scheduling.backlog import queued
@@ -56,8 +56,6 @@ TEST_WRITES_EVERY_SEC = 10.0
 _written: tuple[datetime, float] | None = None  # the last test of writes that succeeded, as `_tick_began`
 _write_failed = False
 STOP_SEC = 2.5  # for running checks to end when the worker stops
-START_SEC = LEASE_MARGIN.total_seconds() / 2
-"""How long a trigger may wait for other checks of its worker. Then its slot moves."""
 
 
 @shared_task(name="monitors.tasks.dispatch_due")
@@ -80,7 +78,8 @@ def dispatch_due() -> None:
     _tick_began = now, start
     reports = read_processes()
     gaps.watch(now, reports.get("web", ProcessReports()))
-    _dispatch(now, workers=reports.get("worker", ProcessReports()).alive)
+    verifying.decide_overdue(now)
+    _dispatch(now, workers=reports.get("worker", ProcessReports()).alive, agents=watch_agents(now))
     _tick_ended = time.monotonic()
     metrics.DISPATCH_SECONDS.observe((_tick_ended - start,))
 
@@ -100,12 +99,12 @@ def _test_writes(now: datetime, start: float) -> datetime | None:
     return since
 
 
-def _dispatch(now: datetime, *, workers: int) -> None:
+def _dispatch(now: datetime, *, workers: int, agents: scheduling.Agents) -> None:
     most = QUEUED_PER_WORKER * max(workers, LEAST_WORKERS)
     room = (most - queued(PROBES)) * BATCH
     while room > 0:
         limit = min(room, CLAIMS_AT_ONCE)
-        if _hand_out(scheduling.claim_due(now, limit=limit), now) < limit:
+        if _hand_out(scheduling.claim_due(now, limit=limit, agents=agents), now) < limit:
             return
         room -= limit
     logger.warning("the workers are behind: up to %d batches wait", most)
@@ -124,7 +123,8 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
     )
     waiting = types.waiting()  # not `types.get`, which fails for a type of a newer version
     heartbeats = [claim.monitor_id for claim in claims if claim.type in waiting]
-    probed = [claim.key for claim in claims if claim.type not in waiting and not claim.lost]
+    probed = [claim.key for claim in claims if claim.agent_id is None and claim.type not in waiting and not claim.lost]
+    elsewhere = {claim.key: claim.agent_id for claim in claims if claim.agent_id is not None and not claim.lost}
     start = 0
     try:
         if heartbeats and sweep(heartbeats, now=now):
@@ -134,9 +134,11 @@ def _hand_out(claims: Sequence[scheduling.Claim], now: datetime) -> int:
         for start in range(0, len(probed), BATCH):
             # A batch that starts later than this could outlast its leases and be checked twice.
             probe_batch.apply_async((probed[start : start + BATCH],), expires=LEASE_MARGIN.total_seconds())
+        start = len(probed)
+        hand_to_agents(elsewhere, now=now)
     except Exception:
         # Otherwise all would wait for their leases to expire, although what failed may recover in a second.
-        scheduling.return_claims(probed[start:], now=now)
+        scheduling.return_claims([*probed[start:], *elsewhere], now=now)
         raise
     return len(claims)
 
@@ -164,6 +166,12 @@ def probe_now(claims: list[tuple[int, int]]) -> None:
     """
     if left := runner().offer(_load(claims)):
         scheduling.return_claims([job.key for job in left], now=utc_now())
+
+
+@shared_task(name=handing.VERIFY)
+def verify(claims: list[tuple[int, int]]) -> None:
+    """Check whether the default location sees failures that other locations saw, as far as there is room."""
+    runner().offer(replace(job, votes=True) for job in _load(claims))
 
 
 @shared_task(name="monitors.tasks.first_check")
@@ -231,9 +239,7 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
             logger.error("a draft was not checked: %s", fault)
             replies.post(reply_to, interactive.DraftAnswer(fault=fault))
         else:
-            evidence: Any = outcome.evidence  # encoded with the fields that its protocol has
-            blocked = outcome.reason_code is ReasonCode.BLOCKED_TARGET
-            replies.post(reply_to, interactive.DraftAnswer(as_check_result(outcome), evidence, blocked=blocked))
+            replies.post(reply_to, interactive.draft_answer(outcome))
 
     owner_id, spec = interactive.load_draft(encrypted_spec)
     if not runner().ask(spec, owner_id=owner_id, then=answer):
@@ -251,13 +257,13 @@ def _load(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
     """Return the jobs of the claims. Wait while the database is away, but not longer than the leases last."""
     for _ in range(LOAD_TRIES):
         try:
-            return _startable(load_jobs(claims))
+            return startable(load_jobs(claims))
         except (OperationalError, InterfaceError) as error:
             logger.warning("a batch waits for the database: %s", error)
             time.sleep(LOAD_RETRY_SEC)
         finally:
             release_connection()
-    return _startable(load_jobs(claims))
+    return startable(load_jobs(claims))
 
 
 def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
@@ -268,16 +274,6 @@ def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:
         detail="The trigger may have been sent, but the worker that sent it was lost before the answer arrived.",
     )
     return CheckRecord(claim.monitor_id, claim.number, claim.config_version, outcome)
-
-
-def _startable(jobs: list[CheckJob]) -> list[CheckJob]:
-    """Return the jobs without the triggers whose slot was already fired. The others have START_SEC to be sent."""
-    runs = {job.key for job in jobs if job.kind.fires}
-    if not runs:
-        return jobs
-    started, start_by = scheduling.start_runs(runs, now=utc_now()), time.monotonic() + START_SEC
-    fired = {job.key: replace(job, start_by=start_by) for job in jobs if job.key in started}
-    return [fired.get(job.key, job) for job in jobs if not job.kind.fires or job.key in started]
 
 
 def _look_up(registration: DomainRegistration) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 from checks.results.hours import HOUR, HourOf, start_of_hour
 from checks.results.models import CheckResult
@@ -21,31 +22,41 @@ _COLUMNS = {
     "latency_ms": "int",
     "connect_ms": "int",
     "ttfb_ms": "int",
+    "location_id": "int",
     "http_status": "smallint",
     "loss": "smallint",
     "verdict": "text",
 }
-_REASONS = {"reason_code": "text", "detail": "text", "evidence": "jsonb"}  # of those that are down or slow
+_REASONS = {"reason_code": "text", "detail": "text", "confirmed": "bool", "evidence": "jsonb"}  # of down or slow ones
 
-_measured = attrgetter("latency_ms", "connect_ms", "ttfb_ms", "http_status", "loss", "verdict")
+_timed = attrgetter("latency_ms", "connect_ms", "ttfb_ms")
+_measured = attrgetter("http_status", "loss", "verdict")
 
-NewResult = tuple[int, int, CheckOutcome]  # monitor and claim
+
+class NewResult(NamedTuple):
+    """A result to store. `location_id` None: the default location. `confirmed`: see CheckResult."""
+
+    monitor_id: int
+    claim: int
+    outcome: CheckOutcome
+    location_id: int | None = None
+    confirmed: bool | None = None
 
 
 def store_results(results: Sequence[NewResult]) -> None:
     """Store results that are not stored yet, in the caller's transaction. Their hours are rolled up later."""
     passed, explained = [], []
-    for monitor_id, claim, found in results:
-        row = (monitor_id, found.checked_at, claim, *_measured(found))
+    for monitor_id, claim, found, location_id, confirmed in results:
+        row = (monitor_id, found.checked_at, claim, *_timed(found), location_id, *_measured(found))
         if found.detail is None:
             passed.append(row)
         else:
             evidence = None if found.evidence is None else json.dumps(found.evidence.stored())
-            explained.append((*row, found.reason_code, found.detail, evidence))
+            explained.append((*row, found.reason_code, found.detail, confirmed, evidence))
     insert_rows(_TABLE, _COLUMNS, passed)
     insert_rows(_TABLE, _COLUMNS | _REASONS, explained)
     # Not the caller's `now`, which is older than its locks: what counts is when this commits.
-    note_late([(monitor_id, found.checked_at) for monitor_id, _, found in results], now=utc_now())
+    note_late([(each.monitor_id, each.outcome.checked_at) for each in results], now=utc_now())
 
 
 def stored_claims(results: Sequence[NewResult]) -> set[tuple[int, int]]:
@@ -55,8 +66,8 @@ def stored_claims(results: Sequence[NewResult]) -> set[tuple[int, int]]:
     """
     if not results:
         return set()
-    wanted = {(monitor_id, claim) for monitor_id, claim, _ in results}
-    hours = {start_of_hour(found.checked_at) + near * HOUR for _, _, found in results for near in (-1, 0, 1)}
+    wanted = {(each.monitor_id, each.claim) for each in results}
+    hours = {start_of_hour(each.outcome.checked_at) + near * HOUR for each in results for near in (-1, 0, 1)}
     stored = CheckResult.objects.alias(hour=HourOf("checked_at")).filter(
         monitor_id__in={monitor_id for monitor_id, _ in wanted},
         claim__in={claim for _, claim in wanted},

@@ -15,7 +15,7 @@ import msgspec
 
 from checks.addresses import UntestedError, tls_question
 from checks.probes.http.evidence import HttpEvidence
-from checks.spec import CheckSpec, Verdict
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from core import replies
 from core.clock import utc_now
 from core.crypto import decrypt, encrypt
@@ -24,7 +24,7 @@ from core.errors import NoWorker, TooManyRequests, ValidationFailed
 from core.turns import paused
 from core.waiting import limit_waiting
 from monitors import services
-from monitors.checking.results import CheckResult
+from monitors.checking.results import CheckResult, as_check_result
 from monitors.models import Monitor, MonitorState
 from projects.access import Caller
 
@@ -76,6 +76,12 @@ class DraftAnswer(msgspec.Struct, omit_defaults=True):
     evidence: HttpEvidence | None = None
     fault: str | None = None
     blocked: bool = False
+
+
+def draft_answer(outcome: CheckOutcome) -> DraftAnswer:
+    """Return the answer to the caller of a draft that was checked."""
+    evidence: Any = outcome.evidence  # encoded with the fields that its protocol has
+    return DraftAnswer(as_check_result(outcome), evidence, blocked=outcome.reason_code is ReasonCode.BLOCKED_TARGET)
 
 
 def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cryptography.fernet import InvalidToken
@@ -14,11 +15,12 @@ from django.db import connection
 
 from checks.spec import CheckSpec
 from checks.verdict import own_fault
-from core.clock import to_ms
+from core.clock import to_ms, utc_now
 from core.crypto import decrypt
 from monitors import types
 from monitors.configuration import load
-from monitors.scheduling import note_faults
+from monitors.models import LEASE_MARGIN, locations_of
+from monitors.scheduling import note_faults, start_runs
 from monitors.types.base import MonitorType
 from monitors.types.settings import MonitorConfig
 
@@ -29,10 +31,13 @@ _UNREADABLE_HEADERS = (
 )
 _INVALID_CONFIG = "its stored settings are no longer valid; save the monitor with valid ones"
 
+START_SEC = LEASE_MARGIN.total_seconds() / 2
+"""How long a trigger may wait for other checks of its worker. Then its slot moves."""
+
 # Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
     SELECT monitor.id, state.claim, monitor.owner_id, monitor.config_version, monitor.public_id, state.slot_at,
-           state.status = 'down', monitor.header_values, monitor.config::text,
+           state.status = 'down', state.agent_id, monitor.header_values, monitor.config::text,
            {", ".join(f"monitor.{name}" for name in MonitorConfig.columns)}
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
       JOIN monitors_monitorstate AS state USING (monitor_id, claim)
@@ -41,12 +46,16 @@ _LOAD = f"""
 """  # noqa: S608
 
 
+_LOCATIONS = MonitorConfig.columns.index("locations")
+
+
 @dataclass(frozen=True, slots=True)
 class CheckJob:
     """A check to make: the spec, the numbers under which its result is recorded, and the account it counts for.
 
     It was due at `slot_at`. `is_down` is the status of the monitor before. After `start_by` of the monotonic clock a
-    trigger must no longer be sent: before its result is stored, its lease could expire.
+    trigger must no longer be sent: before its result is stored, its lease could expire. `votes`: another location saw a
+    failure under this claim.
     """
 
     monitor_id: int
@@ -58,6 +67,9 @@ class CheckJob:
     slot_at: datetime | None = None
     is_down: bool = False
     start_by: float = math.inf
+    votes: bool = False
+    agent_id: int | None = None
+    locations: Sequence[str] = ()
 
     @property
     def key(self) -> tuple[int, int]:
@@ -71,8 +83,21 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
         rows = cursor.fetchall()
     jobs = []
     faults = {}
-    for monitor_id, claim, owner_id, config_version, public_id, slot_at, is_down, encrypted, stored, *common in rows:
+    for (
+        monitor_id,
+        claim,
+        owner_id,
+        config_version,
+        public_id,
+        slot_at,
+        is_down,
+        agent_id,
+        encrypted,
+        stored,
+        *common,
+    ) in rows:
         try:
+            common[_LOCATIONS] = locations_of(common[_LOCATIONS])
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
             config = load(common, stored, secrets, whole=False)
             kind = types.get(config.type)
@@ -85,9 +110,21 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             logger.exception("the stored config of %s is no longer valid", public_id)
             faults[monitor_id, claim] = own_fault(_INVALID_CONFIG).detail
         else:
-            jobs.append(CheckJob(monitor_id, claim, owner_id, kind, config_version, spec, slot_at, bool(is_down)))
+            where = {"agent_id": agent_id, "locations": config.locations}
+            key = (monitor_id, claim, owner_id, kind, config_version)
+            jobs.append(CheckJob(*key, spec, slot_at, bool(is_down), **where))
     note_faults(faults)
     return jobs
+
+
+def startable(jobs: list[CheckJob]) -> list[CheckJob]:
+    """Return the jobs without the triggers whose slot was already fired. The others have START_SEC to be sent."""
+    runs = {job.key: job for job in jobs if job.kind.fires}
+    if not runs:
+        return jobs
+    started, start_by = start_runs(runs, now=utc_now()), time.monotonic() + START_SEC
+    fired = {key: replace(job, start_by=start_by) for key, job in runs.items() if key in started}
+    return [fired.get(job.key, job) for job in jobs if not job.kind.fires or job.key in started]
 
 
 def run_id_of(public_id: str, slot_at: datetime | None) -> str:

@@ -21,6 +21,7 @@ from checks.results.selectors import results_since
 from core.bulk import BulkResult
 from core.errors import MonitorPaused, NotFound, NoWorker, ValidationFailed
 from monitors import scheduling
+from monitors.agents.leases import hand_to_agents
 from monitors.checking import interactive
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState
 from monitors.recording import fast_path
@@ -71,15 +72,17 @@ def _claim_one(monitor: Monitor, *, now: datetime) -> dict[int, int]:
 
 def hand_out(claims: Mapping[int, int], *, now: datetime) -> bool:
     """Enqueue the claims in batches. Give all of them back and return False if the broker does not accept one."""
-    pairs = list(claims.items())
+    elsewhere = scheduling.agents_of(claims)
+    pairs = [pair for pair in claims.items() if pair[0] not in elsewhere]
     try:
+        hand_to_agents({(key, claims[key]): agent for key, agent in elsewhere.items()}, now=now)
         for start in range(0, len(pairs), BATCH):
             # Not queued behind regular checks, because a caller waits.
             batch = pairs[start : start + BATCH]
             current_app.send_task("monitors.tasks.probe_now", [batch], expires=LEASE_MARGIN.total_seconds())
     except (OperationalError, RedisError) as error:
         logger.warning("the broker does not answer: %s", error)
-        scheduling.return_claims(pairs, now=now)
+        scheduling.return_claims(claims.items(), now=now)
         return False
     return True
 

@@ -44,6 +44,7 @@ from monitors.checking.jobs import CheckJob
 from monitors.checking.rate_limit import SharedSeconds
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
+from monitors.recording.verifying import vote
 from monitors.scheduling import note_faults, postpone, return_claims
 
 logger = logging.getLogger(__name__)
@@ -190,8 +191,9 @@ class CheckRunner:
         return left
 
     def _start(self, job: CheckJob, then: Then | None, *, due_at: datetime | None = None) -> None:
-        with self._lock:
-            self._open.add(job.key)
+        if not job.votes:  # the claim is not released when this process stops: the failure is decided without the vote
+            with self._lock:
+                self._open.add(job.key)
         running = _Running(job, job.owner_id, job.spec.timeout_ms, then, time.monotonic(), due_at)
         self._service.submit(running, job.spec)
 
@@ -328,8 +330,12 @@ class CheckRunner:
             if outcome.reason_code is ReasonCode.WORKER_LOST and outcome.postponed is None:
                 # Own faults say nothing about the target. The lease expires, and another worker retries.
                 logger.error("a check was not made: %s", outcome.detail, extra=_naming(job, outcome))
+        if votes := [_record_of(job, outcome) for job, _, outcome, _ in group if job.votes]:
+            self._vote(votes)
+            done, group = len(group), [item for item in group if not item[0].votes]
+            return done - len(group) + (self._take(group) if group else 0)
         records = [
-            CheckRecord(job.monitor_id, job.claim, job.config_version, outcome)
+            _record_of(job, outcome)
             for job, _, outcome, _ in group
             if outcome.reason_code is not ReasonCode.WORKER_LOST
         ]
@@ -361,6 +367,16 @@ class CheckRunner:
         for job, then, outcome, _ in group:
             self._answer(then, outcome if job.key in stored else None)
         return len(group)
+
+    def _vote(self, votes: Sequence[CheckRecord]) -> None:
+        """Store what this location saw of others' failures. Without it, they are decided at the end of the time."""
+        try:
+            vote(votes, now=utc_now())
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("%d answers to other locations are lost: %s", len(votes), error)
+            connection.close()
+        finally:
+            release_connection()
 
     def _note_faults(self, postponed: Mapping[_Key, tuple[str, float]], not_made: Mapping[_Key, str]) -> None:
         if postponed:
@@ -416,6 +432,10 @@ class CheckRunner:
                 return {each.key for each in done}, kept
             finally:
                 release_connection()
+
+
+def _record_of(job: CheckJob, outcome: CheckOutcome) -> CheckRecord:
+    return CheckRecord(job.monitor_id, job.claim, job.config_version, outcome)
 
 
 def _note_slow(check: _Running, seconds: float) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from checks.results.store import NewResult, store_results
+from checks.results.store import NewResult, store_results, stored_claims
 from checks.spec import CheckOutcome, Verdict
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, MonitorState, StatusChange
@@ -25,12 +25,18 @@ _WRITTEN = (
 
 @dataclass(frozen=True, slots=True)
 class CheckRecord:
-    """An outcome, the claim it was made under, and the configuration it was made with."""
+    """An outcome, the claim it was made under, and the configuration it was made with.
+
+    `agent_id` and `location_id` are None for workers. `confirmed`: whether other locations saw the failure too.
+    """
 
     monitor_id: int
     claim: int
     config_version: int
     outcome: CheckOutcome
+    agent_id: int | None = None
+    location_id: int | None = None
+    confirmed: bool | None = None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -49,22 +55,52 @@ class StateBatch:
 
     def keep(self, record: CheckRecord) -> None:
         """Store the result, whether or not it is applied to the state."""
-        self._results.append((*record.key, record.outcome))
+        self._results.append(NewResult(*record.key, record.outcome, record.location_id, record.confirmed))
+
+    def settle(self, records: Sequence[CheckRecord], *, now: datetime) -> None:
+        """Store the results, apply those that count, and close their claims."""
+        records = [each for each in records if each.monitor_id in self.monitors]
+        # Results may already be stored after an expired lease, an edit or a repeated delivery.
+        unsure = [each for each in records if not is_open(self.monitors[each.monitor_id].state, each)]
+        known = stored_claims([NewResult(*each.key, each.outcome) for each in unsure])
+        for each in sorted(records, key=lambda each: each.key):
+            monitor = self.monitors[each.monitor_id]
+            state = monitor.state
+            if not monitor.enabled or each.key in known:
+                continue
+            known.add(each.key)
+            self.keep(each)
+            confirm_at = None
+            # A result of an agent counts only while it has the lease.
+            counts = each.agent_id is None or is_open(state, each)
+            if counts and each.config_version == monitor.config_version and each.claim > state.applied_claim:
+                confirm_at = self.apply(each)
+            if is_open(state, each) and state.slot_at is not None:
+                # Close the claim even if its configuration is outdated.
+                state.next_due_at = min(filter(None, (monitor.next_slot(state.slot_at, now=now), confirm_at)))
+                state.claimed_at = None
+                self.move(state)
 
     def move(self, state: MonitorState) -> None:
         """Mark a state that the caller has changed, to be written."""
         self._moved[state.monitor_id] = state
 
     def apply(self, record: CheckRecord) -> datetime | None:
-        """Apply the outcome to the state, and add the status change, if any.
+        """Apply the outcome to the state, and add the status change, if any. A refuted failure ends the claim only.
 
         Return when the next check is due at the latest, or None: in its turn.
         """
         monitor, outcome = self.monitors[record.monitor_id], record.outcome
         state = monitor.state
+        self.move(state)
+        self._applied.append(record)
+        state.applied_claim = record.claim
         if (since := stale_since(monitor, now=outcome.checked_at)) is not None:
             self._changes += unobserved(monitor, since=since, until=outcome.checked_at)
         state.fault = state.fault_since = None
+        state.last_checked_at = outcome.checked_at
+        if record.confirmed is False:
+            return None
         # A missed deadline is down at once, because its grace period has already passed.
         threshold = 1 if monitor.kind.waits else monitor.fail_threshold
         before = Status(
@@ -93,13 +129,9 @@ class StateBatch:
                     processed_at=None if change.confirmed else change.at,
                 )
             )
-        state.applied_claim = record.claim
-        state.last_checked_at = outcome.checked_at
         state.last_latency_ms = outcome.latency_ms
         state.last_connect_ms, state.last_ttfb_ms = outcome.connect_ms, outcome.ttfb_ms
         state.cert_expires_at = outcome.cert_expires_at or state.cert_expires_at
-        self.move(state)
-        self._applied.append(record)
         counted = after.failures > before.failures
         return confirm_at(after, outcome.checked_at, policy) if counted else None
 
@@ -111,7 +143,13 @@ class StateBatch:
         note_answers(self._applied)
 
 
+def is_open(state: MonitorState, record: CheckRecord) -> bool:
+    """Return whether the record's claim is the monitor's current one, of the same agent, without a result so far."""
+    is_current = state.claim == record.claim and state.claimed_at is not None
+    return is_current and record.agent_id in (None, state.agent_id)
+
+
 def lock_batch(monitor_ids: Collection[int], *, skip_locked: bool = False) -> StateBatch:
-    columns = ("type", "enabled", "config_version", "interval_sec", "timeout_ms", "config")
+    columns = ("type", "enabled", "config_version", "interval_sec", "timeout_ms", "config", "locations", "quorum")
     monitors = Monitor.objects.only(*columns, "fail_threshold", "recover_threshold", "confirmation_sec", "muted_until")
     return StateBatch(lock_monitors(monitor_ids, monitors, skip_locked=skip_locked))

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from checks.results.store import store_results
+from checks.results.store import NewResult, store_results
 from core.bulk import array
 from monitors.cron import TZDATA_VERSION
 from monitors.recording.answers import note_answers
@@ -38,7 +38,8 @@ _HELD_BY_OTHERS = """
                FOR UPDATE SKIP LOCKED)
 """
 # Matches where `state.advance` would change nothing: the same verdict again, with an open claim and the current
-# configuration, and no fault before. A stale monitor is left to the slow path, which notes the unobserved period.
+# configuration, and no fault before. A failure about which other locations may be asked, and a stale monitor, whose
+# unobserved period is noted, are left to the slow path.
 # `next_due_at` equals `Monitor.next_slot`, and a schedule without stored times is left to the slow path.
 # A test compares both with this statement.
 _NEXT_SLOT = next_slot_sql("greatest(state.slot_at, %(now)s)", tzdata="%(tzdata)s")
@@ -58,16 +59,17 @@ _CONFIRM = f"""
       FROM monitors_monitor AS monitor,
            unnest(%(monitor_ids)s::bigint[], %(claims)s::bigint[], %(config_versions)s::int[], %(verdicts)s::text[],
                   %(times)s::timestamptz[], %(latencies)s::int[], %(connects)s::int[], %(ttfbs)s::int[],
-                  %(certificates)s::timestamptz[])
+                  %(certificates)s::timestamptz[], %(agents)s::bigint[])
                AS new (monitor_id, claim, config_version, verdict, checked_at, latency_ms, connect_ms, ttfb_ms,
-                       cert_expires_at)
+                       cert_expires_at, agent_id)
      WHERE state.monitor_id = new.monitor_id
        AND state.claim = new.claim AND state.claimed_at IS NOT NULL AND state.slot_at IS NOT NULL
-       AND state.applied_claim < new.claim
+       AND state.applied_claim < new.claim AND state.agent_id IS NOT DISTINCT FROM new.agent_id
        AND state.status = new.verdict
        AND state.fault_since IS NULL AND state.slot_at + {PATIENCE_SQL} >= %(now)s
        AND NOT state.fresh AND state.failures = 0 AND state.passes = 0
        AND CASE new.verdict WHEN 'down' THEN state.failing_since <= new.checked_at ELSE state.failing_since IS NULL END
+       AND (new.verdict <> 'down' OR monitor.locations IS NULL)
        AND monitor.id = new.monitor_id AND monitor.enabled AND monitor.config_version = new.config_version
        AND (monitor.config->>'schedule' IS NULL OR {_NEXT_SLOT} IS NOT NULL)
     RETURNING state.monitor_id
@@ -113,11 +115,12 @@ def record_unchanged(records: Sequence[CheckRecord], *, now: datetime) -> list[C
                 "connects": array(record.outcome.connect_ms for record in records),
                 "ttfbs": array(record.outcome.ttfb_ms for record in records),
                 "certificates": array(record.outcome.cert_expires_at for record in records),
+                "agents": array(record.agent_id for record in records),
             },
         )
         confirmed = {monitor_id for (monitor_id,) in cursor.fetchall()}
     # An open claim has no result yet, so these can be stored without reading the existing results.
     applied = [each for each in records if each.monitor_id in confirmed]
-    store_results([(*each.key, each.outcome) for each in applied])
+    store_results([NewResult(*each.key, each.outcome, each.location_id) for each in applied])
     note_answers(applied)
     return [record for record in records if record.monitor_id not in confirmed]

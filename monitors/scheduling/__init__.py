@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from core.bulk import array
+from locations.models import DEFAULT
+from locations.selectors import online_agents
 from monitors import types
 from monitors.heartbeats import gaps
 from monitors.locking import lock_monitors, write_columns
-from monitors.models import LEASE_MARGIN, MonitorState, SchedulerGap, SchedulerTick
+from monitors.models import LEASE_MARGIN, NOBODY, MonitorState, SchedulerGap, SchedulerTick
 from monitors.recording import fast_path
 from monitors.scheduling import clock_steps
 from monitors.stale import LOST
@@ -24,6 +27,8 @@ REFUSED_BEFORE = timedelta(seconds=20)
 SHORT_STOP = timedelta(seconds=5)
 """A shorter time between two ticks is usual. A longer one, up to STOPPED_AFTER, moves deadlines only."""
 MOST_ORDERED = 4_000
+Agents = Mapping[str, Sequence[int]]
+"""The keys of agents that are online, by the public ids of their locations."""
 POSTPONED_LEAD_SEC = 1.0  # a tick: checks that come back too early wait for their turn, late ones miss it
 
 
@@ -32,7 +37,7 @@ class Claim:
     """The right to make one check of one monitor. The monitor's id and the number identify its result.
 
     `lost`: a scheduler fired the slot under an earlier claim, whose result is unknown. `again`: the lease of an
-    earlier claim expired.
+    earlier claim expired. `agent_id`: who makes the check; None: a worker, NOBODY: no location of it is online.
     """
 
     monitor_id: int
@@ -41,11 +46,29 @@ class Claim:
     config_version: int = 1
     lost: bool = False
     again: bool = False
+    agent_id: int | None = None
 
     @property
     def key(self) -> tuple[int, int]:
         return self.monitor_id, self.number
 
+
+NOWHERE = "None of its locations is online."
+
+# The agent for the next claim of a monitor with locations. Those that are online take turns by the number of the claim,
+# and so do the agents of each; a trigger is sent from the first one. 0 are the workers of the default location.
+_AGENT = """
+    CASE WHEN monitor.locations IS NULL THEN NULL ELSE nullif(coalesce((
+        SELECT (%(agents)s::bigint[])[place.start + 1 + (state.monitor_id + state.claim) %% place.count]
+          FROM (SELECT known.start, known.count, count(*) OVER () AS total,
+                       row_number() OVER (ORDER BY own.position) AS number
+                  FROM jsonb_array_elements_text(monitor.locations) WITH ORDINALITY AS own (name, position)
+                  JOIN unnest(%(places)s::text[], %(starts)s::int[], %(counts)s::int[])
+                           AS known (name, start, count) USING (name)) AS place
+         WHERE place.number = CASE WHEN monitor.type = ANY(%(firing)s) THEN 1
+                                   ELSE 1 + (state.claim + 1) %% place.total END
+    ), -1), 0) END
+"""
 
 # SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. After an expired lease the
 # slot stays that of the first attempt, so that the next slot is counted from it.
@@ -101,41 +124,63 @@ _CLAIM = """
                slot_at = CASE WHEN state.claimed_at IS NULL THEN state.next_due_at ELSE state.slot_at END,
                claimed_at = %(now)s,
                next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond',
+               agent_id = {agent},
                fault = CASE WHEN held.again THEN coalesce(state.fault, %(lost)s) ELSE state.fault END,
                fault_since = CASE WHEN held.again THEN coalesce(state.fault_since, state.slot_at)
                                   ELSE state.fault_since END
           FROM monitors_monitor AS monitor, held
          WHERE state.monitor_id = held.monitor_id AND monitor.id = held.monitor_id
         RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version, held.lost, held.again,
-                  monitor.owner_id, held.due_at
+                  state.agent_id, monitor.owner_id, held.due_at
     )
-    SELECT monitor_id, claim, type, config_version, lost, again
+    SELECT monitor_id, claim, type, config_version, lost, again, agent_id
       FROM claimed
      ORDER BY row_number() OVER (PARTITION BY owner_id ORDER BY due_at), due_at
 """
 
 
 # A check on demand does not move the schedule: the next slot is counted from the last one, as without this check.
-_CLAIM_NOW = """
+_CLAIM_NOW = f"""
     UPDATE monitors_monitorstate AS state
        SET claim = state.claim + 1,
            slot_at = CASE WHEN state.claimed_at IS NULL AND state.next_due_at <= %(now)s THEN state.next_due_at
                           ELSE coalesce(state.slot_at, %(now)s) END,
            claimed_at = %(now)s,
-           next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond'
+           next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond',
+           agent_id = {_AGENT}
       FROM monitors_monitor AS monitor
      WHERE state.monitor_id = ANY(%(ids)s::bigint[]) AND monitor.id = state.monitor_id
        AND monitor.enabled AND monitor.type = ANY(%(types)s)
     RETURNING state.monitor_id, state.claim
+"""  # noqa: S608
+_RETURN_LEASES = """
+    UPDATE monitors_monitorstate
+       SET next_due_at = least(slot_at, %(now)s), claimed_at = NULL
+     WHERE monitor_id = ANY(%(ids)s::bigint[])
+       AND agent_id <> ALL(%(agents)s::bigint[])
+       AND claimed_at IS NOT NULL
+       AND started_slot IS DISTINCT FROM slot_at
+       AND monitor_id NOT IN (SELECT monitor_id FROM monitors_verification)
+"""
+# The time is drawn once for each monitor.
+_RESUME = """
+    UPDATE monitors_monitorstate AS state
+       SET next_due_at = least(state.next_due_at, %(now)s + random() * %(within)s)
+      FROM monitors_monitor AS monitor
+     WHERE state.monitor_id = ANY(%(ids)s::bigint[])
+       AND monitor.id = state.monitor_id
+       AND state.agent_id = %(nobody)s AND state.claimed_at IS NULL AND state.fault = %(nowhere)s
+       AND jsonb_exists_any(monitor.locations, %(locations)s::text[])
 """
 
 
-def claim_due(now: datetime, *, limit: int, only: list[str] | None = None) -> list[Claim]:
+def claim_due(now: datetime, *, limit: int, only: list[str] | None = None, agents: Agents | None = None) -> list[Claim]:
     """Claim at most `limit` due monitors: the most overdue first, in turns by account, or any of `only` these types.
 
-    Committed when this returns.
+    `agents` are those that are online. Committed when this returns.
     """
     values: dict[str, Any] = {
+        **_places(agents or {}),
         "now": now,
         "margin_began": now - LEASE_MARGIN,
         "margin_end": now + LEASE_MARGIN,
@@ -149,8 +194,21 @@ def claim_due(now: datetime, *, limit: int, only: list[str] | None = None) -> li
         if only is None:
             cursor.execute(_MORE_ARE_DUE, values)
             due = _IN_TURNS if cursor.fetchone() == (True,) else _OLDEST
-        cursor.execute(_CLAIM.format(due=due), values)
+        cursor.execute(_CLAIM.format(due=due, agent=_AGENT), values)
         return [Claim(*row) for row in cursor.fetchall()]
+
+
+def _places(agents: Agents) -> dict[str, Any]:
+    """Return the parameters of `_AGENT`."""
+    places = {DEFAULT: [0], **agents}
+    counts = [len(each) for each in places.values()]
+    return {
+        "places": [*places],
+        "counts": counts,
+        "starts": [sum(counts[:number]) for number in range(len(counts))],
+        "agents": [agent for each in places.values() for agent in each],
+        "firing": types.firing(),
+    }
 
 
 def claim_now(monitor_ids: Collection[int], *, now: datetime) -> dict[int, int]:
@@ -163,9 +221,42 @@ def claim_now(monitor_ids: Collection[int], *, now: datetime) -> dict[int, int]:
         # Lock in a separate statement: the next one then sees the changes of earlier lock holders.
         fast_path.lock_states(list(monitor_ids))
         with connection.cursor() as cursor:
-            times = {"now": now, "margin_end": now + LEASE_MARGIN}
+            times = {"now": now, "margin_end": now + LEASE_MARGIN, **_places(online_agents(now))}
             cursor.execute(_CLAIM_NOW, {**times, "ids": array(monitor_ids), "types": types.polling()})
             return dict(cursor.fetchall())
+
+
+def agents_of(claims: Mapping[int, int]) -> dict[int, int]:
+    """Return who makes the checks of these claims, by monitor, without those of workers."""
+    given = MonitorState.objects.filter(monitor__in=list(claims), agent_id__isnull=False)
+    found = given.values_list("pk", "claim", "agent_id")
+    return {key: agent for key, claim, agent in found if agent is not None and claim == claims[key]}
+
+
+def return_leases(*, except_of: Collection[int], now: datetime) -> None:
+    """Give back the claims of all agents but these. Their monitors are due at once.
+
+    Failures that they saw are still verified. A trigger that may have been sent is recorded as lost when its lease
+    expires.
+    """
+    leased = MonitorState.objects.filter(agent_id__gt=NOBODY, claimed_at__isnull=False).exclude(agent_id__in=except_of)
+    _change_located(leased, _RETURN_LEASES, {"agents": array(except_of), "now": now})
+
+
+def resume(locations: Sequence[str], *, within: timedelta, now: datetime) -> None:
+    """Make monitors due, within this time, that were postponed while none of their locations was online."""
+    waiting = MonitorState.objects.filter(fault_since__isnull=False, fault=NOWHERE, agent_id=NOBODY, claimed_at=None)
+    given = {"now": now, "within": within, "nobody": NOBODY, "nowhere": NOWHERE, "locations": [*locations]}
+    if locations:
+        _change_located(waiting.filter(next_due_at__gt=now + within), _RESUME, given)
+
+
+def _change_located(states: QuerySet[MonitorState], statement: str, given: Mapping[str, Any]) -> None:
+    with transaction.atomic():
+        if keys := list(states.values_list("pk", flat=True)):
+            fast_path.lock_states(keys)
+            with connection.cursor() as cursor:
+                cursor.execute(statement, {**given, "ids": array(keys)})
 
 
 def start_runs(claims: Collection[tuple[int, int]], *, now: datetime) -> set[tuple[int, int]]:

@@ -25,7 +25,7 @@ from benchmarks.seeding import seed_history
 from checks.evidence import Evidence
 from checks.probes.http.evidence import HttpEvidence
 from checks.results.models import CheckResult
-from checks.results.store import store_results
+from checks.results.store import NewResult, store_results
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
 from incidents import consuming
@@ -357,7 +357,7 @@ def _ping(anna: Caller, project: Project, *, now: datetime) -> Monitor:
         if lost == 100:
             detail = "No result within 10000 ms: 0 of 10 packets returned (100 % lost)."
             outcome = CheckOutcome(Verdict.DOWN, at, loss=100, reason_code=ReasonCode.TIMEOUT, detail=detail)
-        results.append((monitor.pk, number + 10, outcome))
+        results.append(NewResult(monitor.pk, number + 10, outcome))
     with transaction.atomic():
         store_results(results)
     _check(monitor, CheckOutcome(Verdict.UP, now, latency_ms=19, loss=0))

@@ -13,7 +13,7 @@ from checks.results.models import CheckResult, DeletedMonitor, HourlyRollup, Lat
 from checks.results.partitions import SERIES, make
 from checks.results.retention import erase_deleted
 from checks.results.rollups import roll_up
-from checks.results.store import store_results
+from checks.results.store import NewResult, store_results
 from checks.spec import Verdict
 from monitors.heartbeats import log
 from monitors.heartbeats.incoming import Signal, Target
@@ -38,7 +38,7 @@ def fill(*monitors: Monitor) -> None:
     """Store three days in partitions and one in the default partition, rolled up, and a late result."""
     days = [NOON - 9 * DAY, NOON - 2 * DAY, NOON - DAY, NOON]
     for monitor in monitors:
-        store_results([(monitor.pk, n, outcome(Verdict.UP, at=at)) for n, at in enumerate(days, start=2)])
+        store_results([NewResult(monitor.pk, n, outcome(Verdict.UP, at=at)) for n, at in enumerate(days, start=2)])
         target = Target(monitor.public_id, Ping.Kind.LOG)
         log.add([log.Entry(monitor.pk, Signal(target, at), at, None) for at in days])
     while roll_up(NOON + DAY):

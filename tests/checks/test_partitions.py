@@ -19,7 +19,7 @@ from checks.results.models import CheckResult
 from checks.results.partitions import RESULTS, SERIES, Bounds, delete_strays, drop, make, parts
 from checks.results.retention import keep_partitions
 from checks.results.rollups import roll_up
-from checks.results.store import store_results, stored_claims
+from checks.results.store import NewResult, store_results, stored_claims
 from checks.spec import Verdict
 from monitors.heartbeats import log
 from monitors.heartbeats.incoming import Signal, Target
@@ -34,7 +34,9 @@ DAY = timedelta(days=1)
 
 
 def store(*moments: datetime, monitor_id: int = 7) -> None:
-    store_results([(monitor_id, claim, outcome(Verdict.UP, at=at)) for claim, at in enumerate(moments, start=1)])
+    store_results(
+        [NewResult(monitor_id, claim, outcome(Verdict.UP, at=at)) for claim, at in enumerate(moments, start=1)]
+    )
 
 
 def rows_by_part() -> dict[str, int]:
@@ -229,9 +231,9 @@ class TestPartitions:
         make(RESULTS, [day(NOON)])
         store(midnight - timedelta(seconds=1))
         for at in (midnight - timedelta(seconds=1), midnight, midnight + timedelta(minutes=59)):
-            assert stored_claims([(7, 1, outcome(Verdict.UP, at=at))]) == {(7, 1)}
-        assert stored_claims([(7, 2, outcome(Verdict.UP, at=midnight))]) == set()
-        assert stored_claims([(8, 1, outcome(Verdict.UP, at=midnight))]) == set()
+            assert stored_claims([NewResult(7, 1, outcome(Verdict.UP, at=at))]) == {(7, 1)}
+        assert stored_claims([NewResult(7, 2, outcome(Verdict.UP, at=midnight))]) == set()
+        assert stored_claims([NewResult(8, 1, outcome(Verdict.UP, at=midnight))]) == set()
 
     def test_the_system_check_looks_two_days_ahead(self) -> None:
         def found(now: datetime) -> list[str | None]:

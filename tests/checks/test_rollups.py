@@ -28,7 +28,7 @@ from checks.results.partitions import RESULTS, make
 from checks.results.retention import keep_partitions
 from checks.results.rollups import roll_up, rolled_until
 from checks.results.series import average_latency, daily_latency
-from checks.results.store import store_results
+from checks.results.store import NewResult, store_results
 from checks.spec import CheckOutcome, Verdict
 from tests.helpers import NOON, examples, run_concurrently
 
@@ -57,7 +57,9 @@ def store_quietly(found: Iterable[Found]) -> None:
     with transaction.atomic():
         store_results(
             [
-                (one.monitor_id, claim, CheckOutcome(one.verdict, one.at, latency_ms=one.latency_ms, loss=one.loss))
+                NewResult(
+                    one.monitor_id, claim, CheckOutcome(one.verdict, one.at, latency_ms=one.latency_ms, loss=one.loss)
+                )
                 for claim, one in enumerate(found)
             ]
         )

@@ -10,7 +10,6 @@ import pytest
 from checks.probes.http.spec import HttpSpec
 from checks.results.models import CheckResult
 from checks.spec import Verdict
-from monitors import tasks
 from monitors.checking.jobs import load_jobs
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, StatusChange
 from monitors.recording import record
@@ -97,7 +96,7 @@ def test_a_trigger_that_waited_too_long_for_other_checks_is_not_sent_and_not_los
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor = scheduler(url=site.url("/ok"))
-    monkeypatch.setattr(tasks, "START_SEC", -1.0)
+    monkeypatch.setattr("monitors.checking.jobs.START_SEC", -1.0)
     probe_batch([claimed(monitor, NOON + minutes(1)).key])
     until(lambda: state_of(monitor).claimed_at is None, 30, "it is postponed")
     assert site.requests == 0

@@ -1,0 +1,304 @@
+"""The server's side of the protocol of agents: leases, results, verification and what is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import requests
+from django.core.handlers.wsgi import WSGIHandler
+from pytest_django.fixtures import Settings
+
+from checks.agent_protocol import LEASES, OFFLINE_SEC, PROTOCOL, RESULTS
+from checks.results.models import CheckResult
+from checks.spec import Verdict
+from config import agents as gateway_agents
+from config.gateway import Gateway
+from core.clock import utc_now
+from core.credentials import issue
+from locations.agents import AGENT_PREFIX
+from locations.models import Agent, Location
+from locations.services import revoke_agents
+from monitors import scheduling, tasks
+from monitors.agents.leases import hand_to_agents
+from monitors.models import Monitor, StatusChange, Verification
+from monitors.recording import verifying
+from tests.factories import MonitorFactory, UserFactory
+from tests.helpers import flush_broker, state_of
+from tests.locations import shared
+from tests.processes.waiting import until
+from tests.serving import serving
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DOWN = {"verdict": "down", "reason_code": "timeout", "detail": "No result.", "age_ms": 0, "took_ms": 5}
+UP = {"verdict": "up", "latency_ms": 12, "age_ms": 0, "took_ms": 20}
+
+
+@pytest.fixture(autouse=True)
+def _prompt(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[None]:
+    monkeypatch.setattr(gateway_agents, "FLUSH_SEC", 0.02)
+    settings.ALLOWED_HOSTS = ["127.0.0.1"]
+    flush_broker()
+    yield
+    tasks.leave()
+    flush_broker()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with serving(Gateway(WSGIHandler())) as port:
+        yield port
+
+
+class Probe:
+    """An agent by hand."""
+
+    def __init__(self, port: int, location: Location) -> None:
+        self.credential, columns = issue(AGENT_PREFIX)
+        given = {"name": "probe", "version": "1.0", "protocol": PROTOCOL, "created_at": utc_now()}
+        self.row = Agent.objects.create(location=location, last_seen_at=utc_now(), **columns, **given)
+        self._url = f"http://127.0.0.1:{port}"
+
+    def post(self, path: str, body: Any, *, credential: str | None = None) -> requests.Response:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {credential or self.credential}", "Content-Type": "application/json"}
+        return requests.post(self._url + path, data=data, headers=headers, timeout=30)
+
+    def poll(self, **given: Any) -> list[dict[str, Any]]:
+        answer = self.post(LEASES, {"room": 100, "version": "1.0", "wait_sec": 20} | given)
+        assert answer.status_code == 200, answer.text
+        return list(answer.json()["leases"])
+
+    def send(self, *found: dict[str, Any]) -> requests.Response:
+        return self.post(RESULTS, {"results": found})
+
+
+@pytest.fixture
+def fra(port: int) -> Probe:
+    return Probe(port, shared())
+
+
+def monitor_from(*locations: str, **given: Any) -> Monitor:
+    earlier = utc_now() - timedelta(minutes=10)
+    given = {"owner": UserFactory(), "created_at": earlier, "fail_threshold": 1, "up": True} | given
+    monitor = MonitorFactory(**given)
+    Monitor.objects.filter(pk=monitor.pk).update(locations=[*locations])
+    return monitor
+
+
+def test_a_check_is_leased_and_its_result_counts(fra: Probe) -> None:
+    monitor = monitor_from("fra")
+    with ThreadPoolExecutor() as pool:
+        polling: Future[list[dict[str, Any]]] = pool.submit(fra.poll)
+        tasks.dispatch_due()
+        (lease,) = polling.result()
+    assert lease["kind"] == "HttpSpec"
+    assert lease["spec"]["url"] == monitor.url
+    assert fra.send({"lease": lease["lease"], **DOWN}).status_code == 200
+    state = state_of(monitor)
+    assert (state.status, state.claimed_at) == (Verdict.DOWN, None)
+    result = CheckResult.objects.get(monitor_id=monitor.pk, claim=state.claim)
+    assert (result.location_id, result.confirmed) == (fra.row.location_id, None)
+
+    fra.send({"lease": lease["lease"], **UP})
+    assert state_of(monitor).status == Verdict.DOWN, "a second result of a lease changes nothing"
+    until(lambda: Agent.objects.get().checks == 2, 20, "what it says of itself is noted")
+
+
+def test_one_location_takes_the_turn_of_another_and_triggers_prefer_the_first(fra: Probe, port: int) -> None:
+    Probe(port, shared("ams"))
+    monitor = monitor_from("default", "fra", "ams")
+    agents = {"fra": [1], "ams": [2]}
+    found = []
+    for number in range(6):
+        now = utc_now() + timedelta(hours=number)
+        (claim,) = scheduling.claim_due(now, limit=10, agents=agents)
+        found.append(claim.agent_id)
+    assert found[:3] == found[3:]
+    assert set(found) == {None, 1, 2}
+    Monitor.objects.filter(pk=monitor.pk).update(type="scheduler", locations=["ams", "fra", "default"])
+    for online, chosen in (({"fra": [1]}, 1), (agents, 2), ({}, None)):
+        (claim,) = scheduling.claim_due(utc_now() + timedelta(days=chosen or 9), limit=10, agents=online)
+        assert claim.agent_id == chosen
+
+
+def test_a_failure_that_others_do_not_see_changes_nothing(fra: Probe, port: int) -> None:
+    ams, lon = Probe(port, shared("ams")), Probe(port, shared("lon"))
+    monitor = monitor_from("fra", "ams", "lon")
+    first, *others = _first_to_be_asked(monitor, [fra, ams, lon])
+    first.send({"lease": first.poll()[0]["lease"], **DOWN})
+    assert state_of(monitor).status == Verdict.UP
+    claim = state_of(monitor).claim
+    for other in others:
+        (vote,) = other.poll()
+        other.send({"lease": vote["lease"], **UP})
+    assert not Verification.objects.exists()
+    state = state_of(monitor)
+    assert (state.status, state.failures, state.claimed_at) == (Verdict.UP, 0, None)
+    result = CheckResult.objects.get(monitor_id=monitor.pk, claim=claim)
+    assert (result.verdict, result.confirmed) == (Verdict.DOWN, False)
+    assert result.evidence is not None
+    assert [fact[1] for fact in result.evidence["facts"]] == ["up, answered in 12 ms"] * 2
+
+
+def test_a_failure_that_others_see_counts(fra: Probe, port: int) -> None:
+    ams, lon = Probe(port, shared("ams")), Probe(port, shared("lon"))
+    monitor = monitor_from("fra", "ams", "lon")
+    first, second, third = _first_to_be_asked(monitor, [fra, ams, lon])
+    first.send({"lease": first.poll()[0]["lease"], **DOWN})
+    (vote,) = second.poll()
+    second.send({"lease": vote["lease"], **DOWN})
+    assert state_of(monitor).status == Verdict.DOWN, "two of three have seen it: the third cannot change it"
+    change = StatusChange.objects.get(monitor=monitor, after="down")
+    result = CheckResult.objects.get(monitor_id=monitor.pk, claim=change.claim)
+    assert result.confirmed is True
+    assert third.poll(wait_sec=0) == [], "it is decided"
+
+
+def test_a_failure_counts_if_no_other_location_answers_in_time(fra: Probe, port: int) -> None:
+    ams = Probe(port, shared("ams"))
+    monitor = monitor_from("fra", "ams")
+    first, _ = _first_to_be_asked(monitor, [fra, ams])
+    first.send({"lease": first.poll()[0]["lease"], **DOWN})
+    ends = Verification.objects.get().ends_at
+    verifying.decide_overdue(ends - timedelta(seconds=1))
+    assert state_of(monitor).status == Verdict.UP
+    verifying.decide_overdue(ends + timedelta(seconds=1))
+    assert state_of(monitor).status == Verdict.DOWN
+    result = CheckResult.objects.get(monitor_id=monitor.pk, verdict="down")
+    assert result.confirmed is None
+    assert result.evidence is not None
+    assert ["seen from one place", "no other location answered in time"] in result.evidence["facts"]
+
+
+def test_forged_and_foreign_leases_store_nothing(fra: Probe, port: int) -> None:
+    ams = Probe(port, shared("ams"))
+    monitor = monitor_from("fra")
+    tasks.dispatch_due()
+    (lease,) = fra.poll()
+    tampered = lease["lease"].replace(f"{monitor.pk}.", f"{monitor.pk + 1}.", 1)
+    for sender, text in ((ams, lease["lease"]), (fra, tampered), (fra, "x"), (fra, "")):
+        answer = sender.send({"lease": text, **DOWN})
+        assert (answer.status_code, answer.json()["error"]) == (422, "validation_error")
+    assert state_of(monitor).status == Verdict.UP
+    assert fra.send({"lease": lease["lease"], **DOWN}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"verdict": "down"},
+        {"verdict": "down", "reason_code": "heartbeat_missed", "detail": "x"},
+        {"verdict": "up", "latency_ms": -1},
+        {"verdict": "up", "latency_ms": 2**31},
+        {"verdict": "sideways"},
+        {**DOWN, "detail": "x" * 2_001},
+        {**DOWN, "detail": "a\0b"},
+        {**DOWN, "evidence": {"body": "x" * 40_000}},
+        {**DOWN, "evidence": {"facts": 5}},
+        {"verdict": "up", "cert_expires_at": "2026-01-01T00:00:00"},
+    ],
+)
+def test_results_of_another_shape_are_refused(fra: Probe, found: dict[str, Any]) -> None:
+    monitor = monitor_from("fra")
+    tasks.dispatch_due()
+    (lease,) = fra.poll()
+    answer = fra.send({"lease": lease["lease"], **UP}, {"lease": lease["lease"], **found})
+    assert answer.status_code == 422
+    assert state_of(monitor).claimed_at is not None, "none of them is stored"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"results": 5}', b"\xff", b'{"results": [{"lease": "\\ud800"}]}'])
+def test_garbage_is_refused(fra: Probe, body: bytes) -> None:
+    for path in (LEASES, RESULTS):
+        assert fra.post(path, body).status_code == 422
+
+
+def test_credentials(fra: Probe, port: int) -> None:
+    other, _ = issue(AGENT_PREFIX)
+    wrong = fra.credential[:-1] + ("b" if fra.credential.endswith("a") else "a")
+    for credential in (other, "x", wrong):
+        assert fra.post(LEASES, {"room": 1, "version": "1"}, credential=credential).status_code == 401
+    assert fra.post(LEASES, {"room": 1, "version": "1", "protocol": PROTOCOL + 1}).json()["error"] == "agent_outdated"
+    until(lambda: Agent.objects.get().protocol == PROTOCOL + 1, 20, "the refused version is shown")
+
+
+def test_a_revoked_agent_is_answered_at_once_and_stores_nothing(fra: Probe) -> None:
+    monitor = monitor_from("fra")
+    tasks.dispatch_due()
+    (lease,) = fra.poll()
+    answered = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        polling = pool.submit(fra.poll)
+        polling.add_done_callback(lambda _: answered.set())
+        revoke_agents(Agent.objects.all())
+        assert polling.result() == []
+    assert fra.send({"lease": lease["lease"], **DOWN}).status_code == 401
+    assert fra.post(LEASES, {"room": 1, "version": "1"}).status_code == 401
+    assert state_of(monitor).status == Verdict.UP
+
+
+def test_leases_of_an_agent_that_was_silent_have_ended(fra: Probe) -> None:
+    monitor = monitor_from("fra")
+    tasks.dispatch_due()
+    (lease,) = fra.poll()
+    now = utc_now() + timedelta(seconds=OFFLINE_SEC + 1)
+    scheduling.return_leases(except_of=[], now=now)
+    assert state_of(monitor).claimed_at is None
+    assert fra.send({"lease": lease["lease"], **DOWN}).status_code == 200
+    assert state_of(monitor).status == Verdict.UP
+    assert CheckResult.objects.filter(monitor_id=monitor.pk, verdict="down").count() == 1, "it is history"
+
+
+def test_without_an_online_location_nothing_is_checked_until_one_is_back(fra: Probe) -> None:
+    monitor = monitor_from("fra")
+    Agent.objects.update(last_seen_at=utc_now() - timedelta(minutes=1))
+    tasks.dispatch_due()
+    state = state_of(monitor)
+    assert (state.claimed_at, state.fault) == (None, scheduling.NOWHERE)
+    now = utc_now()
+    assert state.next_due_at is not None
+    assert state.next_due_at > now + timedelta(seconds=30)
+    Agent.objects.update(last_seen_at=now)
+    tasks.dispatch_due()
+    due = state_of(monitor).next_due_at
+    assert due is not None
+    assert due <= now + timedelta(seconds=12)
+
+
+def test_what_an_agent_cannot_take_is_postponed(fra: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitors.handing.MOST_WAITING", 1)
+    monitors = [monitor_from("fra") for _ in range(2)]
+    tasks.dispatch_due()
+    faults = [state_of(monitor).fault for monitor in monitors]
+    assert sorted(fault is None for fault in faults) == [False, True]
+
+
+def test_checks_that_are_given_back_are_due_again(fra: Probe) -> None:
+    monitor = monitor_from("fra")
+    tasks.dispatch_due()
+    (lease,) = fra.poll()
+    assert fra.send({"lease": lease["lease"], "detail": "Stopping.", "retry_ms": 0}).status_code == 200
+    state = state_of(monitor)
+    assert state.claimed_at is None
+    assert state.next_due_at is not None
+    assert state.next_due_at <= utc_now()
+
+
+def test_a_location_that_was_removed_gets_no_settings(fra: Probe) -> None:
+    monitor = monitor_from("fra")
+    hand_to_agents({(monitor.pk, state_of(monitor).claim + 1): fra.row.pk}, now=utc_now())
+    assert fra.poll(wait_sec=0) == [], "the claim is not this agent's"
+
+
+def _first_to_be_asked(monitor: Monitor, probes: list[Probe]) -> list[Probe]:
+    """Dispatch the monitor, and return the probes, the one that has the check first."""
+    tasks.dispatch_due()
+    chosen = state_of(monitor).agent_id
+    return sorted(probes, key=lambda probe: probe.row.pk != chosen)
