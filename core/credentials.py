@@ -28,7 +28,7 @@ def issue(prefix: str) -> tuple[str, dict[str, Any]]:
 
 
 def lookup_of(plaintext: str, *, prefix: str) -> str | None:
-    """Return the lookup key, or None if the text cannot be such a credential."""
+    """Return the lookup key, or None if the text cannot be a credential with this prefix."""
     # In base32: a unique key of 80 bits, and a secret of 256.
     found = re.fullmatch(rf"{prefix}([a-z2-7]{{16}})[a-z2-7]{{52}}", plaintext)
     return found and found[1]

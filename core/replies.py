@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -48,11 +48,20 @@ def send(task: str, args: Sequence[Any], *, queue: str, patience_sec: float) -> 
 
 def ask(task: str, args: Sequence[Any], kind: type[T], *, queue: str, patience_sec: float) -> T | None:
     """Enqueue a task with a reply address as its last argument. Return its answer, or None if none came in time."""
+
+    def send_task(address: str) -> bool:
+        return send(task, [*args, address], queue=queue, patience_sec=patience_sec)
+
+    return ask_by(send_task, kind, patience_sec=patience_sec)
+
+
+def ask_by(send: Callable[[str], bool], kind: type[T], *, patience_sec: float) -> T | None:
+    """Ask over a reply address. Return the answer, or None if none came in time or `send` returned False."""
     address = new_address()
     release_connection()
-    if not send(task, [*args, address], queue=queue, patience_sec=patience_sec):
-        return None
     try:
+        if not send(address):
+            return None
         with interruptible(partial(_end_wait, address)), paused():
             return wait(address, kind, timeout_sec=patience_sec)
     except redis.RedisError as error:

@@ -40,6 +40,11 @@ def get_usable(caller: Caller, public_id: str) -> Location:
     return get_or_not_found(usable_by(caller).select_related("project"), public_id=public_id)
 
 
+def public_id_of(key: int | None) -> str | None:
+    """Return the public id of the location with this key, or None if it was deleted."""
+    return Location.objects.filter(pk=key).values_list("public_id", flat=True).first()
+
+
 def lock_against_deletion(public_ids: Collection[str]) -> set[str]:
     """Return those of the locations that exist. They cannot be deleted until the transaction ends."""
     with connection.cursor() as cursor:

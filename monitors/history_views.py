@@ -16,6 +16,8 @@ from core.api.viewsets import ServiceViewSet, operation
 from core.errors import MonitorPaused, NotFound, NoWorker
 from core.throttles import CheckThrottle
 from core.waiting import limit_waiting
+from locations.models import DEFAULT
+from locations.selectors import public_id_of
 from monitors.check_ids import CheckIds
 from monitors.checking import on_demand
 from monitors.heartbeats.history import pings_of
@@ -43,6 +45,19 @@ class CheckSerializer(serializers.Serializer[Any]):
         choices=[r.value for r in ReasonCode], allow_null=True, help_text="null when the check passed."
     )
     detail = serializers.CharField(allow_null=True, help_text="null when up; the reason otherwise.")
+    location = serializers.SerializerMethodField()
+    confirmed = serializers.BooleanField(
+        allow_null=True,
+        help_text="Whether the failure counts, after other locations were asked; null for passes, and where no other "
+        "location answered.",
+    )
+
+    def get_location(self, result: CheckResult) -> str | None:
+        """Return the id of the location that made the check; null if it was deleted."""
+        known: dict[int | None, str | None] = self.context.setdefault("locations", {None: DEFAULT})
+        if result.location_id not in known:
+            known[result.location_id] = public_id_of(result.location_id)
+        return known[result.location_id]
 
     def get_id(self, result: CheckResult) -> str:
         ids: CheckIds = self.context["ids"]

@@ -25,7 +25,7 @@ from core.outbound import guard, trust_store
 from monitors import handing, metrics, scheduling, types
 from monitors.agents.leases import hand_to_agents, watch_agents
 from monitors.checking import interactive
-from monitors.checking.jobs import CheckJob, load_jobs, startable
+from monitors.checking.jobs import CheckJob, load_draft, load_jobs, startable
 from monitors.checking.runner import drain, runner
 from monitors.expiry import registrations, warnings
 from monitors.heartbeats import excess, gaps
@@ -241,7 +241,7 @@ def check_draft(encrypted_spec: str, reply_to: str) -> None:
         else:
             replies.post(reply_to, interactive.draft_answer(outcome))
 
-    owner_id, spec = interactive.load_draft(encrypted_spec)
+    owner_id, spec = load_draft(encrypted_spec)
     if not runner().ask(spec, owner_id=owner_id, then=answer):
         replies.post(reply_to, interactive.DraftAnswer(fault=interactive.BUSY))
 

@@ -125,9 +125,10 @@ class MonitorViewSet(ServiceViewSet):
     )
     def test(self, data: dict[str, Any]) -> Response:
         """Check a draft once, saving nothing."""
-        spec = services.test_spec(services.config_of(self.caller, data))
+        config = services.config_of(self.caller, data)
+        spec, owner_id = services.test_spec(config), self.caller.user.pk
         with limit_waiting(self.caller.account):
-            return Response(interactive.check_draft(spec, owner_id=self.caller.user.pk))
+            return Response(interactive.check_draft(spec, owner_id=owner_id, locations=config.locations))
 
     @operation()
     def retrieve(self, monitor_id: str) -> Monitor:

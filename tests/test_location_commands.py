@@ -73,5 +73,5 @@ def test_revoking_an_agent() -> None:
     assert run("revoke_agent", agent.public_id) == f"revoked probe-1 ({agent.public_id})\n"
     assert not Agent.objects.exists()
     assert actions(actor_id=owner.pk)[-1] == "agent.revoked"
-    with pytest.raises(CommandError, match="no agent"):
+    with pytest.raises(CommandError, match="does not exist"):
         run("revoke_agent", agent.public_id)

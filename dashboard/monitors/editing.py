@@ -144,7 +144,7 @@ def _run(request: PageRequest, form: MonitorForm) -> TestRun:
     try:
         with limit_waiting(request.caller.account):
             spec, owner_id = services.test_spec(config), request.caller.user.pk
-            result, evidence = interactive.explain_draft(spec, owner_id=owner_id)
+            result, evidence = interactive.explain_draft(spec, owner_id=owner_id, locations=config.locations)
     except NoWorker as error:
         return TestRun(None, problem=error.reason, completed=form.completed, url=config.url)
     return TestRun(result, evidence, config.own.dropped_secrets(), completed=form.completed, url=config.url)

@@ -20,8 +20,7 @@ from checks.spec import CheckSpec
 from core.clock import from_ms, to_ms
 from locations.selectors import online_agents
 from monitors import handing, scheduling
-from monitors.checking.interactive import load_draft
-from monitors.checking.jobs import CheckJob, load_jobs, startable
+from monitors.checking.jobs import CheckJob, load_draft, load_jobs, startable
 from monitors.handing import Item
 from monitors.models import NOBODY
 from monitors.scheduling import NOWHERE, Agents

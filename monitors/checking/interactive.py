@@ -7,25 +7,32 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
+from redis.exceptions import RedisError
 
 from checks.addresses import UntestedError, tls_question
 from checks.probes.http.evidence import HttpEvidence
 from checks.spec import CheckOutcome, CheckSpec, ReasonCode, Verdict
 from core import replies
 from core.clock import utc_now
-from core.crypto import decrypt, encrypt
+from core.crypto import encrypt
 from core.db import release_connection
 from core.errors import NoWorker, TooManyRequests, ValidationFailed
 from core.turns import paused
 from core.waiting import limit_waiting
-from monitors import services
+from locations.models import DEFAULT
+from locations.selectors import online_agents
+from monitors import handing, services
+from monitors.agents.leases import hand_to_agents
 from monitors.checking.results import CheckResult, as_check_result
-from monitors.models import Monitor, MonitorState
+from monitors.models import NOBODY, Monitor, MonitorState
+from monitors.recording import verifying
+from monitors.scheduling import NOWHERE, agents_of
 from projects.access import Caller
 
 logger = logging.getLogger(__name__)
@@ -38,11 +45,48 @@ T = TypeVar("T")
 
 
 def check_claimed(monitor: Monitor, *, claim: int) -> bool:
-    """Check a monitor under a current claim and wait until it is recorded. Return False if no result came in time."""
-    answer = _ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms)
-    if not answer:
-        logger.warning("no worker made the check of %s in time", monitor.public_id)
-    return bool(answer)
+    """Check a monitor under a current claim and wait until it is recorded. Return False if no result came in time.
+
+    A failure about which other locations are asked is recorded when they have answered.
+    """
+    deadline = utc_now() + _patience(monitor)
+    if agents := agents_of({monitor.pk: claim}):
+        is_done = _hand_over(monitor, claim, agents[monitor.pk])
+    else:
+        is_done = bool(_ask("monitors.tasks.first_check", [monitor.pk, claim], bool, timeout_ms=monitor.timeout_ms))
+    if is_done and monitor.locations != [DEFAULT]:
+        is_done = _await_end(monitor, claim, deadline=deadline)
+    if not is_done:
+        logger.warning("the check of %s was not made in time", monitor.public_id)
+    return is_done
+
+
+def _hand_over(monitor: Monitor, claim: int, agent: int) -> bool:
+    """Hand a check to an agent. Return False if none is online, or the broker does not accept it."""
+    try:
+        hand_to_agents({(monitor.pk, claim): agent}, now=utc_now())
+    except RedisError as error:
+        logger.warning("the broker does not answer: %s", error)
+        return False
+    return agent != NOBODY
+
+
+def _patience(monitor: Monitor) -> timedelta:
+    """Return how long a caller waits for a check, with the answers of other locations."""
+    own = timedelta(milliseconds=monitor.timeout_ms, seconds=PATIENCE_SEC)
+    return own if len(monitor.locations) == 1 else 2 * own + verifying.PATIENCE
+
+
+def _await_end(monitor: Monitor, claim: int, *, deadline: datetime) -> bool:
+    """Wait until the claim is no longer open. Return False at the deadline."""
+    under_way = MonitorState.objects.filter(pk=monitor.pk, claim=claim, claimed_at__isnull=False)
+    while under_way.exists():
+        if utc_now() >= deadline:
+            return False
+        release_connection()
+        with paused():
+            time.sleep(LOOK_SEC)
+    return True
 
 
 def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
@@ -51,6 +95,8 @@ def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
     The page continues at once and shows the result when it arrives. If no worker takes the task, the claim's lease
     expires and the scheduler enqueues the check.
     """
+    if agents := agents_of({monitor.pk: claim}):
+        return _hand_over(monitor, claim, agents[monitor.pk])
     patience_sec = monitor.timeout_ms / 1000 + PATIENCE_SEC
     args = [monitor.pk, claim, replies.new_address()]
     return replies.send("monitors.tasks.first_check", args, queue="interactive", patience_sec=patience_sec)
@@ -58,12 +104,7 @@ def enqueue_first_check(monitor: Monitor, *, claim: int) -> bool:
 
 def await_first_check(monitor: Monitor, *, claim: int) -> None:
     """Wait for the first check that another request started, but not longer than that request may wait."""
-    deadline = monitor.created_at + timedelta(milliseconds=monitor.timeout_ms, seconds=PATIENCE_SEC)
-    under_way = MonitorState.objects.filter(pk=monitor.pk, claim=claim, claimed_at__isnull=False, last_checked_at=None)
-    while utc_now() < deadline and under_way.exists():
-        release_connection()
-        with paused():
-            time.sleep(LOOK_SEC)
+    _await_end(monitor, claim, deadline=monitor.created_at + _patience(monitor))
 
 
 class DraftAnswer(msgspec.Struct, omit_defaults=True):
@@ -84,24 +125,33 @@ def draft_answer(outcome: CheckOutcome) -> DraftAnswer:
     return DraftAnswer(as_check_result(outcome), evidence, blocked=outcome.reason_code is ReasonCode.BLOCKED_TARGET)
 
 
-def check_draft(spec: CheckSpec, *, owner_id: int) -> CheckResult:
+def check_draft(spec: CheckSpec, *, owner_id: int, locations: Sequence[str] = (DEFAULT,)) -> CheckResult:
     """Check an unsaved spec of an account and return the result.
 
-    Raises NoWorker if none came in time, or the check did not run.
+    The first of the locations that is online makes the check, a worker if the default location is one of them. Raises
+    NoWorker if none came in time, or the check did not run.
     """
-    return _ask_for_draft(spec, owner_id)[0]
+    return _ask_for_draft(spec, owner_id, locations)[0]
 
 
-def explain_draft(spec: CheckSpec, *, owner_id: int) -> tuple[CheckResult, HttpEvidence | None]:
+def explain_draft(
+    spec: CheckSpec, *, owner_id: int, locations: Sequence[str]
+) -> tuple[CheckResult, HttpEvidence | None]:
     """Like `check_draft`, and return also what was seen of the target, with secrets masked. Raises NoWorker."""
-    result, answer = _ask_for_draft(replace(spec, explains=True), owner_id)
+    result, answer = _ask_for_draft(replace(spec, explains=True), owner_id, locations)
     return result, answer.evidence
 
 
-def _ask_for_draft(spec: CheckSpec, owner_id: int) -> tuple[CheckResult, DraftAnswer]:
+def _ask_for_draft(
+    spec: CheckSpec, owner_id: int, locations: Sequence[str] = (DEFAULT,)
+) -> tuple[CheckResult, DraftAnswer]:
     encoded = msgspec.json.encode((type(spec).__name__, spec, owner_id)).decode()
     # Encrypted, because header values are secrets and must not be in the broker as plaintext.
-    answer = _ask("monitors.tasks.check_draft", [encrypt(encoded)], DraftAnswer, timeout_ms=spec.timeout_ms)
+    draft = encrypt(encoded)
+    if DEFAULT in locations:
+        answer = _ask("monitors.tasks.check_draft", [draft], DraftAnswer, timeout_ms=spec.timeout_ms)
+    else:
+        answer = _ask_agent(draft, locations, timeout_ms=spec.timeout_ms)
     if answer is None:
         raise NoWorker
     if answer.result is None:
@@ -123,15 +173,18 @@ def begins_tls(caller: Caller, host: str, port: int) -> bool:
         raise UntestedError from error
 
 
+def _ask_agent(draft: str, locations: Sequence[str], *, timeout_ms: int) -> DraftAnswer | None:
+    agents = online_agents(utc_now())
+    agent = next((agents[name][0] for name in locations if name in agents), None)
+    if agent is None:
+        raise NoWorker(NOWHERE)
+
+    def send(address: str) -> bool:
+        return not handing.push({agent: [handing.Item(0, 0, draft=draft, reply_to=address)]})
+
+    return replies.ask_by(send, DraftAnswer, patience_sec=timeout_ms / 1000 + PATIENCE_SEC)
+
+
 def _ask(task: str, args: list[Any], kind: type[T], *, timeout_ms: int) -> T | None:
     patience_sec = timeout_ms / 1000 + PATIENCE_SEC
     return replies.ask(task, args, kind, queue="interactive", patience_sec=patience_sec)
-
-
-def load_draft(encrypted: str) -> tuple[int, CheckSpec]:
-    """Return the owner and the spec of any protocol that `_ask_for_draft` sent with the name of its type."""
-    from checks.probes.engine import PROTOCOLS  # loads libcurl, which only workers need
-
-    name, encoded, owner_id = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw, int])
-    spec_type = {known.__name__: known for known in PROTOCOLS}[name]
-    return owner_id, msgspec.json.decode(encoded, type=spec_type)

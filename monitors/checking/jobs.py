@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import msgspec
 from cryptography.fernet import InvalidToken
 from django.db import connection
 
@@ -130,3 +131,12 @@ def startable(jobs: list[CheckJob]) -> list[CheckJob]:
 def run_id_of(public_id: str, slot_at: datetime | None) -> str:
     """Return the id that identifies a scheduler's slot to its target. Retries of the slot have the same id."""
     return f"{public_id}-{0 if slot_at is None else to_ms(slot_at)}"
+
+
+def load_draft(encrypted: str) -> tuple[int, CheckSpec]:
+    """Return the owner and the spec of any protocol that `interactive` sent with the name of its type."""
+    from checks.probes.engine import PROTOCOLS  # loads libcurl, which only workers need
+
+    name, encoded, owner_id = msgspec.json.decode(decrypt(encrypted), type=tuple[str, msgspec.Raw, int])
+    spec_type = {known.__name__: known for known in PROTOCOLS}[name]
+    return owner_id, msgspec.json.decode(encoded, type=spec_type)

@@ -57,6 +57,8 @@ def test_a_failure_with_its_evidence(api: Api, monitor: Monitor) -> None:
         "loss": None,
         "reason_code": "http_failure",
         "detail": "Answered 500.",
+        "location": "default",
+        "confirmed": None,
         "evidence": {
             "address": "192.0.2.1:443",
             "tls_version": "TLSv1.3",

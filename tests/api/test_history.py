@@ -90,6 +90,7 @@ class TestChecks:
         down, up = api.get(checks).json
         assert up.pop("id") != down.pop("id")
         nothing = {"latency_ms": None, "connect_ms": None, "ttfb_ms": None, "loss": None}
+        nothing |= {"location": "default", "confirmed": None}
         assert down == {"checked_at": to_ms(NOON) + 60_000, "status": "down"} | nothing | why
         assert up == {
             "checked_at": to_ms(NOON),
@@ -101,6 +102,8 @@ class TestChecks:
             "loss": None,
             "reason_code": None,
             "detail": None,
+            "location": "default",
+            "confirmed": None,
         }
 
     def test_a_ping_shows_its_loss(self, api: Api, monitor: Monitor, checks: str) -> None:

@@ -59,6 +59,8 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "missed": ((str,), False),
     "fail_threshold": ((int,), False),
     "confirmation_sec": ((int,), True),
+    "locations": ((list,), False),
+    "quorum": ((int,), True),
     "recover_threshold": ((int,), False),
     "grace_sec": ((int,), False),
     "last_ping_at": (NUMBER, True),
@@ -91,7 +93,7 @@ INPUT = [
     *("request_body_encoding", "packets", "min_replies", "records"),
     *("schedule", "timezone", "missed", "min_duration_sec", "max_duration_sec", "max_pings_per_hour"),
     *("tls_verify", "ca_certificate"),
-    *("fail_threshold", "confirmation_sec", "recover_threshold", "project_id"),
+    *("fail_threshold", "confirmation_sec", "locations", "quorum", "recover_threshold", "project_id"),
 ]
 JSON_RULE = {"type": "json_field", "path": "a"}
 TEXT_RULE = {"type": "text_contains", "value": "o"}

@@ -57,6 +57,8 @@ def test_defaults_of_the_specification() -> None:
         "max_pings_per_hour": None,
         "fail_threshold": 3,
         "confirmation_sec": None,
+        "locations": ("default",),
+        "quorum": None,
         "recover_threshold": 1,
     }
 

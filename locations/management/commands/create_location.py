@@ -20,7 +20,7 @@ examples:
 
 exit codes:
   0  the join token was printed
-  1  refused: the id is taken or not valid, or there is no such shared location
+  1  refused: the id is taken or not valid, or the shared location does not exist
   2  usage error
   4  the database cannot be reached
 """

@@ -17,7 +17,7 @@ example:
 
 exit codes:
   0  the agent was revoked
-  1  there is no such agent
+  1  the agent does not exist
   2  usage error
   4  the database cannot be reached
 """
@@ -28,5 +28,5 @@ exit codes:
     def handle(self, *args: Any, **options: Any) -> None:
         revoked = revoke_agents(Agent.objects.filter(public_id=options["id"])).done
         if not revoked:
-            raise CommandError(f"there is no agent {options['id']}")
+            raise CommandError(f"agent {options['id']} does not exist")
         self.stdout.write(f"revoked {revoked[0]}")
