@@ -85,6 +85,8 @@ SAMPLES: dict[str, Any] = {
     "join_token_expires_at": NOW + 3_600_000,
     "last_seen_at": NOW,
     "latency_ms": 95,
+    "location": "default",
+    "locations": ["default"],
     "loss": None,
     "meta": "Shop Ltd",
     "method": "GET",
