@@ -130,13 +130,14 @@ class Agent:
         while taken := self._outbox.take():
             body, count = request_of(taken, now=time.monotonic())
             self._outbox.put_back(taken[count:])
+            is_last = self._outbox.closing.is_set()
             try:
                 self._results.post(RESULTS, body, Stored, timeout_sec=_ANSWER_SEC)
             except Refused as refusal:
                 logger.warning("%s dropped: %s", counted(count, "result"), refusal)
             except Trouble as trouble:
                 self._outbox.put_back(taken[:count])
-                if self._outbox.closing.is_set():
+                if is_last:
                     return
                 self._outbox.closing.wait(contact.failed(trouble))
             else:
