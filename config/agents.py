@@ -45,7 +45,7 @@ PATHS = frozenset({LEASES, RESULTS})
 FLUSH_SEC = 2.0
 RECHECK_SEC = 60.0
 """How often a credential is looked up again. Its deletion is noticed at once."""
-BURST, REFILL_SEC = 60, 0.05
+BURST, REFILL_SEC = 100, 0.1
 """Requests of an agent that need no wait, and the time until it may send another one."""
 FULL_WAIT_SEC = 1.0
 """How long an agent without room waits."""

@@ -42,7 +42,7 @@ def get_usable(caller: Caller, public_id: str) -> Location:
 
 def public_id_of(key: int | None) -> str | None:
     """Return the public id of the location with this key, or None if it was deleted."""
-    return Location.objects.filter(pk=key).values_list("public_id", flat=True).first()
+    return Location.objects.filter(pk=key or 0).values_list("public_id", flat=True).first()
 
 
 def lock_against_deletion(public_ids: Collection[str]) -> set[str]:

@@ -70,7 +70,7 @@ def complete(given: Mapping[str, Any], limits: Limits) -> MonitorConfig:
 def patch(stored: MonitorConfig, given: Mapping[str, Any], limits: Limits) -> MonitorConfig:
     """Return the merged configuration that a PATCH would leave; raises ValidationFailed."""
     check_type(stored.type, given.get("type", stored.type))
-    return settle(merge(keepable(stored, given), given), limits)
+    return settle(merge(keepable(stored, given, limits), given), limits)
 
 
 def settle(config: MonitorConfig, limits: Limits) -> MonitorConfig:
@@ -118,13 +118,16 @@ def check_type(before: str, after: str) -> None:
         raise ValidationFailed(f"a {before} monitor cannot become {after}.", field="type")
 
 
-def keepable(stored: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
-    """Return the stored configuration, without secrets if the change sends the request to another server.
+def keepable(stored: MonitorConfig, given: Mapping[str, Any], limits: Limits) -> MonitorConfig:
+    """Return the stored configuration, without secrets if the change sends them elsewhere.
 
-    Secrets are write-only: a member must not obtain them by changing the URL to a server of their own.
+    Secrets are write-only: a member must not obtain them by changing the URL to a server of their own, or by a private
+    location, whose agent gets them.
     """
     kind, merged = types.get(stored.type), merge(stored, given)
-    return stored if kind.destination(merged) == kind.destination(stored) else without_secrets(stored)
+    added = set(merged.locations) - set(stored.locations)
+    is_same = kind.destination(merged) == kind.destination(stored) and not any(map(limits.locations.get, added))
+    return stored if is_same else without_secrets(stored)
 
 
 def without_secrets(config: MonitorConfig, *, moved: bool = False) -> MonitorConfig:

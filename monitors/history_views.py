@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from rest_framework import serializers
@@ -54,10 +55,14 @@ class CheckSerializer(serializers.Serializer[Any]):
 
     def get_location(self, result: CheckResult) -> str | None:
         """Return the id of the location that made the check; null if it was deleted."""
-        known: dict[int | None, str | None] = self.context.setdefault("locations", {None: DEFAULT})
-        if result.location_id not in known:
-            known[result.location_id] = public_id_of(result.location_id)
-        return known[result.location_id]
+        if result.location_id not in self._locations:
+            self._locations[result.location_id] = public_id_of(result.location_id)
+        return self._locations[result.location_id]
+
+    @cached_property
+    def _locations(self) -> dict[int | None, str | None]:
+        """The ids that are known so far: the rows of a list are from few locations."""
+        return {None: DEFAULT}
 
     def get_id(self, result: CheckResult) -> str:
         ids: CheckIds = self.context["ids"]

@@ -63,7 +63,8 @@ class HeaderOutSerializer(serializers.Serializer[Any]):
     value_dropped = serializers.BooleanField(
         required=False,
         help_text="true: the stored value was dropped, because the request goes to another server now (scheme, host, "
-        "port or Host header) or the monitor to another owner. Send the value again. Absent otherwise.",
+        "port or Host header) or from another private location, or the monitor has another owner. Send the value "
+        "again. Absent otherwise.",
     )
 
     def to_representation(self, instance: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,10 @@ def dispatch_due() -> None:
     reports = read_processes()
     gaps.watch(now, reports.get("web", ProcessReports()))
     verifying.decide_overdue(now)
-    _dispatch(now, workers=reports.get("worker", ProcessReports()).alive, agents=watch_agents(now))
+    workers = reports.get("worker", ProcessReports())
+    _dispatch(
+        now, workers=workers.alive, agents=watch_agents(now, has_workers=workers.alive > 0 or not workers.last_at)
+    )
     _tick_ended = time.monotonic()
     metrics.DISPATCH_SECONDS.observe((_tick_ended - start,))
 

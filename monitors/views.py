@@ -140,9 +140,9 @@ class MonitorViewSet(ServiceViewSet):
         """Change a monitor.
 
         Stored header values are dropped, unless they are given again in the same request, when the request would go to
-        another server (scheme, host or port of `url`, or the Host header) or when `project_id` moves the monitor to
-        another owner, which also drops `request_body` and needs the role owner or admin in the project that it leaves
-        (403 `forbidden`). In the response these headers have `value_dropped`.
+        another server (scheme, host or port of `url`, or the Host header), when a private location is added, or when
+        `project_id` moves the monitor to another owner, which also drops `request_body` and needs the role owner or
+        admin in the project that it leaves (403 `forbidden`). In the response these headers have `value_dropped`.
         """
         return services.update_monitor(self.caller, monitor_id, data, now=self.now, if_match=self.if_match)
 

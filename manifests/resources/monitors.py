@@ -70,7 +70,9 @@ class Monitors(Resource):
         """Return the stored headers by their names in lower case, merged by the same rules as a PATCH."""
         if entry.existing is None:
             return {}
-        stored = configuration.keepable(entry.existing.row.full_config, entry.given)
+        stored = configuration.keepable(
+            entry.existing.row.full_config, entry.given, account.limits_at(entry.project_ref)
+        )
         if account.owner_of(entry.project_ref) != account.owner_of(entry.existing.project_ref):
             stored = configuration.without_secrets(stored, moved=True)
         return {header.name.lower(): header for header in stored["request_headers"]}

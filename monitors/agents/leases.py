@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from django.conf import settings
 from checks.agent_protocol import Lease
 from checks.spec import CheckSpec
 from core.clock import from_ms, to_ms
+from locations.models import DEFAULT
 from locations.selectors import online_agents
 from monitors import handing, scheduling
 from monitors.checking.jobs import CheckJob, load_draft, load_jobs, startable
@@ -67,9 +68,11 @@ class _Watch:
 _watch = _Watch()
 
 
-def watch_agents(now: datetime) -> Agents:
+def watch_agents(now: datetime, *, has_workers: bool) -> Agents:
     """Return the agents that are online. Give back the leases of others, and check what waited for their return."""
-    online = online_agents(now)
+    online: dict[str, Sequence[int]] = {**online_agents(now)}
+    if not has_workers:
+        online[DEFAULT] = []
     before, looked = _watch.online, time.monotonic()
     if online != before or looked - _watch.looked_at > _LOOK_SEC:
         scheduling.return_leases(except_of=[agent for each in online.values() for agent in each], now=now)

@@ -28,7 +28,8 @@ SHORT_STOP = timedelta(seconds=5)
 """A shorter time between two ticks is usual. A longer one, up to STOPPED_AFTER, moves deadlines only."""
 MOST_ORDERED = 4_000
 Agents = Mapping[str, Sequence[int]]
-"""The keys of agents that are online, by the public ids of their locations."""
+"""The keys of agents that are online, by the public ids of their locations. Without workers that of the default
+location has none."""
 POSTPONED_LEAD_SEC = 1.0  # a tick: checks that come back too early wait for their turn, late ones miss it
 
 
@@ -200,7 +201,7 @@ def claim_due(now: datetime, *, limit: int, only: list[str] | None = None, agent
 
 def _places(agents: Agents) -> dict[str, Any]:
     """Return the parameters of `_AGENT`."""
-    places = {DEFAULT: [0], **agents}
+    places = {name: keys for name, keys in {DEFAULT: [0], **agents}.items() if keys}
     counts = [len(each) for each in places.values()]
     return {
         "places": [*places],

@@ -89,7 +89,7 @@ class TestChecks:
         add_result(monitor, 2, NOON + minutes(1), DOWN, **why)
         down, up = api.get(checks).json
         assert up.pop("id") != down.pop("id")
-        nothing = {"latency_ms": None, "connect_ms": None, "ttfb_ms": None, "loss": None}
+        nothing: dict[str, Any] = {"latency_ms": None, "connect_ms": None, "ttfb_ms": None, "loss": None}
         nothing |= {"location": "default", "confirmed": None}
         assert down == {"checked_at": to_ms(NOON) + 60_000, "status": "down"} | nothing | why
         assert up == {

@@ -302,3 +302,20 @@ def _first_to_be_asked(monitor: Monitor, probes: list[Probe]) -> list[Probe]:
     tasks.dispatch_due()
     chosen = state_of(monitor).agent_id
     return sorted(probes, key=lambda probe: probe.row.pk != chosen)
+
+
+def test_the_default_location_without_workers_has_no_turn(fra: Probe) -> None:
+    monitor = monitor_from("default", "fra")
+    for hours in (1, 2, 3):
+        (claim,) = scheduling.claim_due(utc_now() + timedelta(hours=hours), limit=1, agents={"default": [], "fra": [7]})
+        assert claim.agent_id == 7
+    Monitor.objects.filter(pk=monitor.pk).update(locations=["default"])
+    (claim,) = scheduling.claim_due(utc_now() + timedelta(hours=4), limit=1, agents={"default": [], "fra": [7]})
+    assert claim.agent_id is None, "it waits for a worker"
+
+
+def test_an_agent_that_floods_is_held_back(fra: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_agents, "REFILL_SEC", 1_000.0)
+    monkeypatch.setattr(gateway_agents, "BURST", 3)
+    answers = [fra.send().status_code for _ in range(4)]
+    assert answers == [200, 200, 200, 429]

@@ -15,17 +15,15 @@ from checks.spec import Verdict
 from config import agents as gateway_agents
 from config.gateway import Gateway
 from core.clock import utc_now
-from incidents.consuming import consume_changes
 from locations.models import Agent
 from locations.services import create_shared
 from monitors import tasks
-from monitors.models import Monitor
 from tests.agent.conftest import AgentProcess
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import flush_broker, state_of
 from tests.processes.waiting import until
 from tests.serving import serving
-from tests.targets.server import TargetServer, answer
+from tests.targets.server import Site, TargetServer, answer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PATIENCE_SEC = 60
@@ -62,8 +60,12 @@ def probes(tmp_path: Path) -> Iterator[list[AgentProcess]]:
                 each.code()
 
 
-def test_checks_run_elsewhere_and_failures_are_verified(probes: list[AgentProcess], targets: TargetServer) -> None:
-    target = targets.serve([answer()])
+def test_checks_run_elsewhere_and_failures_are_verified(probes: list[AgentProcess]) -> None:
+    with TargetServer() as targets:
+        _run(targets.serve([answer()]), probes)
+
+
+def _run(target: Site, probes: list[AgentProcess]) -> None:
     given = {"locations": ["fra", "ams"], "fail_threshold": 1, "interval_sec": 60}
     monitor = MonitorFactory(
         owner=UserFactory(), url=target.url(), created_at=utc_now() - timedelta(minutes=9), up=True, **given
@@ -71,7 +73,6 @@ def test_checks_run_elsewhere_and_failures_are_verified(probes: list[AgentProces
 
     def check() -> int:
         """Make the next check of the monitor, and return its claim."""
-        Monitor.objects.get(pk=monitor.pk)
         state = state_of(monitor)
         state.next_due_at = utc_now()
         state.save(update_fields=["next_due_at"])
@@ -85,7 +86,7 @@ def test_checks_run_elsewhere_and_failures_are_verified(probes: list[AgentProces
     assert len(set(places)) == 2, "the locations take turns"
     assert state_of(monitor).status == Verdict.UP
 
-    target.script = [answer(500)]
+    target.routes = [answer(500)]
     claim = check()
     result = CheckResult.objects.get(monitor_id=monitor.pk, claim=claim)
     assert (result.verdict, result.confirmed, state_of(monitor).status) == (Verdict.DOWN, True, Verdict.DOWN)
@@ -93,5 +94,4 @@ def test_checks_run_elsewhere_and_failures_are_verified(probes: list[AgentProces
     (name, said), *_ = result.evidence["facts"]
     assert name in {"from fra", "from ams"}
     assert said.startswith("down: ")
-    consume_changes(utc_now())
     assert [each.stop() for each in probes] == [0, 0]

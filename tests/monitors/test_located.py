@@ -141,3 +141,20 @@ def test_a_check_on_demand_needs_an_online_location(caller: Caller) -> None:
     agent = add_agent(fra, seen=utc_now())
     on_demand.start(monitor, now=utc_now())
     assert state_of(monitor).agent_id == agent.pk
+
+
+def test_header_values_do_not_go_to_a_private_location_that_is_added(caller: Caller) -> None:
+    shared("fra")
+    own, other = private(caller), private(caller)
+    header = {"name": "X-Key", "value": "s3cret"}
+    given = {"url": URL, "request_headers": [header], "locations": ["default", own]}
+    monitor = create_monitor(caller, given, now=utc_now())
+
+    def change(**changed: object) -> list[str]:
+        update_monitor(caller, monitor.public_id, changed, now=utc_now())
+        return [header.value for header in Monitor.objects.get(pk=monitor.pk).full_config["request_headers"]]
+
+    assert change(locations=["default", "fra", own]) == ["s3cret"]
+    assert change(locations=["default"]) == ["s3cret"]
+    assert change(locations=[own]) == [""]
+    assert change(locations=[own, other], request_headers=[header]) == ["s3cret"]
