@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from benchmarks.fairness.client import Front
 from benchmarks.fairness.targets import address_of
+from checks.agent_protocol import JOIN, LEASES, PROTOCOL, RESULTS
 
 By = Literal["addresses", "accounts"]
 CONNECTIONS = 4_300
@@ -392,6 +393,34 @@ async def streams(attacker: Attacker) -> None:
             attacker.counts["0"] += 1
 
     await attacker.repeat(64, follow, pause=PAUSE_SEC)
+
+
+@row("agents", "accounts")
+async def agents(attacker: Attacker) -> None:
+    """Requests of agents: as many agents as may join, which ask without waiting, and return garbage."""
+    status, made = await attacker.ask("POST", "/v1/locations", {"name": "Office"})
+    if status != 201:
+        return
+    location = json.loads(made)
+
+    async def ask(path: str, body: Any, credential: str | None) -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {credential}"} if credential else {}
+        status, answer = await attacker.front.ask(attacker.address, "POST", path, body, headers=headers, patience=30.0)
+        attacker.counts[str(status)] += 1
+        return status, answer
+
+    async def serve() -> None:
+        _, issued = await attacker.ask("POST", f"/v1/locations/{location['id']}/join-token")
+        token = json.loads(issued).get("join_token", "")
+        given = {"token": token, "name": word(), "version": "1", "protocol": PROTOCOL}
+        _, joined = await ask(JOIN, given, None)
+        credential = json.loads(joined).get("credential")
+        garbage = {"results": [{"lease": word() * 8, "verdict": "up"}] * 500}
+        while credential is not None:
+            await ask(LEASES, {"room": 200, "version": "1", "wait_sec": 0}, credential)
+            await ask(RESULTS, garbage, credential)
+
+    await attacker.repeat(20, serve, pause=1.0)
 
 
 @row("lists", "accounts", monitors=[("http", "fast")] * LIMIT, history=100_000)
