@@ -157,7 +157,8 @@ def store_new(caller: Caller | None, drafts: Sequence[Draft], *, is_claimed: boo
     The first checks are claimed as FIRST_CLAIM by the caller if `is_claimed`, and otherwise due at once.
     """
     _lock_locations(drafts)
-    agents = online_agents(now) if is_claimed else {}
+    needs_agents = is_claimed and any(DEFAULT_LOCATION not in draft.config.locations for draft in drafts)
+    agents = online_agents(now) if needs_agents else {}
     domains = [watched_domain(draft.config) for draft in drafts]
     registrations = lock_registrations(filter(None, domains), now=now)
     monitors = []
