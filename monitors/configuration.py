@@ -42,7 +42,11 @@ def build(given: Mapping[str, Any]) -> MonitorConfig:
 def merge(config: MonitorConfig, given: Mapping[str, Any]) -> MonitorConfig:
     """Return the configuration with these API fields applied, unvalidated."""
     kind = types.get(given.get("type", config.type))
-    common = {name: given[name] for name in settings_of(MonitorConfig) if name in given}
+    common = {
+        name: _value(setting, given[name], getattr(config, name))
+        for name, setting in settings_of(MonitorConfig).items()
+        if name in given
+    }
     return _replace(config, lambda group: _changed(group, given), type=kind.name, **common)
 
 
