@@ -17,6 +17,7 @@ from core.user_agents import name_of
 from dashboard.durations import MS_OF, format_duration
 from dashboard.pages import PageRequest, read_only, render_page
 from dashboard.paging import first_page
+from locations.selectors import usable_by
 from monitors import types
 from monitors.changes import changes_of
 from monitors.selectors import get_monitor
@@ -50,7 +51,7 @@ _LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was "}
 def _shown(entry: Entry, project: Project | None, names: Mapping[str, str]) -> dict[str, Any]:
     """Return what the log shows of an entry: the target only if it is not the project whose log this is.
 
-    `names` are those of projects, by id.
+    `names` are those of projects and locations, by id.
     """
     actor_type = Entry.ActorType(entry.actor_type)
     is_own = project is not None and (entry.target_id, entry.target_name) == (project.public_id, project.name)
@@ -102,15 +103,32 @@ def _word(name: str, value: Any, names: Mapping[str, str]) -> str:
         return types.get(value).label
     if setting is not None and setting.unit is not None:
         return format_duration(value * MS_OF[setting.unit])
+    if name == "locations":
+        return "; ".join(names.get(one, one) for one in value.split("; "))
     return names.get(value, str(value))
 
 
-def _project_names(request: PageRequest, entries: Sequence[Entry]) -> dict[str, str]:
-    """Return the names of the caller's projects that monitors moved between, by id."""
+def _names(request: PageRequest, entries: Sequence[Entry]) -> dict[str, str]:
+    """Return the names of the caller's projects and locations that changes of monitors name, by id."""
     changes = [change for entry in entries for change in entry.details.get("changes", ())]
-    ids = {change.get(side) for change in changes if change["field"] == "project_id" for side in ("before", "after")}
-    found = access.accessible_projects(request.caller).filter(public_id__in=ids - {None})
-    return dict(found.values_list("public_id", "name")) if ids else {}
+    ids = {
+        field: {
+            public_id
+            for change in changes
+            if change["field"] == field
+            for side in ("before", "after")
+            for public_id in str(change.get(side) or "").split("; ")
+        }
+        for field in ("project_id", "locations")
+    }
+    names: dict[str, str] = {}
+    if ids["project_id"]:
+        found = access.accessible_projects(request.caller).filter(public_id__in=ids["project_id"])
+        names.update(found.values_list("public_id", "name"))
+    if ids["locations"]:
+        usable = usable_by(request.caller).filter(public_id__in=ids["locations"])
+        names.update((location.public_id, location.title) for location in usable)
+    return names
 
 
 def log_context(
@@ -129,7 +147,7 @@ def log_context(
         entries = entries.filter(pk__lt=int(before))
     rows, last = first_page(entries.order_by("-pk"), size or PAGE)
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
-    names, viewer = _project_names(request, rows), request.caller.user
+    names, viewer = _names(request, rows), request.caller.user
     return {
         "entries": [
             _shown(log.redact(entry, viewer=viewer), projects.get(entry.project_id or 0), names) for entry in rows

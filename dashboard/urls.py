@@ -25,6 +25,7 @@ urlpatterns = [
     path("monitors/actions", overview.act, name="monitors_act"),
     # Before the page of a monitor, whose URL these would match.
     path("monitors/new", editing.new, name="monitor_new"),
+    path("monitors/locations", editing.locations, name="monitor_locations"),
     path("monitors/notified", notified.preview, name="notified_preview"),
     path("monitors/import", imports.new, name="import_new"),
     path("monitors/import/<id:import_id>", imports.show, name="import"),

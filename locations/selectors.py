@@ -45,6 +45,11 @@ def public_id_of(key: int | None) -> str | None:
     return Location.objects.filter(pk=key or 0).values_list("public_id", flat=True).first()
 
 
+def titles_of(public_ids: Collection[str]) -> dict[str, str]:
+    """Return the names of these locations by their public ids."""
+    return {one.public_id: one.title for one in Location.objects.filter(public_id__in=public_ids)}
+
+
 def lock_against_deletion(public_ids: Collection[str]) -> set[str]:
     """Return those of the locations that exist. They cannot be deleted until the transaction ends."""
     with connection.cursor() as cursor:

@@ -7,14 +7,14 @@ order: states, projects, owners, registrations. Who changes many has locked the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 import audit.services
 from accounts.models import User
@@ -99,18 +99,30 @@ def limits_at(
 
     The caller names only locations that it can see, and those that are `kept`.
     """
-    found = usable(project_id=project_id, owner_id=owner.pk)
-    if caller is not None:
-        found = found.filter(Q(pk__in=usable_by(caller).values("pk")) | Q(public_id__in=kept))
-    rows = list(found.order_by("pk").values_list("public_id", "owner", "preselected"))
-    preselected = tuple(name for name, _, is_preselected in rows if is_preselected)[:MAX_LOCATIONS]
+    found = locations_at(project_id, owner.pk, caller=caller, kept=kept)
     return Limits(
         floor_sec=owner.plan.min_interval_sec,
         default_sec=owner.plan.default_interval_sec,
         permits_host=permits_host,
-        locations={name: private_of is not None for name, private_of, _ in rows},
-        preselected=preselected or (DEFAULT_LOCATION,),
+        locations={location.public_id: location.is_private for location in found},
+        preselected=preselected_of(found),
     )
+
+
+def locations_at(
+    project_id: int | None, owner_id: int, *, caller: Caller | None, kept: Collection[str] = ()
+) -> QuerySet[Location]:
+    """Return the locations that a monitor may name there, as in `limits_at`."""
+    found = usable(project_id=project_id, owner_id=owner_id)
+    if caller is not None:
+        found = found.filter(Q(pk__in=usable_by(caller).values("pk")) | Q(public_id__in=kept))
+    return found.order_by("pk")
+
+
+def preselected_of(locations: Iterable[Location]) -> tuple[str, ...]:
+    """Return the locations of a new monitor that names none."""
+    found = tuple(location.public_id for location in locations if location.preselected)[:MAX_LOCATIONS]
+    return found or (DEFAULT_LOCATION,)
 
 
 def complete(given: Mapping[str, Any], limits: Limits) -> MonitorConfig:

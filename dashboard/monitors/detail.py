@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from incidents import windows
 from incidents.models import Incident
 from incidents.selectors import newest_incidents, windows_covering
 from incidents.windows import occurrence_of
+from locations.selectors import titles_of
 from monitors.checking import on_demand
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
@@ -53,7 +54,7 @@ from monitors.services import FIRST_CLAIM, delete_monitor
 from monitors.stale import stale_since
 from monitors.types.content import Rule
 from monitors.types.http import Header
-from monitors.types.settings import Setting
+from monitors.types.settings import DEFAULT_LOCATION, Setting
 from monitors.uptime.daily import History, daily_uptimes
 from projects.access import Caller
 from statuspages.badges import create_badge, delete_badge
@@ -120,11 +121,11 @@ class Awaited(NamedTuple):
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
     monitor = get_monitor_with_first_check(caller, monitor_id)
-    command = _command(monitor)
+    command, facts = _command(monitor), facts_of(monitor)
     context = _moving(monitor, now=now) | {
         "mutes": MUTES,
-        "facts": facts_of(monitor),
-        "deletable": _deletable(monitor),
+        "facts": facts,
+        "deletable": _deletable(monitor, facts),
         "command": command,
         "tool": command.partition(" ")[0],
         "ranges": {name: span.title for name, span in chart.RANGES.items()},
@@ -373,7 +374,7 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
     return {"channels": channels, "other_channels": len(routes) - len(channels), "by_mail": by_mail}
 
 
-def _deletable(monitor: Monitor) -> Deletable:
+def _deletable(monitor: Monitor, facts: Sequence[Fact]) -> Deletable:
     config, project = monitor.public_config, monitor.project
     texts = {
         "Name": config.name,
@@ -382,29 +383,43 @@ def _deletable(monitor: Monitor) -> Deletable:
         "State": "Active" if monitor.enabled else "Paused",
     }
     values = [Value(label, label, text, text) for label, text in texts.items()]
-    facts = [Value(fact.label, fact.label, fact.text, msgspec.to_builtins(fact.value)) for fact in facts_of(monitor)]
-    return Deletable(monitor, config.name, values + facts)
+    values += [Value(fact.label, fact.label, fact.text, msgspec.to_builtins(fact.value)) for fact in facts]
+    return Deletable(monitor, config.name, values)
+
+
+def _read_deletable(request: PageRequest, monitor_id: str) -> Deletable:
+    monitor = get_monitor(request.caller, monitor_id)
+    return _deletable(monitor, facts_of(monitor))
 
 
 delete = deletion(
     delete_monitor,
-    lambda request, monitor_id: _deletable(get_monitor(request.caller, monitor_id)),
+    _read_deletable,
     "Deleted 1 monitor.",
     "monitors",
 )
 
 
 def facts_of(monitor: Monitor) -> list[Fact]:
-    """Return a fact for each setting that has a value and that the monitor's type uses."""
+    """Return a fact for each setting that has a value and that the monitor's type uses.
+
+    Locations are left out if the monitor is checked from the default one alone.
+    """
     config = monitor.public_config
     hidden, schedule = {"name", "url"}, None  # the page shows these above
     if "schedule" in monitor.kind.asked:
         hidden |= schedules.unused(schedules.of(config["schedule"]))
         schedule = monitor.schedule
+    titles: Mapping[str, str] = {}
+    if monitor.locations == [DEFAULT_LOCATION]:
+        hidden |= {"locations", "quorum"}
+    else:
+        titles = titles_of(monitor.locations)
     return [
         Fact(
             monitor.kind.interval_label if setting.name == "interval_sec" else setting.label,
-            _fact_text(setting, config[name]) + (f"\n{schedule.in_words()}" if schedule and name == "schedule" else ""),
+            _fact_text(setting, [titles.get(one, one) for one in config[name]] if name == "locations" else config[name])
+            + (f"\n{schedule.in_words()}" if schedule and name == "schedule" else ""),
             config[name],
             _FACT_TEMPLATES.get(setting.item),
         )

@@ -20,7 +20,7 @@ from core.waiting import limit_waiting
 from dashboard.durations import format_duration
 from dashboard.monitors.forms import SCOPE, MonitorForm
 from dashboard.monitors.notified import chosen_by
-from dashboard.pages import PageRequest, page, render_page
+from dashboard.pages import PageRequest, page, read_only, render_page
 from monitors import configuration, services, types
 from monitors.checking import interactive
 from monitors.checking.results import CheckResult
@@ -120,6 +120,17 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     _report_adjustments(request, body, changed)
     _warn_about_dropped(request, monitor, changed)
     return redirect("monitor", monitor_id)
+
+
+@read_only
+def locations(request: PageRequest) -> HttpResponse:
+    """Show the locations of the place that is selected in the form."""
+    given, caller = request.GET, request.caller
+    monitor = get_monitor(caller, given["monitor"]) if "monitor" in given else None
+    config = _first_config(request) if monitor is None else monitor.full_config
+    form = MonitorForm(caller=caller, config=config, project=given.get("project_id"), stored=monitor)
+    form.select_locations(given)
+    return render_page(request, "monitors/locations", form=form)
 
 
 def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None) -> HttpResponse:

@@ -20,10 +20,12 @@ from checks.probes.dns.spec import RECORD_TYPES
 from checks.probes.tcp.spec import STARTTLS_PROTOCOLS
 from core import throttles
 from core.api.fields import validated
+from core.clock import utc_now
 from core.errors import ValidationFailed
 from core.forms import conditional
 from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
+    ChosenField,
     DurationField,
     MultilineField,
     ObjectForm,
@@ -34,11 +36,14 @@ from dashboard.forms import (
 )
 from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
-from dashboard.monitors.notified import Notified, notified
+from dashboard.monitors.notified import Notified, notified, selected_place
+from locations.models import Location
+from locations.selectors import with_agents
 from monitors import configuration, types
 from monitors.checking import interactive
 from monitors.models import Monitor
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
+from monitors.services import locations_at, preselected_of
 from monitors.types.base import MonitorType
 from monitors.types.content import Rule
 from monitors.types.http import Header
@@ -46,6 +51,8 @@ from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
 from projects.access import Caller
 
 SCOPE = "create-and-test"
+LOCATIONS_OFFERED = "locations_offered"
+"""Hidden field beside the checkboxes of locations, with the ids of all that were shown."""
 PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
 """The fields of which addresses are made, with their defaults."""
 _DEFAULTS: dict[str, Any] = {"name": "", "check_ssl": True, "grace_sec": None}
@@ -53,7 +60,8 @@ _DEFAULTS: dict[str, Any] = {"name": "", "check_ssl": True, "grace_sec": None}
 _ENCRYPTIONS = [("", "None"), ("tls", "TLS"), *((name, f"STARTTLS, {name}") for name in STARTTLS_PROTOCOLS)]
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
 _PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
-_TARGETS = {"content_rules": "rules", "request_headers": "headers", "type": "kinds"}
+_TARGETS = {"content_rules": "rules", "request_headers": "headers", "type": "kinds", "locations": "locations"}
+_LOCATIONS = ("locations", "quorum")
 
 
 def form_field(setting: Setting) -> forms.Field:
@@ -146,6 +154,9 @@ class MonitorForm(ObjectForm):
         self.plan = (caller.user if stored is None else stored.owner).plan
         self.settings = types.settings()
         self.fields |= {name: form_field(setting) for name, setting in self.settings.items()}
+        self.fields["locations"] = ChosenField(
+            label=self.fields["locations"].label, required=False, widget=forms.CheckboxSelectMultiple
+        )
         self.fields["project_id"] = ProjectField(
             project_choices(caller),
             none="None: personal",
@@ -170,11 +181,47 @@ class MonitorForm(ObjectForm):
         if data is not None:
             visible = list_channels(caller).prefetch_related(None).values_list("public_id", "name")
             self.fields["channels"].choices = list(visible)  # type: ignore[attr-defined]
+        self._offer_locations(is_blank=stored is None and _is_blank(config))
         headers = () if stored is None else config["request_headers"]
         data = data and self.data  # with the stored values that the user chose
         self.rules = RuleRow.rows(data, config, blank=blank_rule(config))
         self.headers = HeaderRow.rows(data, config, blank={}, stored=headers)
         self.rows: Mapping[str, Sequence[Row]] = {"content_rules": self.rules, "request_headers": self.headers}
+
+    def _offer_locations(self, *, is_blank: bool) -> None:
+        """Offer the locations of the selected place. A form that was sent without them keeps the initial values."""
+        owner_id = self._caller.user.pk if self.stored is None else self.stored.owner_id
+        kept = () if self.stored is None else self.stored.locations
+        project, owner_id = selected_place(self._caller, self["project_id"].value(), owner_id=owner_id)
+        found = locations_at(project.pk if project else None, owner_id, caller=self._caller, kept=kept)
+        self.offered: Sequence[Location] = list(with_agents(found, now=utc_now()))
+        self.fields["locations"].choices = [(one.public_id, one.title) for one in self.offered]  # type: ignore[attr-defined]
+        if is_blank:
+            self.initial["locations"] = preselected_of(self.offered)
+        if self.is_bound and self.data.keys().isdisjoint(("locations", LOCATIONS_OFFERED)):
+            self.data.setlist("locations", list(self.initial["locations"]))
+            self.data["quorum"] = str(self.initial["quorum"] or "")
+
+    def select_locations(self, given: QueryDict) -> None:
+        """Select those that `given`, the values of a form for another place, selects.
+
+        A new monitor also gets the preselected ones that were not offered there.
+        """
+        chosen: list[str] = given.getlist("locations")
+        if self.stored is None:
+            before = given.get(LOCATIONS_OFFERED, "").split()
+            chosen += [name for name in preselected_of(self.offered) if name not in before]
+        self.initial.update(locations=chosen, quorum=given.get("quorum"))
+
+    @property
+    def offers_locations(self) -> bool:
+        return len(self.offered) > 1
+
+    @property
+    def location_rows(self) -> list[tuple[Location, bool]]:
+        """Return the locations that are offered, and whether each is selected."""
+        chosen = self["locations"].value() or ()
+        return [(location, location.public_id in chosen) for location in self.offered]
 
     presets = schedules.PRESETS
     time_zones = staticmethod(time_zones)
@@ -215,6 +262,9 @@ class MonitorForm(ObjectForm):
             required = setting.type is int and not setting.nullable
             if required and self.cleaned_data.get(name, "") is None:
                 self.add_error(name, "This field is required.")
+        # A scheduler fires from the first one that is online.
+        order = list(self.initial["locations"])
+        self.cleaned_data["locations"].sort(key=lambda name: order.index(name) if name in order else len(order))
         if "url" in asked and not self.errors:
             self._complete_address(kind)
 
@@ -320,6 +370,8 @@ class MonitorForm(ObjectForm):
         place = _PLACE.fullmatch(field or "")
         if place is None or place[1] not in self.fields:
             return super().refuse(field, reason)
+        if place[1] == "locations":
+            return super().refuse("locations", reason.removeprefix(f"{field}: "))
         if place[1] not in self.rows:
             number, _ = _numbered_lines(self[place[1]].value())[int(place[2])]
             self.add_error(place[1], f"Line {number} {reason.removeprefix(f'{field}: ')}")
@@ -344,7 +396,7 @@ class MonitorForm(ObjectForm):
         """Return the fields of each section and the types that have them, without rows and what the template places."""
         found: dict[str, list[tuple[BoundField, str]]] = {}
         for name, setting in self.settings.items():
-            if name not in self.rows and name not in schedules.SETTINGS:
+            if name not in self.rows and name not in (*schedules.SETTINGS, *_LOCATIONS):
                 found.setdefault(setting.section, []).append((self[name], self.data_for[name]))
         return found
 
@@ -402,10 +454,14 @@ def _has_defaults_by_type(setting: Setting) -> bool:
 def _initial(config: MonitorConfig, *, is_new: bool) -> dict[str, Any]:
     initial = {"type": config.type, "timing": schedules.of(config["schedule"])} | PARTS
     initial |= {name: config[name] for name in types.settings()} | types.get(config.type).split(config.url)
-    if is_new and config == configuration.build({"interval_sec": config.interval_sec, "type": config.type}):
+    if is_new and _is_blank(config):
         # Nothing is typed yet, so use the defaults of the type.
         initial |= _DEFAULTS | {name: "" for name, one in types.settings().items() if _has_defaults_by_type(one)}
     return initial
+
+
+def _is_blank(config: MonitorConfig) -> bool:
+    return config == configuration.build({"interval_sec": config.interval_sec, "type": config.type})
 
 
 def _unchanged_body(monitor: Monitor) -> dict[str, Any]:

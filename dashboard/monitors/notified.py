@@ -78,11 +78,7 @@ def notified(
     caller: Caller, *, kind: MonitorType, project_id: str | None, chosen: Collection[str], owner_id: int
 ) -> Notified:
     """Return the channels for a monitor of that type and project, of the account `owner_id` if it has no project."""
-    project: Project | None = None
-    if project_id:
-        with suppress(NotFound):
-            project = get_or_not_found(access.accessible_projects(caller), public_id=project_id)
-            owner_id = access.owner_of(project).pk
+    project, owner_id = selected_place(caller, project_id, owner_id=owner_id)
     rows = []
     # Do not load the selected monitors of each channel.
     for channel in selectors.list_channels(caller).prefetch_related(None).order_by("name", "pk"):
@@ -91,6 +87,15 @@ def notified(
         if is_fixed or may_choose:
             rows.append(Row(channel, is_fixed or channel.public_id in chosen, is_fixed))
     return Notified(rows, _topics(kind))
+
+
+def selected_place(caller: Caller, project_id: str | None, *, owner_id: int) -> tuple[Project | None, int]:
+    """Return the project, and the key of the account that owns a monitor there. `owner_id`: without a project."""
+    if project_id:
+        with suppress(NotFound):
+            project = get_or_not_found(access.accessible_projects(caller), public_id=project_id)
+            return project, access.owner_of(project).pk
+    return None, owner_id
 
 
 def chosen_by(caller: Caller, monitor: Monitor) -> list[str]:

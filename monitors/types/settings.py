@@ -218,8 +218,9 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
             description="Ids of locations. Each check is made from one of them in turn, and a failure is verified from "
             "the others. Default: those that are `preselected`. A scheduler fires from the first that is online.",
             label="Check from",
-            help="Checks take turns. A failure is verified from the other places at once: with two or more of them, a "
-            "problem of one network is not taken for an outage.",
+            help="Checks take turns, and a failure is verified from the other locations at once. One location: a "
+            "network problem there looks like an outage. Two: both must see an outage. Three or more: more than half "
+            "of them must.",
             position=25,
             section="when",
             max_length=MAX_LOCATIONS,
@@ -233,7 +234,9 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
             description="How many locations must see a failure, of those that are online. null: more than half.",
             label="Locations that must agree",
             help="Empty: more than half of those that answer.",
-            position=136,
+            placeholder="more than half",
+            position=26,
+            section="when",
             minimum=1,
             maximum=MAX_LOCATIONS,
             probed=False,
