@@ -40,8 +40,8 @@ class LongChoices(BaseChoiceIterator):
         return iter(self._choices)
 
 
-def project_choices(caller: Caller) -> Choices:
-    projects = access.accessible_projects(caller).order_by("name", "pk")
+def project_choices(caller: Caller, *, roles: Collection[str] = access.EVERY_ROLE) -> Choices:
+    projects = access.accessible_projects(caller, roles=roles).order_by("name", "pk")
     return list(projects.values_list("public_id", "name"))
 
 

@@ -162,6 +162,7 @@ def navigation_entries(*, open_incidents: int) -> list[tuple[str, str, str, int]
         ("alert-channels", "Alert channels", "bell", 0),
         ("maintenance", "Maintenance", "calendar", 0),
         ("projects", "Projects", "folder", 0),
+        ("locations", "Locations", "network", 0),
         ("connectors", "Connectors", "plug", 0),
         ("tokens", "API tokens", "key", 0),
     ]

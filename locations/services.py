@@ -155,15 +155,17 @@ def _lock(caller: Caller, public_id: str, *, right: str = "change", if_match: If
     """
     caller.require_session()
     location = access.lock(get_usable, caller, public_id, for_deletion=right == "delete")
-    if location.project is not None:
-        may = access.has_role(caller, location.project, access.MANAGERS)
-    else:
-        # The caller can access it, so it is the caller's own or shared.
-        may = location.is_private or (caller.user.is_staff and caller.user.has_perm(f"locations.{right}_location"))
-    if not may:
+    if not may_manage(caller, location, right=right):
         raise Forbidden
     require_match(location, if_match)
     return location
+
+
+def may_manage(caller: Caller, location: Location, *, right: str = "change") -> bool:
+    """Return whether the caller, who can access the location, manages it. `right`: what staff need for shared ones."""
+    if location.project is not None:
+        return access.has_role(caller, location.project, access.MANAGERS)
+    return location.is_private or (caller.user.is_staff and caller.user.has_perm(f"locations.{right}_location"))
 
 
 def record(action: Action, location: Location, *, actor: User | None = None, **details: Any) -> None:

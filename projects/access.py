@@ -116,10 +116,11 @@ def owned_projects(user: User) -> QuerySet[Membership, Any]:
     return _projects_of(user).filter(role=Role.OWNER).values("project")
 
 
-def accessible_projects(caller: Caller) -> QuerySet[Project]:
+def accessible_projects(caller: Caller, *, roles: Collection[str] = EVERY_ROLE) -> QuerySet[Project]:
+    """Return the project of the token, or those where the user has one of the roles."""
     if caller.project is not None:
         return Project.objects.filter(pk=caller.project.pk)
-    return Project.objects.filter(pk__in=_projects_of(caller.user).values("project"))
+    return Project.objects.filter(pk__in=_projects_of(caller.user).filter(role__in=roles).values("project"))
 
 
 def get_project(caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE) -> Project:

@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django.fixtures import Settings
 
 from accounts.models import User
+from checks.agent_protocol import PROTOCOL
 from core.clock import utc_now
-from locations.models import Location
+from locations import services
+from locations.models import Agent, Location
 from monitors.models import Monitor
 from projects.models import Membership, Project
 from tests.api.client import Api
 from tests.dashboard.test_monitor_pages import typed
-from tests.dashboard.test_two_tabs import differences, opened
-from tests.factories import MonitorFactory, ProjectFactory, UserFactory
+from tests.dashboard.test_monitors import queries
+from tests.dashboard.test_two_tabs import HOSTILE, differences, opened
+from tests.factories import MonitorFactory, PlanFactory, ProjectFactory, UserFactory
 from tests.locations import add_agent, shared
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_worker")]
@@ -164,3 +168,116 @@ def test_two_tabs_that_change_locations(web: Client, user: User) -> None:
     assert ("Check from", "Default", "Default; Frankfurt") in differences(page)
     page = web.post(path, typed(form_etag=mine["form_etag"][0])).content.decode()
     assert "Check from" not in [label for label, _, _ in differences(page)], "it was sent without"
+
+
+def command_in(page: str) -> str:
+    (command,) = re.findall(r">(pulsekeeper agent [^<]+)<", page)
+    return str(command)
+
+
+def test_a_location_is_created_connected_and_deleted(web: Client, user: User, settings: Settings) -> None:
+    settings.BASE_URL = "https://status.example"
+    given = {"form_key": "a-key", "name": HOSTILE, "project_id": ""}
+    answer = web.post("/locations", given)
+    page = answer.content.decode()
+    location = Location.objects.get(owner=user)
+    path = f"/locations/{location.public_id}"
+    token = command_in(page).removeprefix("pulsekeeper agent --server https://status.example --join ")
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert HOSTILE not in page
+    again = web.post("/locations", given, follow=True)  # what a reload sends
+    assert again.redirect_chain == [(path, 302)]
+    assert token not in again.content.decode()
+
+    (poll,) = re.findall('data-poll="([^"]+)"', page)
+    assert web.get(poll).status_code == 204
+    agent, _ = services.join(token=token, name=HOSTILE, version="1.0", protocol=PROTOCOL, now=utc_now())
+    joined = web.get(poll).content.decode()
+    assert ">joined<" in joined
+    Agent.objects.update(last_seen_at=utc_now(), checks_per_min=7, lag_ms=40)
+    connected = web.get(poll).content.decode()
+    assert ">connected<" in connected
+    assert "40 ms" in connected
+    assert HOSTILE not in connected
+    (poll,) = re.findall('data-poll="([^"]+)"', connected)
+    assert web.get(poll).status_code == 204
+
+    assert command_in(web.post(f"{path}/join-token").content.decode()) != command_in(page)
+    assert web.post(f"{path}/agents/{agent.public_id}/revoke").status_code == 302
+    assert not Agent.objects.exists()
+    assert web.post(path, opened(web, path) | {"name": "Office", "preselected": "on"}).status_code == 302
+    location.refresh_from_db()
+    assert (location.name, location.preselected) == ("Office", True)
+    assert "Office" in text_of(web, "/locations")
+
+    monitor = MonitorFactory(owner=user, locations=[location.public_id])
+    refused = web.post(f"{path}/delete", follow=True)
+    assert "Monitors are checked from this location" in refused.content.decode()
+    monitor.delete()
+    assert web.post(f"{path}/delete").status_code == 302
+    assert web.get(path).status_code == 404
+
+
+def test_the_limit_of_the_plan_is_a_message_on_the_form(web: Client, user: User) -> None:
+    user.plan = PlanFactory(location_limit=1)
+    user.save()
+    private(user)
+    page = web.post("/locations", {"form_key": "a-key", "name": "Second", "project_id": ""}).content.decode()
+    assert "The plan&#x27;s limit of private locations is reached." in page
+    assert 'value="Second"' in page
+
+
+@pytest.mark.parametrize("role", ["owner", "admin", "member", None])
+def test_who_may_change_the_location_of_a_project(web: Client, user: User, role: str | None) -> None:
+    owner = user if role == "owner" else UserFactory()
+    shop = ProjectFactory(owner=owner, name="Shop")
+    if role in ("admin", "member"):
+        Membership.objects.create(project=shop, user=user, role=role)
+    location = private(owner, "Stall", project=shop)
+    agent, path = add_agent(location), f"/locations/{location.public_id}"
+    writes = [path, f"{path}/join-token", f"{path}/agents/{agent.public_id}/revoke", f"{path}/delete"]
+    if role is None:
+        assert [web.get(one).status_code for one in (path, f"{path}/live")] == [404, 404]
+        assert "Stall" not in text_of(web, "/locations")
+    else:
+        page = text_of(web, path)
+        shown = [f'action="{one}"' in page for one in writes]
+        assert shown == [role != "member"] * 4
+        assert "Stall" in text_of(web, "/locations")
+        assert (">Shop</option>" in text_of(web, "/locations")) == (role != "member")
+    answers = [web.post(one, {"name": "Other"}, follow=True) for one in writes]
+    if role in (None, "member"):
+        assert Location.objects.get(pk=location.pk).name == "Stall"
+        assert Agent.objects.count() == 1
+        assert not any("pulsekeeper agent" in answer.content.decode() for answer in answers)
+    else:
+        assert not Location.objects.filter(pk=location.pk).exists()
+
+
+@pytest.mark.parametrize("is_staff", [True, False])
+def test_staff_change_shared_locations(web: Client, user: User, *, is_staff: bool) -> None:
+    shared()
+    user.is_staff = user.is_superuser = is_staff
+    user.save()
+    for path in ("/locations/fra", "/locations/default"):
+        assert (f'action="{path}"' in text_of(web, path)) == is_staff
+        assert f'action="{path}/delete"' not in text_of(web, "/locations/default")
+        web.post(path, {"preselected": "on", "name": "Other"})
+    fra = Location.objects.get(public_id="fra")
+    assert (fra.name, fra.preselected) == (("Other", True) if is_staff else ("Frankfurt", False))
+    assert web.post("/locations/default/join-token", follow=True).status_code == 200
+
+
+def test_the_pages_take_as_many_queries_for_one_as_for_many(web: Client, user: User, project: Project) -> None:
+    path = f"/locations/{private(user, project=project).public_id}"
+    monitor = MonitorFactory(owner=user)
+    paths = ("/locations", path, f"{path}/live", f"/monitors/{monitor.public_id}/edit", "/monitors/new")
+    for number in range(2):
+        add_agent(Location.objects.get(owner=user, project=project), name=f"one-{number}", seen=utc_now())
+        add_agent(shared(f"one-{number}"), seen=utc_now())
+    few = [queries(web, one) for one in paths]
+    for number in range(5):
+        other = private(user, f"Office {number}")
+        add_agent(other, name=f"probe-{number}", seen=utc_now())
+        add_agent(Location.objects.get(owner=user, project=project), name=f"probe-{number}")
+    assert [queries(web, one) for one in paths] == few
