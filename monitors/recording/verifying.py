@@ -15,7 +15,7 @@ from checks.agent_protocol import Found, found
 from checks.evidence import Evidence
 from checks.spec import CheckOutcome, ReasonCode
 from locations.models import DEFAULT, Location
-from locations.selectors import online_agents
+from locations.selectors import online_agents, titles_of
 from monitors import handing
 from monitors.models import Verification
 from monitors.quorum import Decision, Vote, decide
@@ -162,10 +162,8 @@ def _explained(verification: Verification, seen: Collection[Seen], decision: Dec
     stored = msgspec.convert(verification.outcome, Found)
     outcome = stored.outcome(checked_at=msgspec.convert(verification.outcome["checked_at"], datetime))
     evidence = outcome.evidence or Evidence()
-    names = dict(
-        Location.objects.filter(public_id__in=[each.location for each in seen]).values_list("public_id", "name")
-    )
-    facts = [(f"from {names.get(each.location) or each.location}", _sentence(each)) for each in seen]
+    names = titles_of([each.location for each in seen])
+    facts = [(f"from {names.get(each.location, each.location)}", _sentence(each)) for each in seen]
     if decision is Decision.ALONE:
         facts.append(_ALONE)
     outcome.evidence = replace(evidence, facts=(*evidence.facts, *facts))
