@@ -82,14 +82,14 @@ def test_each_type_is_made(web: Client, user: User, given: dict[str, str], name:
 def test_a_monitor_of_each_type_is_made_from_the_defaults_of_the_form(web: Client, user: User, kind: str) -> None:
     """Each field is sent as the page shows it; only the fields that the type requires are filled in."""
     shown = MonitorForm(caller=Caller(user), config=configuration.build({"interval_sec": 300}))
-    data = {"form_key": "a-key"}
+    data: dict[str, Any] = {"form_key": "a-key"}
     for field in (*shown, *(field for rows in shown.rows.values() for row in rows for field in row)):
         widget, value = field.field.widget, field.value()
         if getattr(widget, "input_type", "") == "select":
             offered = [str(key) for key, _ in widget.choices]
             value = value if str(value) in offered else offered[0]  # as browsers preselect
         if value not in (None, False):
-            data[field.html_name] = str(value)
+            data[field.html_name] = value if isinstance(value, tuple) else str(value)
     data["type"] = kind
     if "url" in types.get(kind).asked:
         data["url"] = types.get(kind).example
@@ -144,7 +144,9 @@ def test_an_unchanged_form_sends_nothing(user: User, given: dict[str, Any]) -> N
     fields = [shown[name] for name in shown.fields if name not in shown.rows]
     for field in (*fields, *(field for rows in shown.rows.values() for row in rows for field in row)):
         value = field.value()
-        if value is not None and value is not False:
+        if isinstance(value, tuple) and field.name == "locations":
+            data.setlist(field.html_name, list(value))
+        elif value is not None and value is not False:
             data[field.html_name] = re.sub(r"\r?\n", "\r\n", str(value))
     sent = form(data)
     assert sent.is_valid(), sent.errors
