@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -38,7 +38,8 @@ from incidents import windows
 from incidents.models import Incident
 from incidents.selectors import newest_incidents, windows_covering
 from incidents.windows import occurrence_of
-from locations.selectors import titles_of
+from locations.models import Location
+from locations.selectors import with_agents
 from monitors.checking import on_demand
 from monitors.heartbeats.history import newest_signal
 from monitors.models import Monitor
@@ -75,11 +76,15 @@ _FACT_TEMPLATES = {Rule: "dashboard/monitors/facts_rules.html", Header: "dashboa
 
 
 class Check(NamedTuple):
-    """A check. `reason` is text for people; `evidence` is as stored, and None if the check passed."""
+    """A check. `reason` is text for people; `evidence` is as stored, and None if the check passed.
+
+    `place` is the name of its location, empty if the monitor and the check have only the default one.
+    """
 
     result: CheckResult
     reason: str
     evidence: dict[str, Any] | None
+    place: str
 
 
 class Fact(NamedTuple):
@@ -121,8 +126,9 @@ class Awaited(NamedTuple):
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
     monitor = get_monitor_with_first_check(caller, monitor_id)
-    command, facts = _command(monitor), facts_of(monitor)
-    context = _moving(monitor, now=now) | {
+    locations = _locations(monitor, now=now)
+    command, facts = _command(monitor), facts_of(monitor, locations)
+    context = _moving(monitor, locations, now=now) | {
         "mutes": MUTES,
         "facts": facts,
         "deletable": _deletable(monitor, facts),
@@ -155,10 +161,11 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     maintenance = bool(windows.covered([monitor.pk], now))
     signal = newest_signal(monitor) if monitor.kind.waits else None
     newest = next(iter(newest_incidents(monitor, limit=1)), None)
-    seen = _seen(monitor, signal, newest, maintenance=maintenance, now=now)
+    locations = _locations(monitor, now=now)
+    seen = _seen(monitor, signal, newest, locations, maintenance=maintenance, now=now)
     if seen == request.GET.get("seen") and not is_over:
         return HttpResponse(status=204)
-    context = _moving(monitor, now=now) | {"live": True}
+    context = _moving(monitor, locations, now=now) | {"live": True}
     if awaited is not None:
         context |= _awaited(monitor, awaited, context["checks"], is_over=is_over)
     return render_page(request, "monitors/moving", **context)
@@ -237,7 +244,15 @@ def _command(monitor: Monitor) -> str:
         return ""
 
 
-def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
+def _locations(monitor: Monitor, *, now: datetime) -> list[Location]:
+    """Return the locations of the monitor with their agents, none if it is checked from the default one alone."""
+    if monitor.locations == [DEFAULT_LOCATION]:
+        return []
+    found = with_agents(Location.objects.filter(public_id__in=monitor.locations), now=now)
+    return sorted(found, key=lambda location: monitor.locations.index(location.public_id))
+
+
+def _moving(monitor: Monitor, locations: Sequence[Location], *, now: datetime) -> dict[str, Any]:
     kind, gaps = monitor.kind, gaps_since(now - timedelta(days=DAYS))
     row = summaries([monitor], uptimes([monitor], now=now, gaps=gaps), now=now)[0]
     history = daily_uptimes([monitor], days=DAYS, now=now, with_status=True, gaps=gaps)[monitor.pk]
@@ -246,7 +261,7 @@ def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
     first = monitor.first_check_at
     incidents = newest_incidents(monitor, limit=INCIDENTS)
     # The page of a heartbeat lists its signals; why it is down is in its results.
-    checks = _checks(monitor, now=now) if not kind.waits or row.standing == "down" else []
+    checks = _checks(monitor, locations, now=now) if not kind.waits or row.standing == "down" else []
     received = runs.recent(monitor, now=now) if kind.waits else {"signals": []}
     newest = received["signals"][0].ping if received["signals"] else None
     on = windows.coming([monitor], now=now, until=now + timedelta.resolution) if row.maintenance else []
@@ -258,6 +273,7 @@ def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
             monitor,
             newest and (newest.at, newest.pk),
             next(iter(incidents), None),
+            locations,
             maintenance=row.maintenance,
             now=now,
         ),
@@ -266,6 +282,7 @@ def _moving(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
         "days": DAYS,
         "days_bar": _days_bar(by_status, outage_ms=history.down_ms),
         "checks": checks,
+        "locations": [] if kind.waits else _last_by_location(locations, checks),
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
         "expiries": _expiries(monitor, now=now),
@@ -282,6 +299,7 @@ def _seen(
     monitor: Monitor,
     signal: tuple[datetime, int] | None,
     newest: Incident | None,
+    locations: Sequence[Location],
     *,
     maintenance: bool,
     now: datetime,
@@ -298,6 +316,7 @@ def _seen(
         monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
         stale_since(monitor, now=now), state.fault,
         newest and (newest.pk, newest.acknowledged_at, newest.resolved_at, newest.reason_code),
+        [location.is_online for location in locations],
         maintenance, now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip
 
@@ -328,21 +347,37 @@ def _days_bar(history: History, *, outage_ms: Sequence[int]) -> SafeString:
     )
 
 
-def _checks(monitor: Monitor, *, now: datetime) -> list[Check]:
+def _checks(monitor: Monitor, locations: Sequence[Location], *, now: datetime) -> list[Check]:
+    titles = {_key(location): location.title for location in locations}
     results = results_of(monitor.pk, limit=CHECKS, now=now)
     failed = [(result.monitor_id, result.claim, result.checked_at) for result in results if result.reason_code]
     evidence = evidence_of(failed) if failed else {}
     return [
-        Check(result, reason_in_words(result.reason_code), evidence.get((result.monitor_id, result.claim)))
+        Check(result, reason_in_words(result.reason_code), evidence.get((result.monitor_id, result.claim)), place)
         for result in results
+        for place in [titles.get(result.location_id, "a former location" if locations or result.location_id else "")]
     ]
+
+
+def _last_by_location(
+    locations: Sequence[Location], checks: Sequence[Check]
+) -> list[tuple[Location, CheckResult | None]]:
+    """Return the last check of each location, if it is among the last checks. Those that are online take turns."""
+    last = {check.result.location_id: check.result for check in reversed(checks)}
+    return [(location, last.get(_key(location))) for location in locations]
+
+
+def _key(location: Location) -> int | None:
+    """Return what results have of it."""
+    return None if location.is_default else location.pk
 
 
 def _why(row: Summary, checks: Sequence[Check]) -> str:
     """Return the message of the last failed check while the monitor is down or failing, else an empty string."""
     if row.standing != "down" and (row.monitor.kind.waits or not row.failing_since):
         return ""
-    return next((check.result.detail or check.reason for check in checks if check.result.reason_code), "")
+    counted = (check for check in checks if check.result.reason_code and check.result.confirmed is not False)
+    return next((check.result.detail or check.reason for check in counted), "")
 
 
 def _next_at(monitor: Monitor) -> datetime | None:
@@ -389,7 +424,7 @@ def _deletable(monitor: Monitor, facts: Sequence[Fact]) -> Deletable:
 
 def _read_deletable(request: PageRequest, monitor_id: str) -> Deletable:
     monitor = get_monitor(request.caller, monitor_id)
-    return _deletable(monitor, facts_of(monitor))
+    return _deletable(monitor, facts_of(monitor, _locations(monitor, now=request.now)))
 
 
 delete = deletion(
@@ -400,25 +435,22 @@ delete = deletion(
 )
 
 
-def facts_of(monitor: Monitor) -> list[Fact]:
+def facts_of(monitor: Monitor, locations: Sequence[Location]) -> list[Fact]:
     """Return a fact for each setting that has a value and that the monitor's type uses.
 
-    Locations are left out if the monitor is checked from the default one alone.
+    `locations` are those of `_locations`. They are left out if there is none.
     """
     config = monitor.public_config
     hidden, schedule = {"name", "url"}, None  # the page shows these above
     if "schedule" in monitor.kind.asked:
         hidden |= schedules.unused(schedules.of(config["schedule"]))
         schedule = monitor.schedule
-    titles: Mapping[str, str] = {}
-    if monitor.locations == [DEFAULT_LOCATION]:
+    if not locations:
         hidden |= {"locations", "quorum"}
-    else:
-        titles = titles_of(monitor.locations)
     return [
         Fact(
             monitor.kind.interval_label if setting.name == "interval_sec" else setting.label,
-            _fact_text(setting, [titles.get(one, one) for one in config[name]] if name == "locations" else config[name])
+            _fact_text(setting, [one.title for one in locations] if name == "locations" else config[name])
             + (f"\n{schedule.in_words()}" if schedule and name == "schedule" else ""),
             config[name],
             _FACT_TEMPLATES.get(setting.item),

@@ -28,10 +28,13 @@ from checks.results.models import CheckResult
 from checks.results.store import NewResult, store_results
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import utc_now
+from core.version import product_version
 from incidents import consuming
 from incidents.models import Incident
 from incidents.services import acknowledge, comment
 from incidents.windows import create_window
+from locations.models import Location
+from locations.services import create_location
 from monitors import changes, configuration, types
 from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.services import sweep
@@ -47,6 +50,7 @@ from projects.services import create_project
 from statuspages.services import add_update, create_note, create_page, set_logo
 from tests.factories import ConnectorFactory, DeliveryFactory
 from tests.helpers import PASSWORD, signal
+from tests.locations import add_agent
 from tests.processes.waiting import until
 from tokens.services import create_token
 
@@ -167,8 +171,30 @@ def build(*, calm: bool = False) -> Scene:
             "pager": _pager(anna, now=now),
             "window": _maintenance(anna, shop, now=now, calm=calm),
             **_status_pages(anna, monitors, incident, now=now),
+            **({} if calm else _locations(anna, shop, monitors["Checkout"], now=now)),
         },
     )
+
+
+def _locations(anna: Caller, project: Project, monitor: Monitor, *, now: datetime) -> dict[str, str]:
+    """Three locations, from which the monitor is checked in turn. One is offline, and saw a failure on its own."""
+    frankfurt = Location.objects.create(public_id="fra", name="Frankfurt", preselected=True, created_at=now)
+    for number in (1, 2):
+        # The browser looks at it for minutes.
+        seen, name = now + timedelta(hours=1), f"fra-probe-{number}.larkandpine.example"
+        add_agent(frankfurt, name=name, version=product_version(), seen=seen, checks_per_min=118 * number, lag_ms=38)
+    warehouse, _ = create_location(anna, {"name": "Warehouse <Ohio>", "project_id": project.public_id}, now=now)
+    add_agent(warehouse, name="ohio-1", version="0.9.1", seen=now - timedelta(hours=5), checks_per_min=0, lag_ms=212)
+    create_location(anna, {"name": "Office", "project_id": None}, now=now)
+    Monitor.objects.filter(pk=monitor.pk).update(locations=["default", "fra", warehouse.public_id], quorum=2)
+    results = CheckResult.objects.filter(monitor_id=monitor.pk)
+    for turn, location in enumerate((frankfurt, warehouse)):
+        moments = list(results.order_by("-checked_at").values_list("checked_at", flat=True)[turn:30:3])
+        results.filter(checked_at__in=moments).update(location_id=location.pk)
+    results.filter(checked_at=moments[0]).update(
+        verdict=Verdict.DOWN, reason_code=ReasonCode.TIMEOUT, detail="no response within 10 s", confirmed=False
+    )
+    return {"location": "fra", "private_location": warehouse.public_id}
 
 
 def _changes(caller: Caller, monitor: Monitor) -> None:

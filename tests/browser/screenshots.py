@@ -140,6 +140,12 @@ def _delete_two(tab: Tab) -> None:
     tab.get_by_role("heading", name="Delete 2 monitors?").wait_for()
 
 
+def _create_a_location(tab: Tab) -> None:
+    tab.get_by_label("Name").fill("Data center")
+    tab.get_by_role("button", name="Create location").click()
+    tab.locator("#command").wait_for()
+
+
 def _test_a_draft(tab: Tab) -> None:
     """Let a worker check a server of this process, by a name of our own name server."""
     tab.locator("#id_url").fill(f"https://{SHOP}:{SHOP_PORT}/health")
@@ -177,6 +183,10 @@ PAGES = (
     Page("account-log", "/account/log/"),
     Page("account-log-none", "/account/log/?action=connector.unlinked"),
     Page("account-export", "/account/export/", act=_confirm_access),
+    Page("locations", "/locations"),
+    Page("location", "/locations/{location}"),
+    Page("location-private", "/locations/{private_location}"),
+    Page("location-new", "/locations", act=_create_a_location),
     Page("tokens", "/tokens"),
     Page("token-new", "/tokens/new"),
     Page("monitors", "/monitors"),
@@ -185,6 +195,7 @@ PAGES = (
     Page("monitors-chosen", "/monitors", act=lambda tab: tab.get_by_label("Checkout").check()),
     Page("monitors-delete", "/monitors", act=_delete_two),
     Page("monitor", "/monitors/{monitor}", act=lambda tab: tab.locator(".u-over").wait_for()),
+    Page("monitor-locations", "/monitors/{monitor}", act=_open_check),
     Page("monitor-down", "/monitors/{down}", act=_open_check),
     Page("monitor-failing", "/monitors/{failing}"),
     Page("monitor-muted", "/monitors/{muted}"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -12,6 +13,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from checks.agent_protocol import PROTOCOL
+from checks.results.models import CheckResult
 from core.clock import utc_now
 from locations import services
 from locations.models import Agent, Location
@@ -281,3 +283,54 @@ def test_the_pages_take_as_many_queries_for_one_as_for_many(web: Client, user: U
         add_agent(other, name=f"probe-{number}", seen=utc_now())
         add_agent(Location.objects.get(owner=user, project=project), name=f"probe-{number}")
     assert [queries(web, one) for one in paths] == few
+
+
+def test_the_page_of_a_monitor_shows_its_locations(web: Client, user: User) -> None:
+    fra, office = shared(), private(user, HOSTILE)
+    add_agent(fra, seen=utc_now())
+    monitor = MonitorFactory(owner=user, locations=["default", "fra", office.public_id])
+    path, now = f"/monitors/{monitor.public_id}", utc_now()
+    for claim, (location, verdict, confirmed) in enumerate(
+        [(None, "up", None), (fra.pk, "up", None), (fra.pk, "down", False), (10**6, "up", None)]
+    ):
+        CheckResult.objects.create(
+            monitor_id=monitor.pk,
+            checked_at=now - timedelta(seconds=50 - claim),
+            claim=claim,
+            location_id=location,
+            verdict=verdict,
+            latency_ms=120 + claim,
+            confirmed=confirmed,
+            reason_code="timeout" if verdict == "down" else None,
+        )
+    page = web.get(path).content.decode()
+    assert HOSTILE not in page
+    page = " ".join(page.split())
+    card = page.split('id="places"')[1].split("</section>")[0]
+    rows = [" ".join(re.sub("<[^>]+>", " ", row).split()) for row in card.split("<li")[1:]]
+    assert rows[0].split(">")[-1].strip().startswith("Default 120 ms")
+    assert "Frankfurt 122 ms" in rows[1]
+    assert rows[1].endswith("Down")
+    assert rows[2].endswith("no agent yet · not among the last checks")
+    checks = page.split('id="checks"')[1].split("</section>")[0]
+    assert re.findall('class="place">([^<]*)<', checks) == ["a former location", "Frankfurt", "Frankfurt", "Default"]
+    assert checks.count(">unconfirmed<") == 1
+    assert "Not confirmed by other locations: it does not count." in checks
+
+    (poll,) = re.findall('data-poll="([^"]+)"', page)
+    assert web.get(poll.replace("&amp;", "&")).status_code == 204
+    Agent.objects.update(network_down=True)
+    assert "offline" in web.get(poll.replace("&amp;", "&")).content.decode().split('id="places"')[1]
+
+    few = queries(web, path)
+    more = [shared(f"more-{number}") for number in range(5)]
+    Monitor.objects.update(locations=["default", *(location.public_id for location in more)])
+    assert queries(web, path) == few
+
+
+def test_a_monitor_of_the_default_location_shows_none(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user)
+    CheckResult.objects.create(monitor_id=monitor.pk, checked_at=utc_now(), claim=1, verdict="up", latency_ms=1)
+    page = web.get(f"/monitors/{monitor.public_id}").content.decode()
+    assert 'class="place"' not in page
+    assert re.search('<section [^>]*id="places"[^>]* hidden>', page)

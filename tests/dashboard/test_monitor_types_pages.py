@@ -144,7 +144,7 @@ def test_an_unchanged_form_sends_nothing(user: User, given: dict[str, Any]) -> N
     fields = [shown[name] for name in shown.fields if name not in shown.rows]
     for field in (*fields, *(field for rows in shown.rows.values() for row in rows for field in row)):
         value = field.value()
-        if isinstance(value, tuple) and field.name == "locations":
+        if isinstance(value, tuple):
             data.setlist(field.html_name, list(value))
         elif value is not None and value is not False:
             data[field.html_name] = re.sub(r"\r?\n", "\r\n", str(value))

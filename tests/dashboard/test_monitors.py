@@ -534,7 +534,7 @@ def test_the_page_of_a_monitor_takes_few_queries(web: Client, user: User) -> Non
     MonitorState.objects.filter(pk=monitor.pk).update(last_checked_at=utc_now())
     answer = page(web, f"{path}/live?seen={seen[1]}")
     assert "<html" not in answer
-    assert answer.count('hx-swap-oob="true"') == 5
+    assert answer.count('hx-swap-oob="true"') == 6
 
 
 @pytest.mark.parametrize("url", ["", "dns:example.com"])
