@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 import psycopg
 import redis
 from django.http import Http404, HttpResponse
 from psycopg.rows import dict_row, namedtuple_row
 
 from alerts.outbox import oldest_alert
+from checks.agent_protocol import OFFLINE_SEC
 from checks.probes.ping.rights import HOW_TO_ALLOW
 from checks.results.partitions import SERIES, Series
 from config.health import OK, run_checks
@@ -29,7 +31,10 @@ from core.db import separate_connection
 from core.metrics import ProcessReports, read_levels
 from core.templatetags.pulsekeeper import duration
 from core.text import counted
+from core.version import product_version
 from dashboard.pages import PageRequest, navigation_entries, read_only, render_page
+from locations.agents import is_accepted
+from locations.models import DEFAULT
 from monitors import metrics
 from monitors.checking.own_network import silent_servers
 from monitors.heartbeats.canary import CanaryStatus, canary_status
@@ -39,7 +44,8 @@ from monitors.stale import StaleGroup, count_stale
 logger = logging.getLogger(__name__)
 
 MOST_COUNTED = 10_000
-TABLES = 12
+TABLES, LOCATIONS = 12, 100
+"""How many are listed. Shared locations come first."""
 
 # Thresholds of problems, the same as those for alarms in docs/operate/metrics.md.
 MAX_LAG = timedelta(seconds=10)
@@ -84,10 +90,67 @@ _TABLES = """
      ORDER BY 2 DESC
      LIMIT %(tables)s
 """
+_LOCATIONS = """
+    SELECT location.public_id AS id, location.name, location.owner_id IS NOT NULL AS is_private,
+           EXISTS (SELECT FROM monitors_monitor AS monitor
+                    WHERE monitor.locations @> jsonb_build_array(location.public_id) AND monitor.enabled) AS is_named,
+           (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                       'name', agent.name, 'version', agent.version, 'protocol', agent.protocol,
+                       'checks_per_min', agent.checks_per_min, 'lag_ms', agent.lag_ms,
+                       'is_online', agent.last_seen_at > %(alive_since)s AND NOT agent.network_down
+                   ) ORDER BY agent.name, agent.id), '[]')
+              FROM locations_agent AS agent WHERE agent.location_id = location.id) AS agents
+      FROM locations_location AS location
+     WHERE location.public_id <> %(default)s
+     ORDER BY is_private, location.id
+     LIMIT %(most)s
+"""
 _LAST_PART = """
     SELECT max(part.relname) FROM pg_inherits JOIN pg_class AS part ON part.oid = inhrelid
      WHERE inhparent = to_regclass(%(table)s) AND part.relname <> %(default)s
 """
+
+
+class AgentStatus(msgspec.Struct, frozen=True):
+    """An agent. `is_online` is None before its first sign of life."""
+
+    name: str
+    version: str
+    protocol: int
+    checks_per_min: int
+    lag_ms: int | None
+    is_online: bool | None
+
+
+_AGENTS = msgspec.json.Decoder(list[AgentStatus])
+
+
+@dataclass(frozen=True, slots=True)
+class LocationStatus:
+    """A location with agents. `is_named`: active monitors are checked from it."""
+
+    id: str
+    name: str
+    is_private: bool
+    is_named: bool
+    agents: Sequence[AgentStatus]
+
+    @property
+    def is_online(self) -> bool:
+        return any(agent.is_online for agent in self.agents)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what the operator has to do. The owner of a private location is notified of its problems."""
+        if self.is_private or not self.is_named:
+            return
+        if not self.is_online:
+            why = "none of its agents is online" if self.agents else "no agent has joined"
+            yield f"The location {self.name} is offline, and checks nothing: {why}."
+        if refused := [agent.name for agent in self.agents if not is_accepted(agent.protocol)]:
+            yield f"Agents of {self.name} are too old for this server: update or revoke {', '.join(refused)}."
+        others = [agent for agent in self.agents if agent.is_online and agent.version != product_version()]
+        if names := [f"{agent.name} ({agent.version})" for agent in others if agent.name not in refused]:
+            yield f"Agents of {self.name} do not have version {product_version()}: update {', '.join(names)}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +175,7 @@ class DatabaseStatus:
     last_sent_at: datetime | None
     bytes: int
     tables: Sequence[NamedTuple]
+    locations: Sequence[LocationStatus]
     ahead: Mapping[str, timedelta | None]
 
 
@@ -200,6 +264,8 @@ def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[s
         )
     if database.dead_deliveries:
         yield "Alerts were given up: look at the dead deliveries, and replay them when their cause is gone."
+    for location in database.locations:
+        yield from location.problems()
     for table, ahead in database.ahead.items():
         if ahead is None or ahead < LEAST_AHEAD:
             yield f"{table} has no partitions for the coming days: the task checks.tasks.keep_partitions does not run."
@@ -243,6 +309,12 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
             canary = canary_status(database)
             with database.cursor(row_factory=dict_row) as cursor:
                 counts: dict[str, Any] = cursor.execute(_COUNTS).fetchall()[0]
+                alive_since = now - timedelta(seconds=OFFLINE_SEC)
+                places = {"alive_since": alive_since, "default": DEFAULT, "most": LOCATIONS}
+                locations = [
+                    LocationStatus(**row | {"agents": _AGENTS.decode(row["agents"])})
+                    for row in cursor.execute(_LOCATIONS, places)
+                ]
             with database.cursor(row_factory=namedtuple_row) as named:
                 tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
             ahead = {series.table: _ahead(database, series, now) for series in SERIES}
@@ -250,7 +322,14 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
         logger.warning("health page: cannot query the database: %s", error)
         return None
     return DatabaseStatus(
-        backlog=waiting, stale=stale, canary=canary, alert_since=alert, tables=tables, ahead=ahead, **counts
+        backlog=waiting,
+        stale=stale,
+        canary=canary,
+        alert_since=alert,
+        tables=tables,
+        locations=locations,
+        ahead=ahead,
+        **counts,
     )
 
 

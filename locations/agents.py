@@ -66,8 +66,13 @@ def is_known(agent_id: int) -> bool:
     return Agent.objects.filter(pk=agent_id).exists()
 
 
+def is_accepted(protocol: int) -> bool:
+    """Return whether this server speaks the version."""
+    return protocol in _ACCEPTED
+
+
 def require_accepted(protocol: int) -> None:
     """Raise AgentOutdated unless this server speaks the version."""
-    if protocol not in _ACCEPTED:
+    if not is_accepted(protocol):
         versions = " and ".join(map(str, _ACCEPTED))
         raise AgentOutdated(f"protocol: is {protocol}; this server accepts {versions}.")

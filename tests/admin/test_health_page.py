@@ -21,6 +21,8 @@ from checks.own_network import OwnNetwork
 from config import system_status
 from core import metrics
 from core.clock import utc_now
+from core.version import product_version
+from locations.models import Location
 from monitors.checking.own_network import follow
 from monitors.models import Monitor, MonitorState
 from monitors.scheduling import tick
@@ -28,6 +30,7 @@ from statuspages.models import PageEvent, PageMail, StatusPage, Subscriber
 from tests.alerts.inbox import Inbox
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, UserFactory
 from tests.helpers import flush_broker
+from tests.locations import add_agent, shared
 from tests.processes.up import free_port
 
 # Read over a separate connection, which sees committed rows only.
@@ -171,3 +174,30 @@ def test_servers_that_have_never_answered_a_process_are_listed(staff: Client) ->
     follow(OwnNetwork([("192.0.2.1", 443)]))
     metrics.report()
     assert "192.0.2.1:443 of CONNECTIVITY_TARGETS has never answered" in words(staff)
+
+
+def test_locations_and_their_agents(staff: Client) -> None:
+    fra, ohio, old, private = (shared(name.lower(), name=name) for name in ("Frankfurt", "Ohio", "Oslo", "Attic"))
+    owner = UserFactory()
+    Location.objects.filter(pk=private.pk).update(owner=owner)
+    shared("unused", name="Unused")
+    now = utc_now()
+    add_agent(fra, name="fra-1", version=product_version(), seen=now, checks_per_min=118, lag_ms=38)
+    add_agent(fra, name="fra-2", version="0.9.1", seen=now)
+    add_agent(ohio, name="ohio-1", seen=now - timedelta(hours=1))
+    add_agent(old, name="old-1", version=product_version(), protocol=0, seen=now)
+    add_agent(private, name="attic-1")
+    assert "offline, and checks nothing" not in words(staff), "no monitor names them"
+    MonitorFactory(owner=owner, locations=["default", *(one.public_id for one in (fra, ohio, old, private))])
+    shown = words(staff)
+    for line in (
+        f"Agents of Frankfurt do not have version {product_version()}: update fra-2 (0.9.1).",
+        "The location Ohio is offline, and checks nothing: none of its agents is online.",
+        "Agents of Oslo are too old for this server: update or revoke old-1.",
+        f"Frankfurt online fra-1 {product_version()} 118 checks/min, lag 38 ms",
+        "Unused no monitors no agent yet",
+        "Attic private offline attic-1",
+    ):
+        assert line in shown, line
+    assert "The location Attic" not in shown, "its owner is notified"
+    assert "The location Frankfurt" not in shown
