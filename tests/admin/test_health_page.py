@@ -195,7 +195,7 @@ def test_locations_and_their_agents(staff: Client) -> None:
         "The location Ohio is offline, and checks nothing: none of its agents is online.",
         "Agents of Oslo are too old for this server: update or revoke old-1.",
         f"Frankfurt online fra-1 {product_version()} 118 checks/min, lag 38 ms",
-        "Unused no monitors no agent yet",
+        "Unused · no monitors no agent yet",
         "Attic private offline attic-1",
     ):
         assert line in shown, line
