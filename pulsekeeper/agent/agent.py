@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from checks.agent_protocol import LEASES, MAX_VERSION, OFFLINE_SEC, POLL_SEC, RESULTS, Leases, Poll, Stored
+from checks.agent_protocol import LEASES, MAX_LEASES, MAX_VERSION, OFFLINE_SEC, POLL_SEC, RESULTS, Leases, Poll, Stored
 from checks.own_network import OwnNetwork
 from checks.probes.engine import ProbeEngine
 from core.egress import Network
@@ -24,7 +24,9 @@ logger = logging.getLogger(__name__)
 
 GRACE_SEC = 2.5
 """How long running checks may go on after a signal."""
-_IDLE_POLL_SEC = 1.0  # without room: it is free again soon
+_DOWN_POLL_SEC = 1.0  # while our network is down
+_ROOM_SEC, _ROOM_TRIES, _ANY_ROOM_TRIES = 0.05, 20, 2
+"""How often a prober that is nearly full is asked for room: requests for a few leases each cost the server much more."""
 _ANSWER_SEC = 10.0
 _LAST_SEND_SEC = 5.0
 _FIRST_PAUSE_SEC, _MAX_PAUSE_SEC = 1.0, 30.0
@@ -111,8 +113,8 @@ class Agent:
     def _poll(self) -> None:
         contact = Contact("requests for checks")
         while not self._stopping.is_set():
-            room, is_down = self._prober.room, self._network.is_down
-            wait_sec = POLL_SEC if room and not is_down else _IDLE_POLL_SEC
+            room, is_down = self._room(), self._network.is_down
+            wait_sec = _DOWN_POLL_SEC if is_down else POLL_SEC if room else 0.0
             poll = Poll(room, product_version()[:MAX_VERSION], network_down=is_down, wait_sec=wait_sec)
             try:
                 leased = self._leases.post(LEASES, poll, Leases, timeout_sec=wait_sec + _ANSWER_SEC)
@@ -124,6 +126,15 @@ class Agent:
             self._accepted_at = time.monotonic()
             contact.accepted()
             self._prober.take(leased.leases)
+
+    def _room(self) -> int:
+        """Return the room for leases. Wait 0.1 s if it is small, and 1 s if there is none."""
+        for number in range(_ROOM_TRIES):
+            room = self._prober.room
+            if room >= MAX_LEASES or (room and number >= _ANY_ROOM_TRIES):
+                return room
+            self._stopping.wait(_ROOM_SEC)
+        return 0
 
     def _send(self) -> None:
         contact = Contact("results")
