@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 PATHS = frozenset({LEASES, RESULTS})
 FLUSH_SEC = 2.0
 RECHECK_SEC = 60.0
-"""How often a credential is looked up again. Its deletion is noticed at once."""
+"""How often a credential is looked up again, if the notes of signs of life did not. Its deletion is noticed at once."""
 BURST, REFILL_SEC = 100, 0.1
 """Requests of an agent that need no wait, and the time until it may send another one."""
 FULL_WAIT_SEC = 1.0
@@ -217,10 +217,15 @@ class Agents:
             self._forget(credential)
 
     async def _write(self, signs: list[Sign]) -> None:
+        now = time.monotonic()
         try:
-            await self._lane.run("agents", _note, signs)
+            valid = await self._lane.run("agents", _note, signs)
         except (DatabaseError, InterfaceError, Overloaded) as error:
             logger.warning("signs of life of %d agents are lost: %s", len(signs), error)
+            return
+        for known in filter(None, (self._by_key.get(sign.agent_id) for sign in signs)):
+            # The next request of another one looks it up, and is refused.
+            known.checked_at = now if known.holder.agent_id in valid else 0.0
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake requests for which there is something, in a separate thread."""
@@ -299,8 +304,8 @@ def _store(holder: Holder, body: bytes, valid_since: datetime) -> tuple[int, int
         release_outside_transaction()
 
 
-def _note(signs: list[Sign]) -> None:
+def _note(signs: list[Sign]) -> set[int]:
     try:
-        note_signs(signs)
+        return note_signs(signs)
     finally:
         release_outside_transaction()
