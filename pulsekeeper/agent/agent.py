@@ -26,7 +26,7 @@ GRACE_SEC = 2.5
 """How long running checks may go on after a signal."""
 _DOWN_POLL_SEC = 1.0  # while our network is down
 _ROOM_SEC, _ROOM_TRIES, _ANY_ROOM_TRIES = 0.05, 20, 2
-"""How often a prober that is nearly full is asked for room: requests for a few leases each cost the server much more."""
+"""How often a prober that is nearly full is asked for room: requests for a few leases each cost the server more."""
 _ANSWER_SEC = 10.0
 _LAST_SEND_SEC = 5.0
 _FIRST_PAUSE_SEC, _MAX_PAUSE_SEC = 1.0, 30.0

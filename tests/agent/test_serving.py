@@ -104,8 +104,7 @@ def test_many_checks_and_hanging_ones(agents: Agents, server: LocationServer, ta
         None,
         (200, b"", {}),
         (200, b"<html>Sign in</html>", {}),
-        (200, b'{"leases": {}, "counted": "many"}', {}),
-        (200, b'{"leases": [{"lease": "x"}]}', {}),
+        (200, b'[{"lease": "x"}]', {}),
         (200, b"[" * 100_000, {}),
         (200, b"{}", {"Content-Length": "100", "Connection": "close"}),
         (401, b"<html>Sign in</html>", {}),
@@ -130,6 +129,14 @@ def test_answers_that_do_not_help_are_repeated(
     assert agent.log.count("the server accepts no") == 1
     assert "again" in agent.log
     assert "Traceback" not in agent.log
+
+
+@pytest.mark.parametrize("leases", [b"{}", b'[{"lease": "x"}]'])
+def test_leases_of_another_shape_are_asked_for_again(
+    agents: Agents, server: LocationServer, targets: TargetServer, leases: bytes
+) -> None:
+    reply: Reply = (200, b'{"leases": %s}' % leases, {})
+    test_answers_that_do_not_help_are_repeated(agents, server, targets, LEASES, reply)
 
 
 def test_results_wait_while_the_server_is_away(agents: Agents, server: LocationServer, targets: TargetServer) -> None:
