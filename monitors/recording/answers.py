@@ -11,10 +11,10 @@ from django.conf import settings
 from django.db import connection
 
 from core.bulk import array, insert_rows
+from locations.models import DEFAULT
 from monitors.models import DnsChange
 
 if TYPE_CHECKING:
-    from checks.spec import CheckOutcome
     from monitors.recording.batch import CheckRecord
 
 KEPT_OF_MONITOR = 1_000
@@ -22,7 +22,8 @@ MAX_LISTED = 16
 """How many of the added, and of the removed records a change lists."""
 
 # Only answers that differ are written: an upsert would lock, and so rewrite, all rows. The recorder has the lock of the
-# monitors' states, so no other one writes these rows. An answer of another owner or configuration starts over.
+# monitors' states, so no other one writes these rows. An answer of another owner or configuration starts over. Those of
+# other locations than the monitor's first one are left out: name servers may answer by where the question comes from.
 #
 # An existing row of an alert is locked without a change (WHERE false). Otherwise the tick could find that the records
 # are back, and delete the row before it can see this answer.
@@ -31,11 +32,14 @@ _REPLACE = """
         SELECT new.monitor_id, new.at, new.records, monitor.owner_id, monitor.config_version,
                earlier.records AS earlier_records,
                earlier.owner_id = monitor.owner_id AND earlier.config_version = monitor.config_version AS is_comparable
-          FROM unnest(%s::bigint[], %s::timestamptz[], %s::jsonb[]) AS new (monitor_id, at, records)
+          FROM unnest(%s::bigint[], %s::timestamptz[], %s::jsonb[], %s::bigint[])
+                   AS new (monitor_id, at, records, location_id)
           JOIN monitors_monitor AS monitor ON monitor.id = new.monitor_id
+          LEFT JOIN locations_location AS location ON location.id = new.location_id
           LEFT JOIN monitors_dnsanswer AS earlier ON earlier.monitor_id = new.monitor_id
          WHERE (earlier.owner_id, earlier.config_version, earlier.records)
                IS DISTINCT FROM (monitor.owner_id, monitor.config_version, new.records)
+           AND (monitor.locations IS NULL OR monitor.locations->>0 = coalesce(location.public_id, %s))
     ), written AS (
         INSERT INTO monitors_dnsanswer (monitor_id, owner_id, config_version, since, records)
         SELECT monitor_id, owner_id, config_version, at, records
@@ -96,7 +100,7 @@ def note_answers(checks: Iterable[CheckRecord]) -> None:
         first: dict[int, CheckRecord] = {}
         for check in waiting:
             first.setdefault(check.monitor_id, check)
-        _replace({monitor_id: check.outcome for monitor_id, check in first.items()})
+        _replace(first)
         waiting = [check for check in waiting if first[check.monitor_id] is not check]
 
 
@@ -107,11 +111,13 @@ def forget_old_changes(now: datetime) -> None:
         cursor.execute(_FORGET_SURPLUS, {"kept": KEPT_OF_MONITOR})
 
 
-def _replace(outcomes: Mapping[int, CheckOutcome]) -> None:
+def _replace(checks: Mapping[int, CheckRecord]) -> None:
+    outcomes = {monitor_id: check.outcome for monitor_id, check in checks.items()}
     with connection.cursor() as cursor:
         times = array(outcome.checked_at for outcome in outcomes.values())
         records = array(json.dumps(outcome.answer) for outcome in outcomes.values())
-        cursor.execute(_REPLACE, [array(outcomes), times, records])
+        places = array(check.location_id for check in checks.values())
+        cursor.execute(_REPLACE, [array(outcomes), times, records, places, DEFAULT])
         earlier = cursor.fetchall()
     rows = []
     for monitor_id, text in sorted(earlier):

@@ -71,9 +71,7 @@ class StateBatch:
             known.add(each.key)
             self.keep(each)
             confirm_at = None
-            # A result of an agent counts only while it has the lease.
-            counts = each.agent_id is None or is_open(state, each)
-            if counts and each.config_version == monitor.config_version and each.claim > state.applied_claim:
+            if _counts(monitor, each) and each.claim > state.applied_claim:
                 confirm_at = self.apply(each)
             if is_open(state, each) and state.slot_at is not None:
                 # Close the claim even if its configuration is outdated.
@@ -93,7 +91,6 @@ class StateBatch:
         monitor, outcome = self.monitors[record.monitor_id], record.outcome
         state = monitor.state
         self.move(state)
-        self._applied.append(record)
         state.applied_claim = record.claim
         if (since := stale_since(monitor, now=outcome.checked_at)) is not None:
             self._changes += unobserved(monitor, since=since, until=outcome.checked_at)
@@ -101,6 +98,7 @@ class StateBatch:
         state.last_checked_at = outcome.checked_at
         if record.confirmed is False:
             return None
+        self._applied.append(record)
         # A missed deadline is down at once, because its grace period has already passed.
         threshold = 1 if monitor.kind.waits else monitor.fail_threshold
         before = Status(
@@ -141,6 +139,20 @@ class StateBatch:
         refill_slots([self.monitors[key] for key in self._moved])
         StatusChange.objects.bulk_create(self._changes)
         note_answers(self._applied)
+
+
+def _counts(monitor: Monitor, record: CheckRecord) -> bool:
+    """Return whether a result of this claim and configuration may change the status.
+
+    That of an agent only while it has the lease. A failure about which other locations were not asked, because a later
+    claim came before it, is history too.
+    """
+    if record.config_version != monitor.config_version:
+        return False
+    if is_open(monitor.state, record):
+        return True
+    is_doubtful = not record.outcome.passed and len(monitor.locations) > 1 and monitor.kind.polls
+    return record.agent_id is None and not is_doubtful
 
 
 def is_open(state: MonitorState, record: CheckRecord) -> bool:

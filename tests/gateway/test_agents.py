@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from checks.agent_protocol import LEASES, OFFLINE_SEC, PROTOCOL, RESULTS
 from checks.results.models import CheckResult
-from checks.spec import Verdict
+from checks.spec import CheckOutcome, ReasonCode, Verdict
 from config import agents as gateway_agents
 from config.gateway import Gateway
 from core.clock import utc_now
@@ -26,8 +26,9 @@ from locations.models import Agent, Location
 from locations.services import revoke_agents
 from monitors import scheduling, tasks
 from monitors.agents.leases import hand_to_agents
-from monitors.models import Monitor, StatusChange, Verification
-from monitors.recording import verifying
+from monitors.models import DnsChange, Monitor, StatusChange, Verification
+from monitors.recording import record, verifying
+from monitors.recording.batch import CheckRecord
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import flush_broker, state_of
 from tests.locations import shared
@@ -319,3 +320,31 @@ def test_an_agent_that_floods_is_held_back(fra: Probe, monkeypatch: pytest.Monke
     monkeypatch.setattr(gateway_agents, "BURST", 3)
     answers = [fra.send().status_code for _ in range(4)]
     assert answers == [200, 200, 200, 429]
+
+
+def test_a_failure_that_a_later_claim_overtook_is_history(fra: Probe) -> None:
+    """The others were not asked about it."""
+    monitor = monitor_from("default", "fra")
+    (claim,) = scheduling.claim_due(utc_now(), limit=1, agents={"fra": []})
+    later = scheduling.claim_now([monitor.pk], now=utc_now())[monitor.pk]
+    outcome = CheckOutcome(Verdict.DOWN, utc_now(), reason_code=ReasonCode.TIMEOUT, detail="No result.")
+    record([CheckRecord(*claim.key, monitor.config_version, outcome)], now=utc_now())
+    state = state_of(monitor)
+    assert (state.status, state.claim, state.claimed_at is None) == (Verdict.UP, later, False)
+    assert CheckResult.objects.filter(monitor_id=monitor.pk, claim=claim.number).count() == 1
+
+
+def test_answers_of_name_servers_are_compared_at_the_first_location(fra: Probe) -> None:
+    """They may depend on where the question comes from."""
+    given = {"type": "dns", "url": "dns:shop.example"}
+    monitor = monitor_from("default", "fra", **given)
+
+    def see(claim: int, location_id: int | None, *records: str) -> None:
+        outcome = CheckOutcome(Verdict.UP, utc_now(), answer=records)
+        record([CheckRecord(monitor.pk, claim, 1, outcome, location_id=location_id)], now=utc_now())
+
+    see(2, None, "192.0.2.1")
+    see(3, fra.row.location_id, "198.51.100.1")
+    assert not DnsChange.objects.exists()
+    see(4, None, "192.0.2.2")
+    assert DnsChange.objects.get().added == ["192.0.2.2"]
