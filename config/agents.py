@@ -180,9 +180,9 @@ class Agents:
         """Return the agent of a credential. Raises Unauthorized."""
         scheme, _, credential = header.partition(" ")
         credential = credential.strip()
-        if scheme.lower() != "bearer" or lookup_of(credential, prefix=AGENT_PREFIX) is None:
-            raise Unauthorized
         known, now = self._known.get(credential), time.monotonic()
+        if scheme.lower() != "bearer" or (known is None and lookup_of(credential, prefix=AGENT_PREFIX) is None):
+            raise Unauthorized
         if known is not None and now - known.checked_at < RECHECK_SEC and now - known.seen_at < OFFLINE_SEC:
             return known
         agent = await self._lane.run(client, _find, credential)

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -130,7 +130,7 @@ def _lease(
 def seal(sealed: Sealed, holder: Holder) -> str:
     """Return the text of a lease, which only this agent can return."""
     *numbers, leased_at, reply_to = sealed
-    text = ".".join([*(str(int(number)) for number in numbers), str(to_ms(leased_at)), reply_to])
+    text = ".".join([*(str(int(number)) for number in numbers), str(_ms(leased_at)), reply_to])
     return f"{text}.{_mac(text, holder)}"
 
 
@@ -143,10 +143,18 @@ def unseal(lease: str, holder: Holder) -> Sealed:
     return Sealed(int(monitor_id), int(claim), int(config_version), votes == "1", from_ms(int(leased_at)), reply_to)
 
 
+_ms = lru_cache(maxsize=8)(to_ms)  # all leases of an answer have the same time
+
+
 def _mac(text: str, holder: Holder) -> str:
-    person = f"{holder.agent_id} {holder.location_id} {text}"
-    digest = hashlib.blake2b(person.encode(), digest_size=15, key=_key(settings.SECRET_KEY)).digest()
-    return base64.urlsafe_b64encode(digest).decode()
+    digest = _begun(settings.SECRET_KEY, holder.agent_id, holder.location_id).copy()
+    digest.update(text.encode())
+    return base64.urlsafe_b64encode(digest.digest()).decode()
+
+
+@lru_cache(maxsize=1_024)
+def _begun(secret: str, agent_id: int, location_id: int) -> hashlib.blake2b:
+    return hashlib.blake2b(f"{agent_id} {location_id} ".encode(), digest_size=15, key=_key(secret))
 
 
 @cache
