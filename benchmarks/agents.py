@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from locations.models import Location
 
 MONITORS = int(os.environ.get("MONITORS") or 20_000)
-CHECKS_DUE = int(os.environ.get("CHECKS_DUE") or 4_000)
+CHECKS_DUE = int(os.environ.get("CHECKS_DUE") or 5_000)
 IDLE_AGENTS = int(os.environ.get("IDLE_AGENTS") or 500)
 SECONDS_TO_RUN = float(os.environ.get("SECONDS_TO_RUN") or 30)
 IDLE_SECONDS = float(os.environ.get("IDLE_SECONDS") or 70)  # credentials are looked up again after 60 s
@@ -257,8 +257,11 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
                 if claims != results:
                     wrong.append(f"{claims} claims have {results} results")
                 schedule(CHECKS_DUE / 2)
+                before = claims_and_results()
                 full = measured(machine, agent)
                 drain(machine)
+                claims, results = (now - then for now, then in zip(claims_and_results(), before, strict=True))
+                say(f"{claims} claims, of which {claims - results} were postponed")
                 say(f"agent: {full}, {full.agent_mib:.1f} MiB")
             wrong += faults()
             idle, refused = idle_cpu(machine, port, location)
