@@ -128,9 +128,12 @@ class Agent:
             self._prober.take(leased.leases)
 
     def _room(self) -> int:
-        """Return the room for leases. Wait 0.1 s if it is small, and 1 s if there is none."""
+        """Return the room for leases. Wait 0.1 s if it is small, and 1 s if there is none.
+
+        Results that wait to be sent use room too: leases must not come faster than results go.
+        """
         for number in range(_ROOM_TRIES):
-            room = self._prober.room
+            room = max(0, self._prober.room - len(self._outbox))
             if room >= MAX_LEASES or (room and number >= _ANY_ROOM_TRIES):
                 return room
             self._stopping.wait(_ROOM_SEC)

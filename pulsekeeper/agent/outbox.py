@@ -58,7 +58,8 @@ class Outbox:
         """Wait for results, and remove and return the oldest: none only after `close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self.closing.is_set())
-        self.closing.wait(LINGER_SEC)
+        if len(self) < MAX_RESULTS:
+            self.closing.wait(LINGER_SEC)
         with self._changed:
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_RESULTS))]
 

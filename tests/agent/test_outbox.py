@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from checks.agent_protocol import MAX_RESULTS, MAX_RESULTS_BYTES, Found, Results
 from checks.evidence import Evidence
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import EPOCH
+from pulsekeeper.agent import outbox as outbox_module
 from pulsekeeper.agent.agent import Contact
 from pulsekeeper.agent.outbox import Outbox, Result, request_of
 from pulsekeeper.agent.server import MAX_ANSWER_BYTES, MAX_WAIT_SEC, Server, Trouble
@@ -47,6 +49,16 @@ def test_the_oldest_leave_first(caplog: pytest.LogCaptureFixture) -> None:
         "2 results",
         "4 results",
     ]
+
+
+def test_a_full_request_is_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "LINGER_SEC", 60.0)
+    outbox = Outbox()
+    for number in range(MAX_RESULTS):
+        outbox.put(result(str(number)))
+    start = time.monotonic()
+    assert len(outbox.take()) == MAX_RESULTS
+    assert time.monotonic() - start < 30.0
 
 
 def test_a_request_has_what_fits() -> None:
