@@ -17,6 +17,7 @@ from checks.results.partitions import SERIES, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import metrics
 from core.errors import ApiError
+from monitors.heartbeats import gaps
 from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.incoming import Signal, target_of
 from monitors.models import Monitor, MonitorState
@@ -86,8 +87,12 @@ def restored_partitions() -> Iterator[None]:
 
 
 def flush_broker() -> None:
-    """Reset the broker and the metrics of this process: no messages, no counts of throttles, and nothing failing."""
+    """Reset the broker and the metrics of this process: no messages, no counts of throttles, and nothing failing.
+
+    A web process that a tick of the dispatcher has seen is forgotten: missed deadlines would wait while it is silent.
+    """
     metrics.reset()
+    gaps._web.note(metrics.ProcessReports())
     assert settings.REDIS_URL is not None
     with redis.Redis.from_url(settings.REDIS_URL) as broker:
         broker.flushdb()
