@@ -17,6 +17,8 @@ from tests.browser.keyboard import Keyboard
 from tests.processes.waiting import until
 from tests.site import Site
 
+PATIENCE_SEC = 60
+
 
 def test_an_incident_is_followed_from_its_open_page(browse: Browse, app: Application) -> None:
     somebody = app.person("duty")
@@ -24,7 +26,7 @@ def test_an_incident_is_followed_from_its_open_page(browse: Browse, app: Applica
     with Site() as site, somebody.client() as client:
         monitor = client.post("/monitors", {"url": site.url("/ok"), "name": "Checkout", "interval_sec": 1})
         site.stop()
-        until(lambda: client.get(f"/incidents?monitor_id={monitor['id']}"), 30, "it is an incident")
+        until(lambda: client.get(f"/incidents?monitor_id={monitor['id']}"), PATIENCE_SEC, "it is an incident")
         page.goto("/incidents")
         page.get_by_role("link", name="Checkout").click()
         badge = page.locator("#incident-badge")
