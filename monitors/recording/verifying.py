@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,6 +21,8 @@ from monitors import handing
 from monitors.models import Verification
 from monitors.quorum import Decision, Vote, decide
 from monitors.recording.batch import CheckRecord, StateBatch, is_open, lock_batch
+
+logger = logging.getLogger(__name__)
 
 PATIENCE = timedelta(seconds=5)
 """How long the answers of other locations may take, in addition to the timeout of the check."""
@@ -117,10 +120,18 @@ def decide_overdue(now: datetime) -> None:
 def _decide(batch: StateBatch, verifications: Iterable[Verification], *, now: datetime) -> list[Verification]:
     """Settle what is decided, and return the others."""
     left, decided, records = [], [], []
+    verifications = [*verifications]
+    names = _public_ids(one.location_id for one in verifications)
+    titles = titles_of({name for one in verifications for name in one.asked})
     for one in verifications:
         monitor = batch.monitors[one.pk]
-        own = _public_ids([one.location_id])[one.location_id]
-        seen = [Seen(own, one.began_at, failed=True), *msgspec.convert(one.votes, list[Seen])]
+        try:
+            votes, outcome = msgspec.convert(one.votes, list[Seen]), _loaded(one)
+        except msgspec.ValidationError:  # it must not stop the dispatcher; its claim expires
+            logger.exception("the verification of monitor %s cannot be read", one.pk)
+            decided.append(one.pk)
+            continue
+        seen = [Seen(names[one.location_id], one.began_at, failed=True), *votes]
         decision = decide(
             [Vote(each.location, each.failed, each.at) for each in seen],
             asked=one.asked,
@@ -133,7 +144,7 @@ def _decide(batch: StateBatch, verifications: Iterable[Verification], *, now: da
             left.append(one)
             continue
         decided.append(one.pk)
-        outcome = _explained(one, seen[1:], decision)
+        _explain(outcome, votes, decision, titles)
         key = (one.pk, one.claim, one.config_version)
         records.append(CheckRecord(*key, outcome, location_id=one.location_id, confirmed=_CONFIRMED[decision]))
     if decided:
@@ -157,17 +168,19 @@ def _seen(location: str, outcome: CheckOutcome, now: datetime) -> Seen:
     return Seen(location, now, not outcome.passed, outcome.verdict, outcome.latency_ms, outcome.detail)
 
 
-def _explained(verification: Verification, seen: Collection[Seen], decision: Decision) -> CheckOutcome:
-    """Return the outcome with what the other locations saw among its evidence."""
+def _loaded(verification: Verification) -> CheckOutcome:
+    """Return what the first location found. Raises msgspec.ValidationError."""
     stored = msgspec.convert(verification.outcome, Found)
-    outcome = stored.outcome(checked_at=msgspec.convert(verification.outcome["checked_at"], datetime))
+    return stored.outcome(checked_at=msgspec.convert(verification.outcome["checked_at"], datetime))
+
+
+def _explain(outcome: CheckOutcome, seen: Collection[Seen], decision: Decision, titles: Mapping[str, str]) -> None:
+    """Add what the other locations saw to the evidence."""
     evidence = outcome.evidence or Evidence()
-    names = titles_of([each.location for each in seen])
-    facts = [(f"from {names.get(each.location, each.location)}", _sentence(each)) for each in seen]
+    facts = [(f"from {titles.get(each.location, each.location)}", _sentence(each)) for each in seen]
     if decision is Decision.ALONE:
         facts.append(_ALONE)
     outcome.evidence = replace(evidence, facts=(*evidence.facts, *facts))
-    return outcome
 
 
 def _sentence(seen: Seen) -> str:

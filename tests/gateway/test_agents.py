@@ -348,3 +348,17 @@ def test_answers_of_name_servers_are_compared_at_the_first_location(fra: Probe) 
     assert not DnsChange.objects.exists()
     see(4, None, "192.0.2.2")
     assert DnsChange.objects.get().added == ["192.0.2.2"]
+
+
+def test_a_verification_that_cannot_be_read_stops_no_other(fra: Probe, port: int) -> None:
+    ams = Probe(port, shared("ams"))
+    monitors = [monitor_from("fra", "ams") for _ in range(2)]
+    tasks.dispatch_due()
+    leased = [(probe, lease["lease"]) for probe in (fra, ams) for lease in probe.poll(wait_sec=0)]
+    for probe, lease in leased:
+        probe.send({"lease": lease, **DOWN})
+    assert Verification.objects.count() == 2
+    Verification.objects.filter(pk=monitors[0].pk).update(outcome={"verdict": "of a newer version"})
+    verifying.decide_overdue(utc_now() + timedelta(minutes=1))
+    assert [state_of(monitor).status for monitor in monitors] == [Verdict.UP, Verdict.DOWN]
+    assert not Verification.objects.exists()
