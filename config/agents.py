@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 import time
 from collections import deque
@@ -26,7 +27,7 @@ from core.addresses import client_of
 from core.clock import utc_now
 from core.credentials import lookup_of
 from core.db import release_outside_transaction
-from core.errors import Overloaded, TooManyRequests, Unauthorized, ValidationFailed
+from core.errors import Overloaded, TooManyRequests, Unauthorized, Unavailable, ValidationFailed
 from core.metrics import Level
 from locations.agents import AGENT_PREFIX, Sign, authenticate, is_known, note_signs, require_accepted
 from locations.models import Agent
@@ -51,6 +52,8 @@ FULL_WAIT_SEC = 1.0
 """How long an agent without room waits."""
 _MINUTE = 60.0
 _LISTEN_SEC = 1.0
+# A broker that is gone without a word is noticed within 15 s: until then nothing wakes the requests that wait.
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 2}
 
 WAITING = Level("pulsekeeper_agents_waiting", "Agents whose requests for leases are held open.")
 
@@ -126,6 +129,13 @@ class Agents:
 
     async def answer(self, environ: WSGIEnvironment, exchange: HTTPProtocol, body: bytes) -> bytes:
         """Answer a request. Raises ApiError, or ConnectionError if the client disconnected."""
+        try:
+            return await self._answer(environ, exchange, body)
+        except (DatabaseError, InterfaceError, redis.RedisError) as error:
+            logger.warning("a request of an agent waits for PostgreSQL or the broker: %s", error)
+            raise Unavailable from error
+
+    async def _answer(self, environ: WSGIEnvironment, exchange: HTTPProtocol, body: bytes) -> bytes:
         client = client_of(environ).network
         known = await self._identify(client, environ.get("HTTP_AUTHORIZATION", ""))
         known.take_credit()
@@ -231,7 +241,12 @@ class Agents:
         """Wake requests for which there is something, in a separate thread."""
         while not self._closing.is_set():
             try:
-                broker = redis.Redis.from_url(str(settings.REDIS_URL), socket_connect_timeout=3)
+                broker = redis.Redis.from_url(
+                    str(settings.REDIS_URL),
+                    socket_connect_timeout=3,
+                    socket_keepalive=True,
+                    socket_keepalive_options=_KEEPALIVE,
+                )
                 messages: Any = broker.pubsub()  # type: ignore[no-untyped-call]
                 messages.subscribe(handing.CHANNEL)
                 # What was said before is not known.
@@ -240,8 +255,8 @@ class Agents:
                     message = messages.get_message(ignore_subscribe_messages=True, timeout=_LISTEN_SEC)
                     if message is not None:
                         loop.call_soon_threadsafe(self._wake, msgspec.json.decode(message["data"], type=list[int]))
-            except redis.RedisError as error:
-                logger.debug("messages for agents are not received: %s", error)
+            except (redis.RedisError, msgspec.DecodeError) as error:
+                logger.warning("messages for agents are not received: %s", error)
                 self._closing.wait(_LISTEN_SEC)
             except RuntimeError:  # the loop has ended
                 return

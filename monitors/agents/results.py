@@ -11,7 +11,7 @@ import msgspec
 from checks.agent_protocol import MAX_EVIDENCE_BYTES, Found, Results
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import replies
-from core.errors import ValidationFailed
+from core.errors import Unavailable, ValidationFailed
 from monitors import metrics
 from monitors.agents.leases import ForgedLease, Holder, Sealed, unseal
 from monitors.checking import interactive
@@ -22,8 +22,6 @@ from monitors.scheduling import note_faults, postpone, return_claims
 
 NO_AGENT = 0
 """In place of an agent whose lease has ended: the result is history at most."""
-_TRIES = 5
-_PAUSE_SEC = 0.05
 _REASONS = frozenset(ReasonCode) - {
     ReasonCode.WORKER_LOST,
     ReasonCode.HEARTBEAT_MISSED,
@@ -48,9 +46,9 @@ def decode(body: bytes) -> Sequence[Found]:
 
 
 def store(holder: Holder, results: Sequence[Found], *, valid_since: datetime, now: datetime) -> None:
-    """Store an agent's results. Leases from before `valid_since` have ended. Raises ValidationFailed for a forged one.
+    """Store an agent's results, those that were stored before not again. Leases from before `valid_since` have ended.
 
-    What was stored before is not stored again.
+    Raises ValidationFailed for a forged lease, and Unavailable if others have locked some of the monitors.
     """
     start = time.monotonic()
     done = [_outcome(holder, each, number, now) for number, each in enumerate(results)]
@@ -66,13 +64,8 @@ def store(holder: Holder, results: Sequence[Found], *, valid_since: datetime, no
     records = [
         _record_of(sealed, outcome, holder, counts=sealed.leased_at >= valid_since) for sealed, _, outcome in made
     ]
-    left = records
-    for number in range(_TRIES):
-        if not left:
-            break
-        left = record(left, now=now, skip_locked=number < _TRIES - 1)
-        if left:
-            time.sleep(_PAUSE_SEC)
+    if record(records, now=now, skip_locked=True):
+        raise Unavailable("Some of these monitors are being changed; send the results again in a moment.")
     metrics.count_group([outcome for *_, outcome in made], seconds=time.monotonic() - start)
 
 

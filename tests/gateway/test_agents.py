@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import requests
 from django.core.handlers.wsgi import WSGIHandler
+from django.db import transaction
 from pytest_django.fixtures import Settings
 
 from checks.agent_protocol import LEASES, OFFLINE_SEC, PROTOCOL, RESULTS
@@ -26,12 +27,13 @@ from locations.models import Agent, Location
 from locations.services import revoke_agents
 from monitors import scheduling, tasks
 from monitors.agents.leases import hand_to_agents
-from monitors.models import DnsChange, Monitor, StatusChange, Verification
+from monitors.models import DnsChange, Monitor, MonitorState, StatusChange, Verification
 from monitors.recording import record, verifying
 from monitors.recording.batch import CheckRecord
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import flush_broker, state_of
 from tests.locations import shared
+from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.serving import serving
 
@@ -362,3 +364,28 @@ def test_a_verification_that_cannot_be_read_stops_no_other(fra: Probe, port: int
     verifying.decide_overdue(utc_now() + timedelta(minutes=1))
     assert [state_of(monitor).status for monitor in monitors] == [Verdict.UP, Verdict.DOWN]
     assert not Verification.objects.exists()
+
+
+def test_a_locked_monitor_holds_up_no_request(fra: Probe) -> None:
+    """Its result is sent again, and counts once."""
+    monitors = [monitor_from("fra") for _ in range(2)]
+    tasks.dispatch_due()
+    found = [{"lease": lease["lease"], **DOWN} for lease in fra.poll()]
+    with transaction.atomic():
+        MonitorState.objects.select_for_update().get(pk=monitors[0].pk)
+        assert fra.send(*found).status_code == 503
+    assert [state_of(monitor).status for monitor in monitors] == [Verdict.UP, Verdict.DOWN]
+    assert fra.send(*found).status_code == 200
+    assert [state_of(monitor).status for monitor in monitors] == [Verdict.DOWN, Verdict.DOWN]
+    assert CheckResult.objects.filter(verdict="down").count() == 2
+
+
+def test_without_the_broker_an_agent_is_asked_to_wait(port: int, settings: Settings) -> None:
+    """Its first request looks for checks at once."""
+    fra = Probe(port, shared())
+    broker = settings.REDIS_URL
+    settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+    try:
+        assert fra.post(LEASES, {"room": 1, "version": "1.0", "wait_sec": 0}).status_code == 503
+    finally:
+        settings.REDIS_URL = broker
