@@ -57,14 +57,15 @@ def store(holder: Holder, results: Sequence[Found], *, valid_since: datetime, no
             _answer(sealed.reply_to, outcome)
     claims = [each for each in done if not each[0].reply_to]
     valid = [each for each in claims if each[0].leased_at >= valid_since]
+    is_locked = False
     if votes := [_record_of(sealed, outcome, holder) for sealed, _, outcome in valid if sealed.votes]:
-        vote(votes, now=now)
+        is_locked = vote(votes, now=now, skip_locked=True)
     _note_unmade([each for each in valid if not each[0].votes], now=now)
     made = [each for each in claims if each[1].verdict is not None and not each[0].votes]
     records = [
         _record_of(sealed, outcome, holder, counts=sealed.leased_at >= valid_since) for sealed, _, outcome in made
     ]
-    if record(records, now=now, skip_locked=True):
+    if record(records, now=now, skip_locked=True) or is_locked:
         raise Unavailable("Some of these monitors are being changed; send the results again in a moment.")
     metrics.count_group([outcome for *_, outcome in made], seconds=time.monotonic() - start)
 

@@ -20,6 +20,7 @@ from locations.selectors import online_agents, titles_of
 from monitors import handing
 from monitors.models import Verification
 from monitors.quorum import Decision, Vote, decide
+from monitors.recording import fast_path
 from monitors.recording.batch import CheckRecord, StateBatch, is_open, lock_batch
 
 logger = logging.getLogger(__name__)
@@ -92,10 +93,15 @@ def begin(batch: StateBatch, records: Sequence[CheckRecord], *, now: datetime) -
     return [each for each in records if each.key not in held]
 
 
-def vote(votes: Sequence[CheckRecord], *, now: datetime) -> None:
-    """Store what other locations saw, under the claim of the failure, and decide where nothing can change any more."""
+def vote(votes: Sequence[CheckRecord], *, now: datetime, skip_locked: bool = False) -> bool:
+    """Store what other locations saw, under the claim of the failure, and decide where nothing else can change it.
+
+    With `skip_locked`, return whether others have locked some of the monitors.
+    """
     with transaction.atomic():
-        batch = lock_batch({each.monitor_id for each in votes})
+        wanted = {each.monitor_id for each in votes}
+        is_locked = skip_locked and bool(fast_path.try_lock_states(list(wanted)))
+        batch = lock_batch(wanted, skip_locked=skip_locked)
         names = _public_ids(each.location_id for each in votes)
         open_ones = Verification.objects.in_bulk(batch.monitors)
         for each in votes:
@@ -106,6 +112,7 @@ def vote(votes: Sequence[CheckRecord], *, now: datetime) -> None:
         voted = [one for one in open_ones.values() if one.votes]
         left = _decide(batch, voted, now=now)
         Verification.objects.bulk_update(left, ["votes"])
+    return is_locked
 
 
 def decide_overdue(now: datetime) -> None:
