@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
@@ -22,6 +21,7 @@ from config import agents as gateway_agents
 from config.gateway import Gateway
 from core.clock import utc_now
 from core.credentials import issue
+from core.metrics import read_levels
 from locations.agents import AGENT_PREFIX
 from locations.models import Agent, Location
 from locations.services import revoke_agents
@@ -236,10 +236,9 @@ def test_a_revoked_agent_is_answered_at_once_and_stores_nothing(fra: Probe) -> N
     monitor = monitor_from("fra")
     tasks.dispatch_due()
     (lease,) = fra.poll()
-    answered = threading.Event()
     with ThreadPoolExecutor() as pool:
         polling = pool.submit(fra.poll)
-        polling.add_done_callback(lambda _: answered.set())
+        until(lambda: gateway_agents.WAITING.read(read_levels())[()] == 1, 20, "its request is held open")
         revoke_agents(Agent.objects.all())
         assert polling.result() == []
     assert fra.send({"lease": lease["lease"], **DOWN}).status_code == 401
