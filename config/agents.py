@@ -256,7 +256,7 @@ class Agents:
                     if message is not None:
                         loop.call_soon_threadsafe(self._wake, msgspec.json.decode(message["data"], type=list[int]))
             except (redis.RedisError, msgspec.DecodeError) as error:
-                logger.warning("messages for agents are not received: %s", error)
+                logger.debug("messages for agents are not received: %s", error)  # /readyz says that the broker is away
                 self._closing.wait(_LISTEN_SEC)
             except RuntimeError:  # the loop has ended
                 return
