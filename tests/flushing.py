@@ -13,20 +13,21 @@ from django.contrib.contenttypes.management import create_contenttypes
 from django.db import connection
 from django.db.models.signals import post_migrate
 
-# Truncate large tables, as deleted rows stay in the files. Two rounds, as a trigger records deletions.
+# Truncate large tables, as deleted rows stay in the files. That comes first: PostgreSQL truncates no table while
+# deferred checks of its deleted rows are pending. Then two rounds of deletions, as a trigger records them.
 _EMPTY = """
 DO $$
 DECLARE
     name text;
     filled boolean;
 BEGIN
-    FOR round IN 1..2 LOOP
+    FOR round IN 0..2 LOOP
         FOREACH name IN ARRAY ARRAY[{names}] LOOP
             EXECUTE format('SELECT EXISTS (SELECT FROM %I)', name) INTO filled;
-            IF filled AND round = 1 AND (pg_table_size(quote_ident(name)) > 1000000 OR EXISTS (
+            IF filled AND round = 0 AND (pg_table_size(quote_ident(name)) > 1000000 OR EXISTS (
                 SELECT FROM pg_partitioned_table WHERE partrelid = quote_ident(name)::regclass)) THEN
                 EXECUTE format('TRUNCATE %I CASCADE', name);
-            ELSIF filled THEN
+            ELSIF filled AND round > 0 THEN
                 EXECUTE format('DELETE FROM %I', name);
             END IF;
         END LOOP;
