@@ -20,9 +20,11 @@ class Topic(TextChoices):
     REMINDER = "reminder"
     DNS_CHANGE = "dns_change"
     TOO_OFTEN = "too_often"
+    PARTIAL_OUTAGE = "partial_outage"
+    LOCATION_OFFLINE = "location_offline"
 
 
-DEFAULT_TOPICS = (Topic.DOWN, Topic.RECOVERED, Topic.EXPIRY, Topic.REMINDER)
+DEFAULT_TOPICS = (Topic.DOWN, Topic.RECOVERED, Topic.EXPIRY, Topic.REMINDER, Topic.LOCATION_OFFLINE)
 
 
 class EventType(StrEnum):
@@ -42,6 +44,7 @@ class EventType(StrEnum):
     DOMAIN = "domain"
     DNS_CHANGE = "dns_change"
     TOO_OFTEN = "too_often"  # a job runs more often than expected
+    PARTIAL_OUTAGE = "partial_outage"  # checks fail from some locations, and pass from others
     TEST = "test"
 
 
@@ -91,6 +94,12 @@ WORDS: Mapping[EventType, Words] = {
         "{name} is down again and flapping. The next alert is sent when it is stable.",
         "is flapping",
         "it is flapping; the next alert is sent when it is stable",
+    ),
+    EventType.PARTIAL_OUTAGE: Words(
+        Topic.PARTIAL_OUTAGE,
+        "PARTIAL OUTAGE",
+        "{name} fails from some of its locations.",
+        "fails from some locations",
     ),
     EventType.SLOW: Words(Topic.SLOW, "SLOW", "{name} is slow.", "is slow"),
     EventType.CERTIFICATE: Words(
@@ -148,7 +157,12 @@ WORDS: Mapping[EventType, Words] = {
 }
 DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
 OVER = frozenset({EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED})
-APART = frozenset({EventType.SLOW, EventType.CERTIFICATE, EventType.DOMAIN, EventType.DNS_CHANGE, EventType.TOO_OFTEN})
+APART = frozenset(
+    {
+        *(EventType.SLOW, EventType.CERTIFICATE, EventType.DOMAIN, EventType.DNS_CHANGE, EventType.TOO_OFTEN),
+        EventType.PARTIAL_OUTAGE,
+    }
+)
 """Events that no event of another type supersedes: they are not about an outage."""
 EXPIRY = {EventType.CERTIFICATE: "certificate", EventType.DOMAIN: "domain"}
 

@@ -49,7 +49,7 @@ class AlertChannel(models.Model):
     config = EncryptedField()
     hint = models.CharField(max_length=200, help_text="Distinguishes channels: a…@example.com, a host, a scheme.")
     enabled = models.BooleanField(default=True)
-    topics = ArrayField(models.CharField(max_length=10, choices=Topic.choices))
+    topics = ArrayField(models.CharField(max_length=20, choices=Topic.choices))
     scope = models.CharField(max_length=7, choices=Scope.choices, default=Scope.ALL)
     scope_project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="+")
     monitors = models.ManyToManyField(Monitor, related_name="alert_channels")

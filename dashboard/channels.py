@@ -44,6 +44,8 @@ TOPIC_NAMES = {
     Topic.REMINDER: "Reminders: it is still down and not acknowledged",
     Topic.DNS_CHANGE: "DNS changes: a DNS monitor finds other records",
     Topic.TOO_OFTEN: "Too often: a job runs more often than expected",
+    Topic.PARTIAL_OUTAGE: "Partial outage: it fails from some of its locations, and is up from the others",
+    Topic.LOCATION_OFFLINE: "Location offline: no agent of a private location is connected",
 }
 SCOPE_NAMES = {
     Scope.ALL: "All my monitors, or all of the channel's project",

@@ -10,8 +10,10 @@ WITH ours AS (
     SELECT oid, relname::text AS name FROM pg_class
      WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
 )
-SELECT name, column_name::text, concat_ws(' ', data_type, is_nullable, column_default)
-  FROM information_schema.columns JOIN ours ON name = table_name WHERE table_schema = current_schema()
+SELECT name, attname::text, concat_ws(' ', format_type(atttypid, atttypmod), attnotnull, attidentity,
+                                      pg_get_expr(adbin, adrelid))
+  FROM pg_attribute JOIN ours ON ours.oid = attrelid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+ WHERE attnum > 0 AND NOT attisdropped
  UNION ALL
 SELECT name, indexname, indexdef FROM pg_indexes JOIN ours ON name = tablename WHERE schemaname = current_schema()
  UNION ALL

@@ -33,6 +33,7 @@ _WHEN: Mapping[Topic, str] = {
     Topic.EXPIRY: "its certificate or domain expires soon",
     Topic.DNS_CHANGE: "its DNS records change",
     Topic.TOO_OFTEN: "it runs too often",
+    Topic.PARTIAL_OUTAGE: "it fails from some of its locations",
 }
 
 
@@ -120,6 +121,8 @@ def _topics(kind: MonitorType) -> set[str]:
         Topic.EXPIRY: not kind.asked.keys().isdisjoint({"check_ssl", "check_domain"}),
         Topic.DNS_CHANGE: kind.notes_changes,
         Topic.TOO_OFTEN: "max_pings_per_hour" in kind.asked,
+        Topic.PARTIAL_OUTAGE: kind.polls,
+        Topic.LOCATION_OFFLINE: False,
     }
     return {topic for topic in Topic if uses.get(topic, True)}
 

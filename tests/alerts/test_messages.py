@@ -98,6 +98,12 @@ SINGLE = [
         Level.WARNING,
     ),
     (
+        replace(DOWN, event_type=EventType.PARTIAL_OUTAGE),
+        "[PARTIAL OUTAGE] Shop checkout",
+        "Shop checkout fails from some of its locations.",
+        Level.WARNING,
+    ),
+    (
         Payload(EventType.TEST, at(3, 16, 47)),
         "[TEST] Pulsekeeper",
         "This is a test. Alerts to this channel work.",
