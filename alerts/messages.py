@@ -218,7 +218,7 @@ def _single(event: _Event) -> _Content:
     payload, rows = event.payload, event.rows()
     expiring = EXPIRY.get(event.type)
     # On-call services drop alerts of a thread that is open there.
-    each = {kind: f"{kind}.{payload.at}" for kind in (EventType.DNS_CHANGE, EventType.TOO_OFTEN)}
+    each = {kind: f"{kind}.{payload.at}" for kind in APART - {EventType.SLOW, *EXPIRY}}
     topic = {EventType.SLOW: "slow", **each, **EXPIRY}.get(event.type)
     thread = payload.incident_id or payload.monitor_id or "test"
     at = from_ms(payload.at)

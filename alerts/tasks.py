@@ -33,6 +33,7 @@ def tick() -> None:
             notify.notify_expiries(now)
             notify.notify_dns_changes(now)
             notify.notify_too_often(now)
+            notify.notify_partial_outages(now)
             outbox.OUTBOX.wake(now)
     finally:
         _ticking.release()

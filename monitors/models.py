@@ -371,6 +371,36 @@ class Verification(models.Model):
         return f"verification of {self.monitor_id} claim {self.claim}"
 
 
+class LocationFailure(models.Model):
+    """A location from which the last checks of a monitor failed while the monitor was not down (`monitors.partial`).
+
+    `location_id` is None for the default location. `failures` are its turns in a row with this `config_version`, the
+    first at `since`. 0: its last turn passed. `notified_at`: of the last alert.
+    """
+
+    # Without a database constraint, as Verification. The constraint's index starts with the column.
+    monitor = models.ForeignKey(
+        Monitor, on_delete=models.CASCADE, related_name="location_failures", db_constraint=False, db_index=False
+    )
+    location_id = models.BigIntegerField(null=True)
+    config_version = models.IntegerField()
+    failures = models.IntegerField(default=0)
+    since = models.DateTimeField()
+    reason_code = models.CharField(max_length=20, null=True, choices=REASON_CHOICES)
+    detail = models.TextField(null=True)
+    notified_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["monitor", "location_id"], nulls_distinct=False, name="one_failure_per_location"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.failures} failures of {self.monitor_id}"
+
+
 class ExpiryWarning(models.Model):
     """A warning that a monitor's certificate or domain expires soon. The row is also the outbox, as in StatusChange.
 

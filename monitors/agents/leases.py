@@ -20,7 +20,7 @@ from checks.spec import CheckSpec
 from core.clock import from_ms, to_ms
 from locations.models import DEFAULT
 from locations.selectors import online_agents
-from monitors import handing, scheduling
+from monitors import handing, partial, scheduling
 from monitors.checking.jobs import CheckJob, load_draft, load_jobs, startable
 from monitors.handing import Item
 from monitors.models import NOBODY
@@ -77,6 +77,7 @@ def watch_agents(now: datetime, *, has_workers: bool) -> Agents:
     if online != before or looked - _watch.looked_at > _LOOK_SEC:
         scheduling.return_leases(except_of=[agent for each in online.values() for agent in each], now=now)
         scheduling.resume(list(online), within=_BACK_WITHIN, now=now)
+        partial.forget_offline([*online, DEFAULT] if has_workers else [name for name in online if name != DEFAULT])
         _watch.looked_at = looked
     _watch.online = online
     return online

@@ -10,6 +10,7 @@ from checks.results.store import NewResult, store_results, stored_claims
 from checks.spec import CheckOutcome, Verdict
 from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, MonitorState, StatusChange
+from monitors.partial import Turn, note_turns
 from monitors.recording.answers import note_answers
 from monitors.slots import refill_slots
 from monitors.stale import stale_since, unobserved
@@ -52,6 +53,7 @@ class StateBatch:
     _moved: dict[int, MonitorState] = field(default_factory=dict)
     _changes: list[StatusChange] = field(default_factory=list)
     _applied: list[CheckRecord] = field(default_factory=list)
+    _turns: list[Turn] = field(default_factory=list)
 
     def keep(self, record: CheckRecord) -> None:
         """Store the result, whether or not it is applied to the state."""
@@ -97,6 +99,7 @@ class StateBatch:
         state.fault = state.fault_since = None
         state.last_checked_at = outcome.checked_at
         if record.confirmed is False:
+            self._note_turn(record)
             return None
         self._applied.append(record)
         # A missed deadline is down at once, because its grace period has already passed.
@@ -113,6 +116,7 @@ class StateBatch:
         after, change = advance(before, outcome, policy)
         state.status, state.status_since, state.failing_since = after.status, after.since, after.failing_since
         state.fresh, state.failures, state.passes = after.fresh, after.failures, after.passes
+        self._note_turn(record, was_down=before.status is Verdict.DOWN)
         if change is not None:
             self._changes.append(
                 StatusChange(
@@ -133,12 +137,22 @@ class StateBatch:
         counted = after.failures > before.failures
         return confirm_at(after, outcome.checked_at, policy) if counted else None
 
+    def _note_turn(self, record: CheckRecord, *, was_down: bool = False) -> None:
+        """Note what a location of several saw. A recovery begins the counts anew."""
+        monitor, outcome = self.monitors[record.monitor_id], record.outcome
+        if len(monitor.locations) > 1 and monitor.kind.polls:
+            is_muted = monitor.muted_until is not None and monitor.muted_until > outcome.checked_at
+            is_counted = not (was_down or monitor.state.status == Verdict.DOWN or is_muted)
+            place = (record.monitor_id, record.location_id, record.config_version)
+            self._turns.append(Turn(*place, outcome if is_counted else None))
+
     def write(self) -> None:
         store_results(self._results)
         write_columns(list(self._moved.values()), _WRITTEN)
         refill_slots([self.monitors[key] for key in self._moved])
         StatusChange.objects.bulk_create(self._changes)
         note_answers(self._applied)
+        note_turns(self._turns)
 
 
 def _counts(monitor: Monitor, record: CheckRecord) -> bool:

@@ -38,8 +38,8 @@ _HELD_BY_OTHERS = """
                FOR UPDATE SKIP LOCKED)
 """
 # Matches where `state.advance` would change nothing: the same verdict again, with an open claim and the current
-# configuration, and no fault before. A failure about which other locations may be asked, and a stale monitor, whose
-# unobserved period is noted, are left to the slow path.
+# configuration, and no fault before. Left to the slow path are a failure about which other locations may be asked, a
+# pass of a monitor that failed from a location, and a stale monitor, whose unobserved period is noted.
 # `next_due_at` equals `Monitor.next_slot`, and a schedule without stored times is left to the slow path.
 # A test compares both with this statement.
 _NEXT_SLOT = next_slot_sql("greatest(state.slot_at, %(now)s)", tzdata="%(tzdata)s")
@@ -69,7 +69,9 @@ _CONFIRM = f"""
        AND state.fault_since IS NULL AND state.slot_at + {PATIENCE_SQL} >= %(now)s
        AND NOT state.fresh AND state.failures = 0 AND state.passes = 0
        AND CASE new.verdict WHEN 'down' THEN state.failing_since <= new.checked_at ELSE state.failing_since IS NULL END
-       AND (new.verdict <> 'down' OR monitor.locations IS NULL)
+       AND (monitor.locations IS NULL OR new.verdict <> 'down' AND NOT EXISTS (
+            SELECT FROM monitors_locationfailure AS failure
+             WHERE failure.monitor_id = state.monitor_id AND failure.failures > 0))
        AND monitor.id = new.monitor_id AND monitor.enabled AND monitor.config_version = new.config_version
        AND (monitor.config->>'schedule' IS NULL OR {_NEXT_SLOT} IS NOT NULL)
     RETURNING state.monitor_id

@@ -112,6 +112,7 @@ class Drive:
         notify.notify_expiries(moment)
         notify.notify_dns_changes(moment)
         notify.notify_too_often(moment)
+        notify.notify_partial_outages(moment)
         return self.deliver(moment)
 
     def remind(self, moment: datetime) -> list[Message]:

@@ -1,0 +1,115 @@
+"""Partial outages: a monitor is not down, but checks failed in the last turns of some of its locations.
+
+Turns are counted under the monitor's lock. None are counted while it is down or muted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+
+from checks.spec import CheckOutcome
+from core.bulk import array
+from locations.models import DEFAULT, Location
+from monitors.locking import write_columns
+from monitors.models import LocationFailure, Monitor
+
+_COUNTED = ("config_version", "failures", "since", "reason_code", "detail")
+_FORGET = """
+    DELETE FROM monitors_locationfailure
+     WHERE id IN (
+            SELECT failure.id
+              FROM monitors_locationfailure AS failure
+              LEFT JOIN locations_location AS location ON location.id = failure.location_id
+             WHERE {condition}
+               FOR UPDATE OF failure SKIP LOCKED)
+"""
+_OFFLINE = _FORGET.format(condition="coalesce(location.public_id, %(default)s) <> ALL(%(online)s::text[])")
+_ENDED = _FORGET.format(condition="failure.failures = 0 AND failure.notified_at <= %(before)s")
+
+
+class Turn(NamedTuple):
+    """The outcome of a check from a location, or None if it is not counted: the monitor is down or muted."""
+
+    monitor_id: int
+    location_id: int | None
+    config_version: int
+    outcome: CheckOutcome | None
+
+
+def note_turns(turns: Sequence[Turn]) -> None:
+    """Count these turns, in their order. The caller has locked the monitors."""
+    if not turns:
+        return
+    rows = defaultdict[int, dict[int | None, LocationFailure]](dict)
+    for row in LocationFailure.objects.filter(monitor__in={turn.monitor_id for turn in turns}):
+        rows[row.monitor_id][row.location_id] = row
+    for monitor_id, location_id, config_version, outcome in turns:
+        of_monitor = rows[monitor_id]
+        if outcome is None or outcome.passed:
+            for row in of_monitor.values():
+                if outcome is None or row.location_id == location_id:
+                    row.failures = 0
+            continue
+        row = of_monitor.get(location_id) or LocationFailure(monitor_id=monitor_id, location_id=location_id)
+        of_monitor[location_id] = row
+        if not row.failures or row.config_version != config_version:
+            row.failures, row.since, row.config_version = 0, outcome.checked_at, config_version
+        row.failures += 1
+        row.reason_code, row.detail = outcome.reason_code, outcome.detail
+    _write([row for of_monitor in rows.values() for row in of_monitor.values()])
+
+
+def _write(rows: Sequence[LocationFailure]) -> None:
+    """Write rows. Those without failures are kept for the time of their last alert."""
+    over = [row.pk for row in rows if not row.failures and row.notified_at is None]
+    kept = [row for row in rows if row.failures or row.notified_at is not None]
+    LocationFailure.objects.filter(pk__in=over).delete()
+    LocationFailure.objects.bulk_create(row for row in kept if row.pk is None)
+    write_columns([row for row in kept if row.pk is not None], _COUNTED)
+
+
+def failing() -> QuerySet[LocationFailure]:
+    """Return the failures that make partial outages: at least `fail_threshold` turns of a location."""
+    return LocationFailure.objects.filter(
+        failures__gte=F("monitor__fail_threshold"), config_version=F("monitor__config_version"), monitor__enabled=True
+    )
+
+
+def failing_from(monitors: Collection[Monitor]) -> Mapping[int, list[LocationFailure]]:
+    """Return the locations from which these monitors fail, by the key of the monitor, in one query."""
+    found = defaultdict[int, list[LocationFailure]](list)
+    for failure in failing().filter(monitor__in=monitors).order_by("since", "pk"):
+        found[failure.monitor_id].append(failure)
+    return found
+
+
+def titles_of(failures: Collection[LocationFailure]) -> Mapping[int | None, str]:
+    """Return the names of their locations by `location_id`."""
+    found = Location.objects.filter(Q(pk__in={one.location_id for one in failures}) | Q(public_id=DEFAULT))
+    return {None if one.is_default else one.pk: one.title for one in found}
+
+
+def is_partial() -> Exists:
+    """Match the monitors that fail from some of their locations."""
+    return Exists(failing().filter(monitor=OuterRef("pk")))
+
+
+def forget_offline(online: Collection[str]) -> None:
+    """Forget the failures of all locations but these: nothing is known of the others."""
+    _forget(_OFFLINE, online=array(online))
+
+
+def forget_ended(before: datetime) -> None:
+    """Forget locations that pass again and whose last alert was before this time."""
+    _forget(_ENDED, before=before)
+
+
+def _forget(statement: str, **given: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"default": DEFAULT, **given})
