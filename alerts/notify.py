@@ -169,26 +169,26 @@ def notify_partial_outages(now: datetime) -> None:
     waiting = partial.failing().filter(audible, ~Exists(recent), notified_at=None)
     with transaction.atomic():
         locked, _ = lock_in_turn(waiting, account="monitor__owner", most=BATCH)
-        failures = list(waiting.filter(pk__in=locked).select_related("monitor__project").order_by("since", "pk"))
+        found = waiting.filter(pk__in=locked).select_related("monitor__project").order_by("since", "pk")
+        failures = partial.with_titles(found)
         silences = silences_of((failure.monitor for failure in failures), now)
         by_monitor = defaultdict[int, list[LocationFailure]](list)
         for failure in failures:
             if silences.get(failure.monitor_id) in (None, Quiet.FLAPPING):
                 by_monitor[failure.monitor_id].append(failure)
-        titles = partial.titles_of(failures)
         events: list[MonitorEvent] = []
         for first, *more in by_monitor.values():
             source = f"partial:{first.pk}:{to_ms(first.since)}"
-            detail = {"detail": _explain_failures([first, *more], titles)}
+            detail = {"detail": _explain_failures([first, *more])}
             events.append((source, first.monitor, EventType.PARTIAL_OUTAGE, now, detail))
         put_events(events, now=now)
         notified = [failure.pk for of_monitor in by_monitor.values() for failure in of_monitor]
         LocationFailure.objects.filter(pk__in=notified).update(notified_at=now)
 
 
-def _explain_failures(failures: Sequence[LocationFailure], titles: Mapping[int | None, str]) -> str:
+def _explain_failures(failures: Sequence[LocationFailure]) -> str:
     parts = [
-        f"from {quote(titles[one.location_id], limit=50)}: {shorten(one.detail or one.reason_code or '', limit=100)}"
+        f"from {quote(one.title, limit=50)}: {shorten(one.detail or one.reason_code or '', limit=100)}"
         for one in failures[:_LISTED_RECORDS]
     ]
     more = len(failures) - _LISTED_RECORDS

@@ -48,7 +48,7 @@ UPDATES, NOTE_CHARS = 5, 1_000
 MONITORS = 100
 """Names of shown monitors on the page for editors, and rows of its form."""
 _NULLABLE = ("accent", "custom_domain")
-_PLAIN = ("name", "slug", "description", "published", "theme", "show_window_names")
+_PLAIN = ("name", "slug", "description", "published", "theme", "show_window_names", "show_locations")
 
 
 class StatusPageForm(ObjectForm):
@@ -99,7 +99,11 @@ class StatusPageForm(ObjectForm):
         label="Show the names of maintenance windows",
         help_text="Otherwise they appear as “Scheduled maintenance”.",
     )
-
+    show_locations = forms.BooleanField(
+        required=False,
+        label="Show the locations of monitors",
+        help_text="For each monitor with several locations: their names, and what each of them sees.",
+    )
     remove_password = forms.BooleanField(required=False, label="Remove the password")
 
     def __init__(self, data: Any = None, *, caller: Caller, stored: StatusPage | None = None, first: int = 1) -> None:

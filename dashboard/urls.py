@@ -37,6 +37,7 @@ urlpatterns = [
     path("monitors/<id:monitor_id>/live", detail.live, name="monitor_live"),
     path("monitors/<id:monitor_id>/delete", detail.delete, name="monitor_delete"),
     path("monitors/<id:monitor_id>/check", detail.check, name="monitor_check"),
+    path("monitors/<id:monitor_id>/leave-out/<id:location_id>", detail.leave_out, name="monitor_leave_out"),
     path("monitors/<id:monitor_id>/latency", detail.latency, name="monitor_latency"),
     path("monitors/<id:monitor_id>/signals", runs.log, name="monitor_signals"),
     path("monitors/<id:monitor_id>/changes", security_log.of_monitor, name="monitor_changes"),

@@ -390,6 +390,9 @@ class LocationFailure(models.Model):
     detail = models.TextField(null=True)
     notified_at = models.DateTimeField(null=True)
 
+    title: str
+    """The name of the location, set by `monitors.partial.with_titles`."""
+
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(

@@ -6,7 +6,7 @@ Turns are counted under the monitor's lock. None are counted while it is down or
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -81,18 +81,24 @@ def failing() -> QuerySet[LocationFailure]:
     )
 
 
-def failing_from(monitors: Collection[Monitor]) -> Mapping[int, list[LocationFailure]]:
-    """Return the locations from which these monitors fail, by the key of the monitor, in one query."""
+def failing_from(monitors: Collection[Monitor]) -> Mapping[int, Sequence[LocationFailure]]:
+    """Return the failures of these monitors by the key of the monitor, with `title`. Takes at most two queries."""
     found = defaultdict[int, list[LocationFailure]](list)
-    for failure in failing().filter(monitor__in=monitors).order_by("since", "pk"):
+    several = [monitor.pk for monitor in monitors if len(monitor.locations) > 1]
+    for failure in with_titles(failing().filter(monitor__in=several).order_by("since", "pk")):
         found[failure.monitor_id].append(failure)
     return found
 
 
-def titles_of(failures: Collection[LocationFailure]) -> Mapping[int | None, str]:
-    """Return the names of their locations by `location_id`."""
-    found = Location.objects.filter(Q(pk__in={one.location_id for one in failures}) | Q(public_id=DEFAULT))
-    return {None if one.is_default else one.pk: one.title for one in found}
+def with_titles(failures: Iterable[LocationFailure]) -> list[LocationFailure]:
+    """Return the failures with the names of their locations."""
+    failures = list(failures)
+    if failures:
+        known = Location.objects.filter(Q(pk__in={one.location_id for one in failures}) | Q(public_id=DEFAULT))
+        titles = {None if one.is_default else one.pk: one.title for one in known}
+        for failure in failures:
+            failure.title = titles.get(failure.location_id, "a former location")
+    return failures
 
 
 def is_partial() -> Exists:

@@ -259,6 +259,22 @@ def update_monitor(
     return monitor
 
 
+def leave_out(caller: Caller, public_id: str, location_id: str, *, now: datetime) -> None:
+    """Check a monitor from its other locations only. A quorum that they cannot reach becomes all of them.
+
+    Raises NotFound, also for a location that it does not name, and ValidationFailed if it names no other.
+    """
+    with transaction.atomic():
+        monitor = _lock(caller, public_id, if_match=None)
+        others = [name for name in monitor.locations if name != location_id]
+        if len(others) == len(monitor.locations):
+            raise NotFound
+        given: dict[str, Any] = {"locations": others}
+        if monitor.quorum is not None:
+            given["quorum"] = min(monitor.quorum, len(others))
+        update_monitor(caller, public_id, given, now=now)
+
+
 def store_changed(
     caller: Caller, drafts: Sequence[tuple[Monitor, Draft]], placed: Sequence[str] = PLACED, *, now: datetime
 ) -> None:

@@ -28,6 +28,7 @@ class StatusPageAdmin(ReadOnlyAdmin[StatusPage]):
         "theme",
         "accent",
         "show_window_names",
+        "show_locations",
     )
 
     @admin.display(boolean=True, description="has a password")

@@ -11,6 +11,7 @@ from core.db import get_or_not_found
 from core.errors import NotFound
 from core.ids import badge_key
 from monitors.models import Monitor
+from monitors.partial import failing_from
 from monitors.selectors import status_of, uptimes
 from monitors.services import lock_monitors
 from monitors.uptime.daily import daily_uptimes
@@ -20,7 +21,7 @@ from statuspages.selectors import get_badge
 
 _DAYS = {"uptime-7d": 7, "uptime-30d": 30, "uptime-90d": 90}
 NAMES = ("status", "uptime-24h", *_DAYS, "latency")
-_COLOURS = {"up": "#0d7350", "slow": "#8a5300", "down": "#bb2025", "idle": "#575f6d"}
+_COLOURS = {"up": "#0d7350", "slow": "#8a5300", "degraded": "#8a5300", "down": "#bb2025", "idle": "#575f6d"}
 _LABEL = "#343a46"
 _PADDING = 6
 # Widths in Verdana at 11 px. `textLength` makes them exact in every other font.
@@ -50,6 +51,8 @@ def draw(key: str, name: str, *, now: datetime) -> bytes:
     monitor = get_or_not_found(Monitor.objects.select_related("state"), badge__key=key)
     if name == "status":
         status = "paused" if not monitor.enabled else status_of(monitor, now=now) or "unknown"
+        if status in ("up", "slow") and failing_from([monitor]):
+            status = "degraded"
         return _shield("status", status, status if status in _COLOURS else "idle")
     if name == "latency":
         latency = average_latency([monitor.pk], since=now - timedelta(hours=24)).get(monitor.pk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
@@ -15,6 +15,10 @@ from django.db.models import Prefetch, QuerySet
 from checks.spec import Verdict
 from incidents import windows
 from incidents.models import Incident
+from locations.models import Location
+from locations.selectors import with_agents
+from monitors.models import LocationFailure
+from monitors.partial import failing_from
 from monitors.selectors import began_at, status_of
 from monitors.uptime.daily import History, daily_uptimes
 from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
@@ -34,7 +38,7 @@ MOST_NOTES, MOST_UPDATES = 50, 20
 """Limits on notes, and on the updates of each, newest first."""
 
 UP, SLOW, DOWN = Verdict.UP.value, Verdict.SLOW.value, Verdict.DOWN.value
-MAINTENANCE, PAUSED, UNKNOWN = "maintenance", "paused", "unknown"
+DEGRADED, MAINTENANCE, PAUSED, UNKNOWN = "degraded", "maintenance", "paused", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,13 @@ def content_of(page: StatusPage, *, now: datetime) -> Content:
     histories = daily_uptimes(monitors, days=DAYS, now=now)
     coming = windows.coming(monitors, now=now, until=now + AHEAD)
     covered = {pk for one in coming if one.starts_at <= now for pk in one.monitor_ids}
-    entries = {item: _monitor(item, histories[item.monitor_id], covered, now=now) for item in items}
+    failing = failing_from(monitors)
+    entries = {
+        item: _monitor(item, histories[item.monitor_id], covered, is_partial=item.monitor_id in failing, now=now)
+        for item in items
+    }
+    if page.show_locations:
+        _add_locations(entries, failing, now=now)
     groups = [
         {"name": group.name, "monitors": [entries[item] for item in members]}
         for group, members in groupby(items, key=lambda item: item.group)
@@ -108,8 +118,10 @@ def incidents_of_month(page: StatusPage, first: date) -> list[IncidentEntry]:
     return _incidents(page, shown_monitors(page), since=since, until=since + relativedelta(months=1), and_open=False)
 
 
-def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: datetime) -> dict[str, Any]:
-    """`since` is when the status began: for an outage the first failed check."""
+def _monitor(
+    item: PageMonitor, history: History, covered: set[int], *, is_partial: bool, now: datetime
+) -> dict[str, Any]:
+    """`since` is when the status began: for an outage the first failed check. `is_partial`: from some locations."""
     monitor, state = item.monitor, item.monitor.state
     if not monitor.enabled:
         status = PAUSED
@@ -117,6 +129,8 @@ def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: dat
         status = MAINTENANCE
     else:
         status = status_of(monitor, now=now) or UNKNOWN
+    if is_partial and status in (UP, SLOW):
+        status = DEGRADED
     return {
         "name": item.name,
         "status": status,
@@ -126,6 +140,31 @@ def _monitor(item: PageMonitor, history: History, covered: set[int], *, now: dat
         "uptime_90d": history.percent(),
         "days": {"first": f"{history.start}", "uptime": history.percents()},
     }
+
+
+def _add_locations(
+    entries: Mapping[PageMonitor, dict[str, Any]], failing: Mapping[int, Sequence[LocationFailure]], *, now: datetime
+) -> None:
+    """Add `locations` to the monitors with several: the name and the status of each."""
+    names = {name for item in entries for name in item.monitor.locations}
+    found = with_agents(Location.objects.filter(public_id__in=names), now=now)
+    known = {one.public_id: one for one in found}
+    for item, entry in entries.items():
+        failed = {failure.location_id for failure in failing.get(item.monitor_id, ())}
+        if len(item.monitor.locations) > 1 and entry["status"] != PAUSED:
+            entry["locations"] = [
+                {"name": one.title, "status": _seen_from(one, failed, entry["status"])}
+                for one in map(known.get, item.monitor.locations)
+                if one is not None
+            ]
+
+
+def _seen_from(location: Location, failed: Collection[int | None], status: str) -> str:
+    if (None if location.is_default else location.pk) in failed:
+        return DOWN
+    if not location.is_online:
+        return UNKNOWN
+    return UP if status == DEGRADED else status
 
 
 def _maintenance(
@@ -206,6 +245,8 @@ def _overall(monitors: Sequence[dict[str, Any]], incidents: Sequence[IncidentEnt
         return SLOW, "We are investigating an incident"
     if by[MAINTENANCE]:
         return MAINTENANCE, "Maintenance in progress"
+    if by[DEGRADED]:
+        return DEGRADED, f"{by[DEGRADED]} of {count} {'is' if by[DEGRADED] == 1 else 'are'} degraded"
     if by[SLOW]:
         return SLOW, "Degraded performance"
     if by[UNKNOWN] and by[UP]:

@@ -59,6 +59,9 @@ class StatusPage(models.Model):
     show_window_names = models.BooleanField(
         default=False, help_text="Else a maintenance window is shown without its name."
     )
+    show_locations = models.BooleanField(
+        default=False, db_default=False, help_text="Whether the locations of monitors with several are shown."
+    )
 
     class Meta:
         constraints: ClassVar = [
@@ -100,7 +103,16 @@ class StatusPage(models.Model):
 
     @property
     def tagged_settings(self) -> Any:
-        look = [self.name, self.slug, self.description, self.published, self.theme, self.accent, self.show_window_names]
+        look = [
+            self.name,
+            self.slug,
+            self.description,
+            self.published,
+            self.theme,
+            self.accent,
+            self.show_window_names,
+            self.show_locations,
+        ]
         groups = [
             [group.name, [[item.monitor.public_id, item.name] for item in group.monitors.all()]]
             for group in self.groups.all()

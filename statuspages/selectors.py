@@ -62,6 +62,7 @@ def shown_monitors(page: StatusPage) -> list[PageMonitor]:
             "monitor__public_id",
             "monitor__owner",
             "monitor__project",
+            "monitor__locations",
             *(f"monitor__{name}" for name in STALE_COLUMNS),
             "monitor__state__armed_at",
             "monitor__state__status",

@@ -70,6 +70,9 @@ class PageInputSerializer(StrictSerializer):
     show_window_names = BoolField(
         required=False, help_text="Whether maintenance windows are shown by their names. Default: false."
     )
+    show_locations = BoolField(
+        required=False, help_text="Whether the locations of monitors with several are shown. Default: false."
+    )
     groups = ListField(
         child=PageGroupInputSerializer(), required=False, max_length=MAX_GROUPS, help_text="In display order."
     )
@@ -117,6 +120,7 @@ class StatusPageSerializer(serializers.Serializer[Any]):
         read_only=True, allow_null=True, help_text="TXT record that proves the domain; null without a domain."
     )
     show_window_names = serializers.BooleanField()
+    show_locations = serializers.BooleanField()
     has_logo = serializers.BooleanField(read_only=True)
     groups = PageGroupSerializer(source="groups.all", many=True)
     created_at = EpochMsField()

@@ -33,7 +33,7 @@ MAX_MONITORS = 1_000
 MAX_UPDATES = 50
 """Limit of updates of a note."""
 _DERIVED = ("password_hash", "domain_verified_at", "domain_check_at", "domain_failures")
-_PLAIN = ("name", "description", "published", "theme", "show_window_names")
+_PLAIN = ("name", "description", "published", "theme", "show_window_names", "show_locations")
 
 
 def create_page(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> StatusPage:

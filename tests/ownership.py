@@ -47,6 +47,7 @@ NOT_EXPORTED = {
     "monitors.SchedulerGap": _OPERATION,
     "monitors.SchedulerTick": _OPERATION,
     "monitors.UptimeProgress": _OPERATION,
+    "monitors.LocationFailure": "counted from results, which are exported",
     "monitors.Verification": "a failed check that other locations are asked about; its result is exported",
     "projects.IdempotencyKey": "answers that the account has had, kept for a day",
     "sessions.Session": "a secret; the browsers are exported",

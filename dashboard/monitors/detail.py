@@ -42,7 +42,7 @@ from locations.models import Location
 from locations.selectors import with_agents
 from monitors.checking import on_demand
 from monitors.heartbeats.history import newest_signal
-from monitors.models import Monitor
+from monitors.models import LocationFailure, Monitor
 from monitors.selectors import (
     dns_changes_of,
     failing_since,
@@ -52,6 +52,7 @@ from monitors.selectors import (
     uptimes,
 )
 from monitors.services import FIRST_CLAIM, delete_monitor
+from monitors.services import leave_out as leave_location_out
 from monitors.stale import stale_since
 from monitors.types.content import Rule
 from monitors.types.http import Header
@@ -237,6 +238,15 @@ delete_badges = button(
 )
 
 
+leave_out = button(
+    leave_location_out,
+    "The location was left out. The form of the monitor adds it again.",
+    "monitor",
+    to_first_id=True,
+    takes_now=True,
+)
+
+
 def _command(monitor: Monitor) -> str:
     try:
         return monitor.kind.reproduce(monitor.public_config)
@@ -282,7 +292,7 @@ def _moving(monitor: Monitor, locations: Sequence[Location], *, now: datetime) -
         "days": DAYS,
         "days_bar": _days_bar(by_status, outage_ms=history.down_ms),
         "checks": checks,
-        "locations": [] if kind.waits else _last_by_location(locations, checks),
+        "locations": [] if kind.waits else _last_by_location(locations, checks, row.partial),
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
         "expiries": _expiries(monitor, now=now),
@@ -360,11 +370,15 @@ def _checks(monitor: Monitor, locations: Sequence[Location], *, now: datetime) -
 
 
 def _last_by_location(
-    locations: Sequence[Location], checks: Sequence[Check]
-) -> list[tuple[Location, CheckResult | None]]:
-    """Return the last check of each location, if it is among the last checks. Those that are online take turns."""
+    locations: Sequence[Location], checks: Sequence[Check], failing: Sequence[LocationFailure]
+) -> list[tuple[Location, CheckResult | None, LocationFailure | None]]:
+    """Return the last check of each location, if it is among the last checks, and whether it makes a partial outage.
+
+    Those that are online take turns.
+    """
     last = {check.result.location_id: check.result for check in reversed(checks)}
-    return [(location, last.get(_key(location))) for location in locations]
+    failures = {failure.location_id: failure for failure in failing}
+    return [(location, last.get(key), failures.get(key)) for location in locations for key in [_key(location)]]
 
 
 def _key(location: Location) -> int | None:

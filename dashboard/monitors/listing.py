@@ -34,6 +34,7 @@ from core.db import compiled_once
 from incidents import windows
 from monitors import types
 from monitors.models import Monitor
+from monitors.partial import is_partial
 from monitors.selectors import failing, held_back, list_monitors
 from monitors.stale import stale
 from projects.access import Caller
@@ -51,8 +52,9 @@ STANDINGS = {
     "up": "Up",
     "paused": "Paused",
 }
-# Shown in addition to the standing. Failing: not down yet, because of a mute or `fail_threshold`.
-MARKS = {"failing": "Failing", "muted": "Muted", "maintenance": "Maintenance"}
+# Shown in addition to the standing. Failing: not down yet, because of a mute or `fail_threshold`. Partial: it fails
+# from some of its locations.
+MARKS = {"failing": "Failing", "partial": "Partial outage", "muted": "Muted", "maintenance": "Maintenance"}
 STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
 _PLACED = ("pk", "name", "project", "project__name")
@@ -188,7 +190,12 @@ def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
 
 
 def _marks(now: datetime) -> dict[str, Q | Exists]:
-    return {"failing": failing(now), "muted": Q(muted_until__gt=now), "maintenance": windows.covering(now)}
+    return {
+        "failing": failing(now),
+        "partial": Q(is_partial()),
+        "muted": Q(muted_until__gt=now),
+        "maintenance": windows.covering(now),
+    }
 
 
 def _order(listing: Listing) -> Sequence[str | OrderBy | Lower]:

@@ -22,7 +22,8 @@ from core.text import shorten
 from dashboard.incidents import reason_in_words
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
 from incidents import windows
-from monitors.models import Monitor
+from monitors.models import LocationFailure, Monitor
+from monitors.partial import failing_from
 from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_of, uptime_sums, uptimes
 from monitors.stale import STALE_COLUMNS, load_schedules, stale_reason, stale_since
 from monitors.uptime.intervals import Span, Tally
@@ -56,7 +57,7 @@ class Summary:
 
     `standing` is a key of STANDINGS, `since` is when it began, and `failing_since` when the checks of a monitor that is
     not down began to fail. `stale`: no check ended for too long, by our own fault. A monitor that was down then keeps
-    its standing.
+    its standing. `partial`: the locations from which it fails while it is not down.
     """
 
     monitor: Monitor
@@ -65,6 +66,7 @@ class Summary:
     muted: bool
     maintenance: bool
     failing_since: datetime | None
+    partial: Sequence[LocationFailure]
     stale: bool
     uptime: float | None
 
@@ -150,6 +152,10 @@ class Row(Summary):
             count = f" {self.failures}" if self.failures else ""
             element = '<span data-status="failing">{}Failing{} since {}</span>'
             notes.append(format_html(element, icon("triangle-alert"), count, since))
+        if self.partial:
+            element = '<span data-status="failing">{}Fails from {} since {}</span>'
+            places = ", ".join(failure.title for failure in self.partial)
+            notes.append(format_html(element, icon("network"), places, when(self.partial[0].since)))
         if notes and self.reason:
             notes.append(format_html('<span class="why">{}</span>', self.reason))
         return format_html('<div class="notes">{}</div>', SafeString("".join(notes))) if notes else ""
@@ -181,7 +187,7 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
 
 
 def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False) -> list[Row]:
-    """Return the rows. Takes five queries for any number of monitors, and one for the reasons of failures.
+    """Return the rows. Takes six queries for any number of monitors, and two more if some fail.
 
     Their states and projects must be loaded.
     """
@@ -211,8 +217,12 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False
 
 
 def summaries(monitors: Sequence[Monitor], uptime_of: Mapping[int, float | None], *, now: datetime) -> list[Summary]:
-    """Return the summaries in one query. `uptime_of` is that of the last 24 hours by primary key."""
+    """Return the summaries in two queries, or three if a monitor fails from a location.
+
+    `uptime_of` is that of the last 24 hours by primary key.
+    """
     covered = windows.covered([monitor.pk for monitor in monitors], now)
+    partial = failing_from(monitors)
     return [
         Summary(
             monitor,
@@ -221,6 +231,7 @@ def summaries(monitors: Sequence[Monitor], uptime_of: Mapping[int, float | None]
             muted=monitor.muted_until is not None and monitor.muted_until > now,
             maintenance=monitor.pk in covered,
             failing_since=failing_since(monitor, now=now),
+            partial=partial[monitor.pk],
             stale=stale_since(monitor, now=now) is not None,
             uptime=uptime_of[monitor.pk],
         )

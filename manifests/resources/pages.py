@@ -46,6 +46,7 @@ class Pages(Resource):
         "accent": None,
         "custom_domain": None,
         "show_window_names": False,
+        "show_locations": False,
     }
     at_once = 1
     rows = staticmethod(selectors.list_pages)

@@ -138,7 +138,7 @@ class StateBatch:
         return confirm_at(after, outcome.checked_at, policy) if counted else None
 
     def _note_turn(self, record: CheckRecord, *, was_down: bool = False) -> None:
-        """Note what a location of several saw. A recovery begins the counts anew."""
+        """Note what a location of several saw. A recovery sets the counts to 0."""
         monitor, outcome = self.monitors[record.monitor_id], record.outcome
         if len(monitor.locations) > 1 and monitor.kind.polls:
             is_muted = monitor.muted_until is not None and monitor.muted_until > outcome.checked_at

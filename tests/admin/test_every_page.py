@@ -29,6 +29,7 @@ NOT_REGISTERED = {
     "monitors.DnsAnswer",
     "monitors.MaintenanceSpan",
     "monitors.MonitorState",
+    "monitors.LocationFailure",
     "monitors.PingExcess",
     "monitors.ScheduleSlots",
     "monitors.Verification",

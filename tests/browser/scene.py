@@ -38,7 +38,7 @@ from locations.services import create_location
 from monitors import changes, configuration, types
 from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.services import sweep
-from monitors.models import DnsChange, Monitor, MonitorState, StatusChange, UptimeProgress
+from monitors.models import DnsChange, LocationFailure, Monitor, MonitorState, StatusChange, UptimeProgress
 from monitors.operations import mute_for
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
@@ -193,6 +193,10 @@ def _locations(anna: Caller, project: Project, monitor: Monitor, *, now: datetim
         results.filter(checked_at__in=moments).update(location_id=location.pk)
     results.filter(checked_at=moments[0]).update(
         verdict=Verdict.DOWN, reason_code=ReasonCode.TIMEOUT, detail="no response within 10 s", confirmed=False
+    )
+    failing = {"failures": 3, "since": now - timedelta(minutes=9), "detail": "no response within 10 s"}
+    LocationFailure.objects.create(
+        monitor=monitor, location_id=frankfurt.pk, config_version=monitor.config_version, **failing
     )
     return {"location": "fra", "private_location": warehouse.public_id}
 
@@ -506,6 +510,7 @@ def _status_pages(anna: Caller, monitors: dict[str, Monitor], incident: Incident
             "slug": "lark-and-pine",
             "description": "Status of the shop and its services. Times are in your time zone.",
             "accent": "#5b7f3a",
+            "show_locations": True,
             "groups": [
                 {
                     "name": name,

@@ -17,7 +17,7 @@ from checks.results.models import CheckResult
 from core.clock import utc_now
 from locations import services
 from locations.models import Agent, Location
-from monitors.models import Monitor
+from monitors.models import LocationFailure, Monitor
 from projects.models import Membership, Project
 from tests.api.client import Api
 from tests.dashboard.test_monitor_pages import typed
@@ -101,7 +101,7 @@ def test_locations_and_quorum_are_stored(web: Client, user: User) -> None:
     assert monitor.locations == ["sin", "fra"], "a form without locations keeps them"
     same = Api.signed_in(user).patch(f"/v1/monitors/{monitor.public_id}", {"locations": ["sin", "fra"]})
     assert same.status == 200
-    assert Monitor.objects.get().config_version == monitor.config_version, "a list of the same locations is no change"
+    assert Monitor.objects.get().config_version == monitor.config_version, "the same locations in a list do not change it"
     log = text_of(web, f"/monitors/{monitor.public_id}/changes")
     assert "sin; fra" in log
 
@@ -122,6 +122,51 @@ def test_what_is_refused_is_explained_beside_the_field(web: Client, given: dict[
     page = answer.content.decode()
     assert error in page.split('id="locations"')[1].split("</section>")[0]
     assert not Monitor.objects.exists()
+
+
+def partial_outage(monitor: Monitor, location: Location, **given: Any) -> LocationFailure:
+    given = {"failures": 3, "since": utc_now(), "detail": f"No way from {HOSTILE}."} | given
+    version = {"config_version": monitor.config_version}
+    key = None if location.is_default else location.pk
+    return LocationFailure.objects.create(monitor=monitor, location_id=key, **version, **given)
+
+
+def test_a_partial_outage_is_shown_and_its_location_left_out(web: Client, user: User) -> None:
+    here, there = Location.objects.get(), shared(name=HOSTILE)
+    add_agent(there, seen=utc_now())
+    other = MonitorFactory(owner=user, name="Fine", up=True)
+    monitor = MonitorFactory(owner=user, name="Mine", up=True, locations=["default", "fra"], quorum=2)
+    partial_outage(monitor, here, failures=2)
+    path = f"/monitors/{monitor.public_id}"
+    assert "Leave out" not in text_of(web, path)
+    failure = partial_outage(monitor, there)
+    page = web.get(path).content.decode()
+    assert HOSTILE not in page
+    assert "Partial outage" in page
+    assert "3 checks in a row" in page
+    assert page.count("Leave out") == 1
+    overview = web.get("/monitors", {"state": "partial"}).content.decode()
+    assert HOSTILE not in overview
+    assert "Fails from" in overview
+    assert monitor.public_id in overview
+    assert other.public_id not in overview
+    (url,) = re.findall('action="(/monitors/[^"]+/leave-out/[^"]+)"', page)
+    assert web.post(url, follow=True).status_code == 200
+    monitor.refresh_from_db()
+    assert (monitor.locations, monitor.quorum) == (["default"], 1)
+    assert "Partial outage" not in text_of(web, path).split("<main")[1].split('id="facts"')[0]
+    assert web.post(url).status_code == 404
+    assert web.post(url.replace("fra", "default")).status_code == 422
+    assert failure.failures == 3
+
+
+def test_who_may_leave_a_location_out(web: Client) -> None:
+    shared()
+    monitor = MonitorFactory(locations=["default", "fra"])
+    assert web.post(f"/monitors/{monitor.public_id}/leave-out/fra").status_code == 404
+    assert web.get(f"/monitors/{monitor.public_id}/leave-out/fra").status_code in (404, 405)
+    monitor.refresh_from_db()
+    assert monitor.locations == ["default", "fra"]
 
 
 def test_another_project_offers_its_locations(web: Client, user: User, project: Project) -> None:

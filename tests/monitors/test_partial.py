@@ -173,7 +173,7 @@ def test_the_workers_are_a_location_too(owner: User) -> None:
     assert monitor is not None
     LocationFailure.objects.create(monitor=monitor, location_id=None, config_version=1, failures=3, since=at(0))
     (failure,) = partial.failing_from([monitor])[monitor.pk]
-    assert partial.titles_of([failure]) == {None: settings.LOCATION_NAME}
+    assert failure.title == settings.LOCATION_NAME
     partial.forget_offline(["default", "fra"])
     assert LocationFailure.objects.exists()
     partial.forget_offline(["fra"])

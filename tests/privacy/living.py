@@ -30,6 +30,7 @@ from monitors.models import (
     DnsAnswer,
     DnsChange,
     ExpiryWarning,
+    LocationFailure,
     MaintenanceSpan,
     Monitor,
     PingExcess,
@@ -49,7 +50,7 @@ from tests.second_factor import App
 from tests.statuspages.making import make_page, make_subscriber
 from tokens.services import sign_in
 
-NEEDLE = "quux"  # of her address, and of the names of all that is hers alone
+NEEDLE = "quux"  # of the address, and of the names of all that belongs to this account alone
 EMAIL = f"ada.{NEEDLE}@example.com"
 OLD = f"old.{NEEDLE}@example.com"
 
@@ -119,6 +120,7 @@ def _leave_in_monitor(monitor: Monitor, *, now: datetime) -> None:
     ExpiryWarning.objects.create(monitor=monitor, subject="domain", expires_at=now, threshold_days=7, at=now)
     FlappingSpell.objects.create(monitor=monitor, started_at=now, last_change_at=now)
     MaintenanceSpan.objects.create(monitor=monitor, started_at=now - timedelta(days=1), ended_at=now)
+    LocationFailure.objects.create(monitor=monitor, config_version=1, failures=1, since=now, detail=NEEDLE)
     Verification.objects.create(
         monitor=monitor, claim=1, config_version=1, began_at=now, ends_at=now, asked=["default"], outcome={}
     )

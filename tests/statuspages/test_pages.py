@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -20,7 +21,7 @@ from accounts.models import User
 from core.clock import utc_now
 from incidents.models import Incident
 from incidents.windows import create_window
-from monitors.models import Monitor, MonitorState
+from monitors.models import LocationFailure, Monitor, MonitorState
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.models import Membership
@@ -31,6 +32,7 @@ from statuspages.models import StatusPage
 from statuspages.services import create_note, delete_page, set_logo, update_page
 from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import keep_checked, minutes
+from tests.locations import add_agent, shared
 from tests.statuspages.making import look, make_page, make_subscriber, picture
 
 SECRET = "Billing of ACME at db7"
@@ -52,6 +54,36 @@ def everything_of(page: StatusPage) -> str:
     answers = [look(root + rest) for rest in ("", ".json", ".atom", "/theme.css", f"/history/{month}")]
     assert {answer.status_code for answer in answers} == {200}
     return "\n".join(f"{answer.headers} {answer.content.decode()}" for answer in answers)
+
+
+def test_a_partial_outage_is_degraded(user: User) -> None:
+    monitor, whole = private_monitor(user), private_monitor(user)
+    online = shared("fra", name="Frankfurt <1>")
+    shared("ams", name="Amsterdam")
+    add_agent(online, seen=utc_now())
+    Monitor.objects.filter(pk=monitor.pk).update(locations=["default", "fra", "ams"])
+    failure = LocationFailure.objects.create(
+        monitor=monitor, location_id=online.pk, config_version=1, failures=3, since=utc_now(), detail=SECRET
+    )
+    plain, detailed = make_page(user, [monitor, whole]), make_page(user, [monitor, whole], show_locations=True)
+    for page in (plain, detailed):
+        content = content_of(page, now=utc_now())
+        assert (content.state, content.sentence) == ("degraded", "1 of 2 is degraded")
+        assert [one["status"] for one in content.groups[0]["monitors"]] == ["degraded", "up"]
+    shown = everything_of(plain)
+    assert "Frankfurt" not in shown
+    assert SECRET not in shown
+    shown = everything_of(detailed)
+    assert "Frankfurt &lt;1&gt;" in shown
+    assert SECRET not in shown
+    body = json.loads(look(f"/status/{detailed.slug}.json").content)
+    names = [settings.LOCATION_NAME, "Frankfurt <1>", "Amsterdam"]
+    places = [{"name": name, "status": status} for name, status in zip(names, ["up", "down", "unknown"], strict=True)]
+    assert [one.get("locations") for one in body["groups"][0]["monitors"]] == [places, None]
+    badge = create_badge(Caller(user), monitor.public_id, now=utc_now())
+    assert "status: degraded" in look(f"/badge/{badge.key}/status.svg").content.decode()
+    failure.delete()
+    assert content_of(detailed, now=utc_now()).state == "up"
 
 
 def has_outage(monitor: Monitor, *, hours_ago: float = 2, **columns: Any) -> Incident:
