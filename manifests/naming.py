@@ -104,6 +104,7 @@ class ExportNames:
     """Name projects and monitors of an export by their names if these are unique, else by id."""
 
     def __init__(self, account: Account, project_refs: Sequence[ProjectRef]) -> None:
+        self.account = account
         self._listed = {None, *project_refs}
         self.variables = Variables()
         self._projects = Counter(project_ref.name for project_ref in account.project_refs.values())

@@ -79,7 +79,9 @@ class Monitors(Resource):
 
     def exported(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
         values = existing.values
-        found = {**self.non_defaults(values), **{name: values[name] for name in _needed(existing.row.full_config)}}
+        limits = names.account.limits_at(existing.project_ref)
+        needed = _needed(existing.row.full_config, limits.preselected)
+        found = {**self.non_defaults(values), **{name: values[name] for name in needed}}
         if "request_headers" in found:
             found["request_headers"] = [
                 {**header, "value": names.variables.keep("monitor", existing.name, header["name"])}
@@ -88,9 +90,9 @@ class Monitors(Resource):
         return found
 
 
-def _needed(config: MonitorConfig) -> list[str]:
+def _needed(config: MonitorConfig, preselected: Sequence[str]) -> list[str]:
     """Return the settings that an export must contain: those that differ from what would be applied without them."""
-    usual = configuration.build({"type": config.type})
+    usual = configuration.build({"type": config.type, "locations": preselected})
     return [
         name
         for name in types.settings()

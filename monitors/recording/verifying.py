@@ -151,7 +151,7 @@ def _decide(batch: StateBatch, verifications: Iterable[Verification], *, now: da
             left.append(one)
             continue
         decided.append(one.pk)
-        _explain(outcome, votes, decision, titles)
+        _explain(outcome, votes, decision, titles, quorum=monitor.quorum)
         key = (one.pk, one.claim, one.config_version)
         records.append(CheckRecord(*key, outcome, location_id=one.location_id, confirmed=_CONFIRMED[decision]))
     if decided:
@@ -181,12 +181,17 @@ def _loaded(verification: Verification) -> CheckOutcome:
     return stored.outcome(checked_at=msgspec.convert(verification.outcome["checked_at"], datetime))
 
 
-def _explain(outcome: CheckOutcome, seen: Collection[Seen], decision: Decision, titles: Mapping[str, str]) -> None:
-    """Add what the other locations saw to the evidence."""
+def _explain(
+    outcome: CheckOutcome, seen: Collection[Seen], decision: Decision, titles: Mapping[str, str], *, quorum: int | None
+) -> None:
+    """Add what the other locations saw to the evidence, and how many had to agree if that is not the quorum."""
     evidence = outcome.evidence or Evidence()
     facts = [(f"from {titles.get(each.location, each.location)}", _sentence(each)) for each in seen]
     if decision is Decision.ALONE:
         facts.append(_ALONE)
+    answers = 1 + sum(each.failed is not None for each in seen)
+    if decision is Decision.CONFIRMED and quorum is not None and quorum > answers:
+        facts.append(("quorum", f"all {answers} locations that answered, instead of {quorum}"))
     outcome.evidence = replace(evidence, facts=(*evidence.facts, *facts))
 
 

@@ -101,7 +101,7 @@ def test_locations_and_quorum_are_stored(web: Client, user: User) -> None:
     assert monitor.locations == ["sin", "fra"], "a form without locations keeps them"
     same = Api.signed_in(user).patch(f"/v1/monitors/{monitor.public_id}", {"locations": ["sin", "fra"]})
     assert same.status == 200
-    assert Monitor.objects.get().config_version == monitor.config_version, "the same locations in a list do not change it"
+    assert Monitor.objects.get().config_version == monitor.config_version, "the same locations in a list change nothing"
     log = text_of(web, f"/monitors/{monitor.public_id}/changes")
     assert "sin; fra" in log
 

@@ -22,6 +22,8 @@ from config.gateway import Gateway
 from core.clock import utc_now
 from core.credentials import issue
 from core.metrics import read_levels
+from incidents.consuming import consume
+from incidents.models import Incident
 from locations.agents import AGENT_PREFIX
 from locations.models import Agent, Location
 from locations.services import revoke_agents
@@ -162,6 +164,21 @@ def test_a_failure_that_others_see_counts(fra: Probe, port: int) -> None:
     result = CheckResult.objects.get(monitor_id=monitor.pk, claim=change.claim or 0)
     assert result.confirmed is True
     assert third.poll(wait_sec=0) == [], "it is decided"
+
+
+def test_a_quorum_above_the_locations_online_is_all_of_them(fra: Probe, port: int) -> None:
+    ams = Probe(port, shared("ams"))
+    shared("lon")
+    monitor = monitor_from("fra", "ams", "lon")
+    Monitor.objects.filter(pk=monitor.pk).update(quorum=3)
+    first, second = _first_to_be_asked(monitor, [fra, ams])
+    first.send({"lease": first.poll()[0]["lease"], **DOWN})
+    second.send({"lease": second.poll()[0]["lease"], **DOWN})
+    assert state_of(monitor).status == Verdict.DOWN
+    consume(utc_now(), slow=lambda _: None)
+    evidence = Incident.objects.get(monitor=monitor).evidence
+    assert evidence is not None
+    assert ["quorum", "all 2 locations that answered, instead of 3"] in evidence["facts"]
 
 
 def test_a_failure_counts_if_no_other_location_answers_in_time(fra: Probe, port: int) -> None:

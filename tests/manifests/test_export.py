@@ -15,12 +15,14 @@ from core.clock import utc_now
 from core.errors import ValidationFailed
 from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
+from locations.models import Location
 from manifests.exporting import Export
 from monitors.configuration import build, config_columns
 from monitors.models import Monitor
 from projects.access import Caller
 from statuspages.models import PageGroup, PageMonitor
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.locations import shared
 from tests.manifests.helpers import apply_text, exported, told
 from tests.manifests.rich import SECRET, make_rich
 from tests.statuspages.making import make_page
@@ -48,6 +50,20 @@ def test_applying_an_export_changes_nothing(with_ids: bool) -> None:
     written = [query["sql"] for query in queries if not query["sql"].startswith(("SELECT", "SAVEPOINT", "RELEASE"))]
     assert written == []
     assert exported(user, with_ids=with_ids) == text
+
+
+def test_locations_that_are_not_the_preselected_ones_are_in_it() -> None:
+    user = UserFactory()
+    shared()
+    MonitorFactory(owner=user, name="Old", locations=["default"])
+    MonitorFactory(owner=user, name="New", locations=["default", "fra"])
+    text = exported(user)
+    assert text.count("locations:") == 1
+    assert apply_text(user, text).changes == []
+    Location.objects.update(preselected=True)
+    text = exported(user)
+    assert text.count("locations:") == 1
+    assert apply_text(user, text).changes == []
 
 
 def test_an_export_makes_the_same_elsewhere() -> None:
