@@ -59,7 +59,7 @@ def store(holder: Holder, results: Sequence[Found], *, valid_since: datetime, no
     valid = [each for each in claims if each[0].leased_at >= valid_since]
     is_locked = False
     if votes := [_record_of(sealed, outcome, holder) for sealed, _, outcome in valid if sealed.votes]:
-        is_locked = vote(votes, now=now, skip_locked=True)
+        is_locked = bool(vote(votes, now=now))
     _note_unmade([each for each in valid if not each[0].votes], now=now)
     made = [each for each in claims if each[1].verdict is not None and not each[0].votes]
     records = [

@@ -331,9 +331,16 @@ class CheckRunner:
                 # Own faults say nothing about the target. The lease expires, and another worker retries.
                 logger.error("a check was not made: %s", outcome.detail, extra=_naming(job, outcome))
         if votes := [_record_of(job, outcome) for job, _, outcome, _ in group if job.votes]:
-            self._vote(votes)
-            done, group = len(group), [item for item in group if not item[0].votes]
-            return done - len(group) + (self._take(group) if group else 0)
+            locked, done = self._vote(votes), 0
+            for item in group:
+                if item[0].votes and item[0].monitor_id in locked:
+                    self._done.put(item)
+                elif item[0].votes:
+                    done += 1
+            group = [item for item in group if not item[0].votes]
+            if locked and not group:
+                self._leaving.wait(LINGER_SEC)
+            return done + (self._take(group) if group else 0)
         records = [
             _record_of(job, outcome)
             for job, _, outcome, _ in group
@@ -368,13 +375,17 @@ class CheckRunner:
             self._answer(then, outcome if job.key in stored else None)
         return len(group)
 
-    def _vote(self, votes: Sequence[CheckRecord]) -> None:
-        """Store what this location saw of others' failures. Without it, they are decided at the end of the time."""
+    def _vote(self, votes: Sequence[CheckRecord]) -> set[int]:
+        """Store what this location saw of others' failures. Without it, they are decided at the end of the time.
+
+        Return the monitors that are locked.
+        """
         try:
-            vote(votes, now=utc_now())
+            return vote(votes, now=utc_now())
         except (DatabaseError, InterfaceError) as error:
             logger.warning("%d answers to other locations are lost: %s", len(votes), error)
             connection.close()
+            return set()
         finally:
             release_connection()
 

@@ -93,15 +93,15 @@ def begin(batch: StateBatch, records: Sequence[CheckRecord], *, now: datetime) -
     return [each for each in records if each.key not in held]
 
 
-def vote(votes: Sequence[CheckRecord], *, now: datetime, skip_locked: bool = False) -> bool:
+def vote(votes: Sequence[CheckRecord], *, now: datetime) -> set[int]:
     """Store what other locations saw, under the claim of the failure, and decide where nothing else can change it.
 
-    With `skip_locked`, return whether others have locked some of the monitors.
+    Return the monitors that other transactions have locked. Their votes are to be stored later.
     """
     with transaction.atomic():
         wanted = {each.monitor_id for each in votes}
-        is_locked = skip_locked and bool(fast_path.try_lock_states(list(wanted)))
-        batch = lock_batch(wanted, skip_locked=skip_locked)
+        locked = fast_path.try_lock_states(list(wanted))
+        batch = lock_batch(wanted - locked)
         names = _public_ids(each.location_id for each in votes)
         open_ones = Verification.objects.in_bulk(batch.monitors)
         for each in votes:
@@ -112,7 +112,7 @@ def vote(votes: Sequence[CheckRecord], *, now: datetime, skip_locked: bool = Fal
         voted = [one for one in open_ones.values() if one.votes]
         left = _decide(batch, voted, now=now)
         Verification.objects.bulk_update(left, ["votes"])
-    return is_locked
+    return locked
 
 
 def decide_overdue(now: datetime) -> None:

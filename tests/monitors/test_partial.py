@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 import pytest
 from django.conf import settings
+from django.db import connection, transaction
 
 from accounts.models import User
 from alerts.events import DEFAULT_TOPICS, EventType, Topic
@@ -14,7 +17,7 @@ from checks.results.models import CheckResult
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from locations.models import Location
 from monitors import partial, scheduling
-from monitors.models import LocationFailure, Monitor, Verification
+from monitors.models import LocationFailure, Monitor, MonitorState, Verification
 from monitors.operations import mute_for, pause, resume
 from monitors.recording import record, verifying
 from monitors.recording.batch import CheckRecord
@@ -178,6 +181,47 @@ def test_the_workers_are_a_location_too(owner: User) -> None:
     assert LocationFailure.objects.exists()
     partial.forget_offline(["fra"])
     assert not LocationFailure.objects.exists()
+
+
+def test_votes_about_a_locked_monitor_wait(owner: User) -> None:
+    """They delay no other result of the same worker or agent."""
+    free, held = Turns(owner), Turns(owner, name="Held", locations=list(PLACES))
+    asked = {}
+    for walk in (free, held):
+        for agent in walk.agents.values():
+            agent.last_seen_at = at(60)
+            agent.save()
+    for claim in scheduling.claim_due(at(60), limit=9, agents={place: [free.agents[place].pk] for place in PLACES}):
+        (place,) = [place for place, agent in free.agents.items() if agent.pk == claim.agent_id]
+        outcome = CheckOutcome(Verdict.DOWN, at(60), reason_code=ReasonCode.TIMEOUT, detail="No answer.")
+        key = (claim.monitor_id, claim.number, claim.config_version)
+        record([CheckRecord(*key, outcome, agent_id=claim.agent_id, location_id=free.keys[place])], now=at(60))
+        other = next(one for one in PLACES if one != place)
+        asked[claim.monitor_id] = CheckRecord(*key, outcome, location_id=free.keys[other])
+
+    def votes() -> dict[int, int]:
+        return {one.pk: len(one.votes) for one in Verification.objects.all()}
+
+    hold, release = threading.Event(), threading.Event()
+
+    def lock() -> None:
+        with transaction.atomic():
+            MonitorState.objects.select_for_update().get(pk=held.monitor.pk)
+            hold.set()
+            release.wait(30)
+        connection.close()
+
+    with ThreadPoolExecutor() as pool:
+        locking = pool.submit(lock)
+        assert hold.wait(30)
+        assert verifying.vote([*asked.values()], now=at(61)) == {held.monitor.pk}
+        release.set()
+        locking.result()
+    assert held.monitor.pk in votes()
+    assert votes()[held.monitor.pk] == 0
+    assert free.monitor.pk not in votes(), "two of three: it is decided"
+    assert verifying.vote([asked[held.monitor.pk]], now=at(62)) == set()
+    assert votes() == {}
 
 
 def test_no_channel_gets_them_by_default() -> None:
