@@ -21,7 +21,7 @@ POLL_SEC = 20.0
 """How long the server holds a request for leases open, at most."""
 OFFLINE_SEC = 30.0
 """An agent without a request for so long is offline, and has no leases."""
-MAX_LEASES = 200
+MAX_LEASES = 500
 """Of one answer."""
 MAX_RESULTS, MAX_RESULTS_BYTES = 500, 1024 * 1024
 """Of one request."""

@@ -46,7 +46,7 @@ PATHS = frozenset({LEASES, RESULTS})
 FLUSH_SEC = 2.0
 RECHECK_SEC = 60.0
 """How often a credential is looked up again, if the notes of signs of life did not. Its deletion is noticed at once."""
-BURST, REFILL_SEC = 100, 0.1
+BURST, REFILL_SEC = 100, 0.05
 """Requests of an agent that need no wait, and the time until it may send another one."""
 FULL_WAIT_SEC = 1.0
 """How long an agent without room waits."""
