@@ -23,7 +23,7 @@ from core.egress import EgressGuard
 from core.metrics import ProcessReports, read_processes
 from core.outbound import guard, trust_store
 from monitors import handing, metrics, scheduling, types
-from monitors.agents.leases import hand_to_agents, watch_agents
+from monitors.agents.leases import claim_due, hand_to_agents, watch_agents
 from monitors.checking import interactive
 from monitors.checking.jobs import CheckJob, load_draft, load_jobs, startable
 from monitors.checking.runner import drain, runner
@@ -107,9 +107,11 @@ def _dispatch(now: datetime, *, workers: int, agents: scheduling.Agents) -> None
     room = (most - queued(PROBES)) * BATCH
     while room > 0:
         limit = min(room, CLAIMS_AT_ONCE)
-        if _hand_out(scheduling.claim_due(now, limit=limit, agents=agents), now) < limit:
+        claims, due = claim_due(now, limit=limit, agents=agents)
+        _hand_out(claims, now)
+        if due < limit:
             return
-        room -= limit
+        room -= sum(claim.agent_id is None for claim in claims)
     logger.warning("the workers are behind: up to %d batches wait", most)
     metrics.DISPATCH_HELD_BACK.add()
     # Missed pings need no worker.

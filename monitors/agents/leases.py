@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -22,9 +24,9 @@ from locations.models import DEFAULT
 from locations.selectors import online_agents
 from monitors import handing, partial, scheduling
 from monitors.checking.jobs import CheckJob, load_draft, load_jobs, startable
-from monitors.handing import Item
+from monitors.handing import PACES, Item
 from monitors.models import NOBODY
-from monitors.scheduling import NOWHERE, Agents
+from monitors.scheduling import NOWHERE, Agents, Claim
 
 BEHIND = "The agents of its location are behind: more checks are due than they make."
 _BEHIND_SEC = 5.0
@@ -81,6 +83,25 @@ def watch_agents(now: datetime, *, has_workers: bool) -> Agents:
         _watch.looked_at = looked
     _watch.online = online
     return online
+
+
+def claim_due(now: datetime, *, limit: int, agents: Agents) -> tuple[list[Claim], int]:
+    """Claim due checks, for each agent as many as may wait for it. The rest is postponed to when the agent comes to it.
+
+    Return the claims, and the number of checks that were due, at most `limit`.
+    """
+    PACES.look()
+    rooms = PACES.rooms([agent for each in agents.values() for agent in each])
+    claims, excess = scheduling.claim_within(now, limit=limit, agents=agents, rooms=rooms)
+    PACES.watch(rooms.keys() & {claim.agent_id for claim in claims})
+    postponed: dict[int, float] = {}
+    for agent, group in groupby(sorted(excess, key=attrgetter("agent_id")), attrgetter("agent_id")):
+        found = list(group)
+        delays = PACES.of(agent).delays([each.owner_id for each in found], now=time.monotonic())
+        postponed |= {each.monitor_id: delay for each, delay in zip(found, delays, strict=True)}
+    if postponed:
+        scheduling.postpone_excess(postponed, BEHIND, now=now)
+    return claims, len(claims) + len(excess)
 
 
 def hand_to_agents(claims: Mapping[_Key, int], *, now: datetime) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 from django.db.models import QuerySet
@@ -27,6 +27,8 @@ REFUSED_BEFORE = timedelta(seconds=20)
 SHORT_STOP = timedelta(seconds=5)
 """A shorter time between two ticks is usual. A longer one, up to STOPPED_AFTER, moves deadlines only."""
 MOST_ORDERED = 4_000
+LATE = timedelta(seconds=10)
+"""A check that is postponed for longer counts as prevented."""
 Agents = Mapping[str, Sequence[int]]
 """The keys of agents that are online, by the public ids of their locations. Without workers that of the default
 location has none."""
@@ -52,6 +54,14 @@ class Claim:
     @property
     def key(self) -> tuple[int, int]:
         return self.monitor_id, self.number
+
+
+class Excess(NamedTuple):
+    """A due monitor whose agent has no room for its check."""
+
+    monitor_id: int
+    agent_id: int
+    owner_id: int
 
 
 NOWHERE = "None of its locations is online."
@@ -114,29 +124,63 @@ _IN_TURNS = """
 """
 _CLAIM = """
     WITH held AS MATERIALIZED (
-        SELECT monitor_id, next_due_at AS due_at,
+        SELECT monitor_id, claim, next_due_at AS due_at,
                coalesce(claimed_at IS NOT NULL AND started_slot = slot_at, false) AS lost,
                coalesce(claimed_at <= %(margin_began)s, false) AS again
         {due}
            FOR UPDATE OF state SKIP LOCKED
+    ), assigned AS MATERIALIZED (
+        SELECT state.*, monitor.owner_id, {agent} AS agent_id
+          FROM held AS state
+          JOIN monitors_monitor AS monitor ON monitor.id = monitor_id
+    ), ordered AS (
+        SELECT *, row_number() OVER (PARTITION BY agent_id, owner_id ORDER BY due_at) AS turn FROM assigned
+    ), placed AS MATERIALIZED (
+        SELECT ordered.*,
+               lost OR room IS NULL
+                   OR row_number() OVER (PARTITION BY agent_id, lost ORDER BY turn, due_at) <= room AS has_room
+          FROM ordered
+          LEFT JOIN unnest(%(agents)s::bigint[], %(rooms)s::int[]) AS known (agent_id, room) USING (agent_id)
     ), claimed AS (
         UPDATE monitors_monitorstate AS state
            SET claim = state.claim + 1,
                slot_at = CASE WHEN state.claimed_at IS NULL THEN state.next_due_at ELSE state.slot_at END,
                claimed_at = %(now)s,
                next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond',
-               agent_id = {agent},
-               fault = CASE WHEN held.again THEN coalesce(state.fault, %(lost)s) ELSE state.fault END,
-               fault_since = CASE WHEN held.again THEN coalesce(state.fault_since, state.slot_at)
+               agent_id = placed.agent_id,
+               fault = CASE WHEN placed.again THEN coalesce(state.fault, %(lost)s) ELSE state.fault END,
+               fault_since = CASE WHEN placed.again THEN coalesce(state.fault_since, state.slot_at)
                                   ELSE state.fault_since END
-          FROM monitors_monitor AS monitor, held
-         WHERE state.monitor_id = held.monitor_id AND monitor.id = held.monitor_id
-        RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version, held.lost, held.again,
-                  state.agent_id, monitor.owner_id, held.due_at
+          FROM monitors_monitor AS monitor, placed
+         WHERE state.monitor_id = placed.monitor_id AND monitor.id = placed.monitor_id AND has_room
+        RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version
     )
-    SELECT monitor_id, claim, type, config_version, lost, again, agent_id
-      FROM claimed
-     ORDER BY row_number() OVER (PARTITION BY owner_id ORDER BY due_at), due_at
+    SELECT monitor_id, claimed.claim, type, config_version, lost, again, agent_id, has_room, owner_id
+      FROM placed
+      LEFT JOIN claimed USING (monitor_id)
+     WHERE claimed.claim IS NOT NULL OR NOT has_room
+     ORDER BY turn, due_at
+"""
+# Not those that others have locked or claimed since. The next location or agent has the next turn. A fault is stored
+# before the monitor is stale, but not for a short delay, as it makes recording the result slow.
+_POSTPONE_EXCESS = """
+    WITH given AS (
+        SELECT monitor_id, seconds, interval_sec, coalesce(
+                   last_checked_at + (interval_sec - seconds) * interval '1 second' < %(late)s, true) AS is_late
+          FROM monitors_monitorstate AS state
+          JOIN unnest(%(ids)s::bigint[], %(seconds)s::float8[]) AS excess (monitor_id, seconds) USING (monitor_id)
+          JOIN monitors_monitor AS monitor ON monitor.id = monitor_id
+         WHERE next_due_at <= %(now)s
+           FOR UPDATE OF state SKIP LOCKED
+    )
+    UPDATE monitors_monitorstate AS state
+       SET claim = claim + CASE WHEN claimed_at IS NULL THEN 1 ELSE 0 END,
+           next_due_at = %(now)s + least(interval_sec, seconds) * interval '1 second',
+           fault = CASE WHEN is_late THEN %(fault)s ELSE fault END,
+           fault_since = CASE WHEN is_late THEN coalesce(
+               fault_since, CASE WHEN claimed_at IS NULL THEN next_due_at ELSE slot_at END) ELSE fault_since END
+      FROM given
+     WHERE state.monitor_id = given.monitor_id
 """
 
 
@@ -180,8 +224,19 @@ def claim_due(now: datetime, *, limit: int, only: list[str] | None = None, agent
 
     `agents` are those that are online. Committed when this returns.
     """
+    claims, _ = claim_within(now, limit=limit, only=only, agents=agents or {}, rooms={})
+    return claims
+
+
+def claim_within(
+    now: datetime, *, limit: int, only: list[str] | None = None, agents: Agents, rooms: Mapping[int, int]
+) -> tuple[list[Claim], list[Excess]]:
+    """Claim as `claim_due`, and no more checks for an agent than its room, if that is known.
+
+    Return the claims and the excess, each in turns by account, at most `limit` in total.
+    """
     values: dict[str, Any] = {
-        **_places(agents or {}),
+        **_places(agents),
         "now": now,
         "margin_began": now - LEASE_MARGIN,
         "margin_end": now + LEASE_MARGIN,
@@ -190,13 +245,24 @@ def claim_due(now: datetime, *, limit: int, only: list[str] | None = None, agent
         "most": max(limit, MOST_ORDERED),
         "types": only,
     }
+    values["rooms"] = [rooms.get(agent) for agent in values["agents"]]
     with connection.cursor() as cursor:
         due = _OF_TYPES
         if only is None:
             cursor.execute(_MORE_ARE_DUE, values)
             due = _IN_TURNS if cursor.fetchone() == (True,) else _OLDEST
         cursor.execute(_CLAIM.format(due=due, agent=_AGENT), values)
-        return [Claim(*row) for row in cursor.fetchall()]
+        rows = cursor.fetchall()
+    claims = [Claim(*claim) for *claim, has_room, _ in rows if has_room]
+    return claims, [Excess(row[0], row[6], owner_id) for *row, has_room, owner_id in rows if not has_room]
+
+
+def postpone_excess(excess: Mapping[int, float], fault: str, *, now: datetime) -> None:
+    """Postpone due monitors by these seconds, at most by their interval. Store the fault if the check is then late."""
+    with connection.cursor() as cursor:
+        times = {"now": now, "late": now - LATE}
+        seconds = array(excess.values())
+        cursor.execute(_POSTPONE_EXCESS, {**times, "ids": array(excess), "seconds": seconds, "fault": fault})
 
 
 def _places(agents: Agents) -> dict[str, Any]:
