@@ -17,7 +17,7 @@ from core.text import sentence
 PROTOCOL = 1
 """The version that this code speaks. A server accepts the one before it, too."""
 JOIN, LEASES, RESULTS = "/v1/agent/join", "/v1/agent/leases", "/v1/agent/results"
-POLL_SEC = 20.0
+POLL_SEC = 22.0
 """How long the server holds a request for leases open, at most."""
 OFFLINE_SEC = 30.0
 """An agent without a request for so long is offline, and has no leases."""

@@ -12,9 +12,9 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import redis
@@ -22,12 +22,13 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
 from checks.agent_protocol import LEASES, MAX_LEASES, OFFLINE_SEC, POLL_SEC, RESULTS, Lease, Leases, Poll
+from config.bodies import BODY_SEC
 from config.shares import ThreadLane
 from core.addresses import client_of
 from core.clock import utc_now
 from core.credentials import lookup_of
 from core.db import release_outside_transaction
-from core.errors import Overloaded, TooManyRequests, Unauthorized, Unavailable, ValidationFailed
+from core.errors import Overloaded, RequestTimeout, TooManyRequests, Unauthorized, Unavailable, ValidationFailed
 from core.metrics import Level
 from locations.agents import AGENT_PREFIX, Sign, authenticate, is_known, note_signs, require_accepted
 from locations.models import Agent
@@ -38,7 +39,10 @@ from monitors.agents.leases import Holder, take_leases
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
+    from granian._granian import RSGIHeaders
     from granian._granian import RSGIHTTPProtocol as HTTPProtocol
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +54,10 @@ BURST, REFILL_SEC = 100, 0.05
 """Requests of an agent that need no wait, and the time until it may send another one."""
 FULL_WAIT_SEC = 1.0
 """How long an agent without room waits."""
+GONE_SEC = 0.005
+"""How long the web server may take to say that a client has gone."""
+_SHORT_DIGITS = 3
+"""Of the length of a short request."""
 _MINUTE = 60.0
 _LISTEN_SEC = 1.0
 # A broker that is gone without a word is noticed within 15 s: until then nothing wakes the requests that wait.
@@ -66,6 +74,10 @@ class Known:
         self.valid_since = valid_since
         self.checked_at = self.seen_at = self._credited_at = time.monotonic()
         self._credit = float(BURST)
+        self.client = ""
+        """The address that last identified itself as the agent."""
+        self.is_sending = False
+        """Whether `poll` reads a request."""
         self.may_have = True
         """Whether checks may wait for it in the broker."""
         self.wake: asyncio.Event | None = None
@@ -129,23 +141,37 @@ class Agents:
 
     async def answer(self, environ: WSGIEnvironment, exchange: HTTPProtocol, body: bytes) -> bytes:
         """Answer a request. Raises ApiError, or ConnectionError if the client disconnected."""
-        try:
-            return await self._answer(environ, exchange, body)
-        except (DatabaseError, InterfaceError, redis.RedisError) as error:
-            logger.warning("a request of an agent waits for PostgreSQL or the broker: %s", error)
-            raise Unavailable from error
-
-    async def _answer(self, environ: WSGIEnvironment, exchange: HTTPProtocol, body: bytes) -> bytes:
         client = client_of(environ).network
-        known = await self._identify(client, environ.get("HTTP_AUTHORIZATION", ""))
+        known = await _available(self._identify(client, environ.get("HTTP_AUTHORIZATION", "")))
+        known.client = client
         known.take_credit()
         if environ["PATH_INFO"] == LEASES:
-            return await self._lease(client, known, exchange, body)
-        done, lag_ms = await self._lane.run(client, _store, known.holder, body, known.valid_since)
+            return await _available(self._lease(known, exchange, body))
+        done, lag_ms = await _available(self._lane.run(client, _store, known.holder, body, known.valid_since))
         known.note(done=done, lag_ms=lag_ms)
         return b"{}"
 
-    async def _lease(self, client: str, known: Known, exchange: HTTPProtocol, body: bytes) -> bytes:
+    def find(self, headers: RSGIHeaders) -> Known | None:
+        """Return the agent for `poll`: one that was identified, whose request is short and not one of several."""
+        known = self._known.get(headers.get("authorization", "").removeprefix("Bearer "))
+        if known is None or known.is_sending or not _is_recent(known) or "transfer-encoding" in headers:
+            return None
+        return known if 0 < len(headers.get("content-length", "")) <= _SHORT_DIGITS else None
+
+    async def poll(self, known: Known, exchange: HTTPProtocol) -> bytes:
+        """Answer a request for leases as `answer`, for less: most requests of a server with many agents are these."""
+        known.take_credit()
+        known.is_sending = True
+        try:
+            async with asyncio.timeout(BODY_SEC):
+                body = await exchange()
+        except TimeoutError:
+            raise RequestTimeout from None
+        finally:
+            known.is_sending = False
+        return await _available(self._lease(known, exchange, body))
+
+    async def _lease(self, known: Known, exchange: HTTPProtocol, body: bytes) -> bytes:
         try:
             poll = msgspec.json.decode(body, type=Poll)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -159,15 +185,16 @@ class Agents:
         if known.wake is not None:
             known.wake.set()  # an earlier request, whose agent has probably gone
         wake = known.wake = asyncio.Event()
-        gone = asyncio.ensure_future(exchange.client_disconnect())
-        gone.add_done_callback(lambda _: wake.set())
         room = 0 if poll.network_down else min(poll.room, MAX_LEASES)
         ends_at = time.monotonic() + min(poll.wait_sec, POLL_SEC if room else FULL_WAIT_SEC)
+        has_waited = False
         try:
-            while not gone.done() and known.wake is wake:
+            while known.wake is wake:
                 if room and known.may_have:
+                    if has_waited and await _has_gone(exchange):
+                        raise ConnectionError
                     known.may_have = False
-                    leases, is_full = await self._lane.run(client, _take, known.holder, room)
+                    leases, is_full = await self._lane.run(known.client, _take, known.holder, room)
                     known.may_have |= is_full  # a message may have come meanwhile
                     if leases:
                         return msgspec.json.encode(Leases(leases))
@@ -177,11 +204,9 @@ class Agents:
                     break
                 wake.clear()
                 await _wait(wake, left)
-            if gone.done():
-                raise ConnectionError
+                has_waited = True
             return msgspec.json.encode(Leases([]))
         finally:
-            gone.cancel()
             if known.wake is wake:
                 known.wake = None
                 known.seen_at = time.monotonic()
@@ -190,10 +215,10 @@ class Agents:
         """Return the agent of a credential. Raises Unauthorized."""
         scheme, _, credential = header.partition(" ")
         credential = credential.strip()
-        known, now = self._known.get(credential), time.monotonic()
+        known = self._known.get(credential)
         if scheme.lower() != "bearer" or (known is None and lookup_of(credential, prefix=AGENT_PREFIX) is None):
             raise Unauthorized
-        if known is not None and now - known.checked_at < RECHECK_SEC and now - known.seen_at < OFFLINE_SEC:
+        if known is not None and _is_recent(known):
             return known
         agent = await self._lane.run(client, _find, credential)
         if agent is None:
@@ -278,6 +303,30 @@ class Agents:
                     wake.set()
             elif known.wake is not None:
                 known.wake.set()
+
+
+def _is_recent(known: Known) -> bool:
+    now = time.monotonic()
+    return now - known.checked_at < RECHECK_SEC and now - known.seen_at < OFFLINE_SEC
+
+
+async def _available(work: Awaitable[T]) -> T:
+    """Return what it returns. Raises Unavailable if PostgreSQL or the broker is away."""
+    try:
+        return await work
+    except (DatabaseError, InterfaceError, redis.RedisError) as error:
+        logger.warning("a request of an agent waits for PostgreSQL or the broker: %s", error)
+        raise Unavailable from error
+
+
+async def _has_gone(exchange: HTTPProtocol) -> bool:
+    """Return whether the client has disconnected: it takes the event loop less to ask once than to be notified."""
+    gone = asyncio.ensure_future(exchange.client_disconnect())
+    try:
+        await asyncio.wait({gone}, timeout=GONE_SEC)
+        return gone.done()
+    finally:
+        gone.cancel()
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -20,6 +20,7 @@ from io import BytesIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from checks.agent_protocol import LEASES
 from config import agents
 from config.bodies import Bodies, Body, has_body
 from config.changes import Streams
@@ -162,6 +163,9 @@ class Gateway:
             return
         name = scope.client
         self._connections.active.add(name)
+        if scope.path == LEASES and scope.method == "POST" and (agent := self._agents.find(scope.headers)):
+            await self._poll(agent, exchange, name)
+            return
         body: Body | None = None
         turn = None
         try:
@@ -213,6 +217,21 @@ class Gateway:
                 self._outages.remove(turn)
             if body is not None:
                 body.release()
+            self._connections.active.discard(name)
+
+    async def _poll(self, agent: agents.Known, exchange: HTTPProtocol, name: str) -> None:
+        """Answer an agent that asks for checks."""
+        try:
+            answer = await self._agents.poll(agent, exchange)
+        except ApiError as error:
+            self._answered.add(LEASES, "POST", error.status, 0.0)
+            _refuse(error, exchange)
+        except ConnectionError:  # the client disconnected
+            return
+        else:
+            self._answered.add(LEASES, "POST", 200, 0.0)  # it waited for checks
+            exchange.response_bytes(200, _JSON, answer)
+        finally:
             self._connections.active.discard(name)
 
     async def _ping(self, environ: WSGIEnvironment, target: Target, body: bytes) -> Reply:

@@ -16,8 +16,6 @@ from contextlib import suppress
 
 from checks.agent_protocol import LEASES, MAX_LEASES, POLL_SEC
 
-START_SEC = 5.0
-"""The first requests are spread over this time."""
 _BODY = json.dumps({"room": MAX_LEASES, "version": "1.0", "protocol": 1, "wait_sec": POLL_SEC})
 
 
@@ -47,7 +45,7 @@ async def main(port: int) -> None:
     started = [asyncio.Event() for _ in credentials]
     async with asyncio.TaskGroup() as group:
         agents = [
-            group.create_task(wait_for_checks(port, credential, START_SEC * number / len(credentials), seen, event))
+            group.create_task(wait_for_checks(port, credential, POLL_SEC * number / len(credentials), seen, event))
             for number, (credential, event) in enumerate(zip(credentials, started, strict=True))
         ]
         for event in started:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
@@ -261,6 +262,30 @@ def test_a_revoked_agent_is_answered_at_once_and_stores_nothing(fra: Probe) -> N
     assert fra.send({"lease": lease["lease"], **DOWN}).status_code == 401
     assert fra.post(LEASES, {"room": 1, "version": "1"}).status_code == 401
     assert state_of(monitor).status == Verdict.UP
+
+
+def test_checks_are_kept_for_an_agent_whose_connection_broke(fra: Probe, port: int) -> None:
+    fra.poll(wait_sec=0)  # it is known from now on
+    body = json.dumps({"room": 100, "version": "1.0"})
+    head = f"POST {LEASES} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {fra.credential}\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as broken:
+        broken.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        until(lambda: gateway_agents.WAITING.read(read_levels())[()] == 1, 20, "its request is held open")
+    monitor = monitor_from("fra")
+    tasks.dispatch_due()
+    (lease,) = fra.poll()
+    assert lease["spec"]["url"] == monitor.url
+
+
+def test_a_request_without_its_body_delays_no_other(fra: Probe, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_agents, "BODY_SEC", 0.5)
+    fra.poll(wait_sec=0)
+    head = f"POST {LEASES} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {fra.credential}\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as silent:
+        silent.sendall(f"{head}Content-Length: 50\r\n\r\n".encode())
+        assert fra.poll(wait_sec=0) == []
+        silent.settimeout(20)
+        assert silent.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
 def test_leases_of_an_agent_that_was_silent_have_ended(fra: Probe) -> None:
