@@ -104,6 +104,7 @@ def all_inputs(served: Serving, names: dict[str, Any], *, quick: bool) -> Iterat
         yield from api.reads(document, sender)
     yield from api.reads(document, api.Sender("tenant", full, full["token"]))
     yield from pages.looks(pages.Browser("tenant", full, full["cookie"]), pages.addresses(patterns, full))
+    yield from api.agent(api.Sender("tenant", roomy, roomy["agent_credential"]))
     yield from api.strategies(document, api.Sender("tenant", roomy, roomy["session"]), count=1 if quick else 4)
     yield from api.writes(document, api.Sender("tenant", roomy, roomy["session"]))
     yield from _forms(served, pages.Browser("tenant", roomy, roomy["cookie"]), pages.addresses(patterns, roomy))

@@ -28,11 +28,14 @@ from alerts.models import AlertChannel, Delivery, DeliveryItem  # noqa: E402
 from alerts.services import MAX_CHANNELS, create_channel  # noqa: E402
 from audit.models import Entry  # noqa: E402
 from benchmarks.seeding import seed_history  # noqa: E402
+from checks.agent_protocol import PROTOCOL  # noqa: E402
 from connectors.models import Connector  # noqa: E402
 from core.clock import utc_now  # noqa: E402
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow  # noqa: E402
 from incidents.services import MAX_COMMENTS  # noqa: E402
 from incidents.windows import MAX_WINDOWS, create_window  # noqa: E402
+from locations.models import Agent, Location  # noqa: E402
+from locations.services import MAX_AGENTS, create_location, issue_join_token, join  # noqa: E402
 from monitors.configuration import build, config_columns  # noqa: E402
 from monitors.models import DnsChange, Monitor, MonitorState  # noqa: E402
 from projects.access import Caller  # noqa: E402
@@ -122,6 +125,9 @@ def _around(
         project=project, role="member", created_at=now, invited_email="new@example.com", invited_by=user,
         invitation_digest=slug.encode(), invited_until=now + timedelta(days=7),
     )  # fmt: skip
+    location, token = create_location(caller, {"name": costly(100), "project_id": project.public_id}, now=now)
+    joining = {"name": costly(100), "version": costly(40), "protocol": PROTOCOL, "now": now}
+    agent, agent_credential = join(token=token, **joining)
     for provider in ("vercel", "netlify"):
         tokens = {"access_token": "t", "team_id": None}
         Connector.objects.create(user=user, provider=provider, created_at=now, meta="m", tokens=tokens)
@@ -131,6 +137,8 @@ def _around(
         "incident_id": incident.public_id, "declared_id": declared.public_id, "page_id": page.public_id,
         "note_id": note.public_id, "subscriber_id": str(subscriber.public_id), "member_id": member.public_id,
         "badge": create_badge(caller, monitor.public_id, now=now).key, "slug": slug,
+        "location_id": location.public_id, "agent_id": agent.public_id, "agent_credential": agent_credential,
+        "join_token": issue_join_token(caller, location.public_id, now=now),
     }  # fmt: skip
 
 
@@ -258,6 +266,18 @@ def _notify(caller: Caller, rows: list[Monitor], names: dict[str, str], *, now: 
 
 
 def _share(user: User, project: Project, names: dict[str, str], *, now: datetime, share: int) -> None:
+    limit = user.plan.location_limit or 0
+    locations = Location.objects.bulk_create(
+        Location(name=costly(100), owner=user, project=project, created_at=now) for _ in range(limit // share - 1)
+    )
+    Agent.objects.bulk_create(
+        Agent(
+            location=location, name=costly(100), version=costly(40), protocol=PROTOCOL, created_at=now,
+            last_seen_at=now, lookup=f"{location.pk} {number}", digest=b"",
+        )
+        for location in locations
+        for number in range(MAX_AGENTS)
+    )  # fmt: skip
     page = StatusPage.objects.get(public_id=names["page_id"])
     note = PageNote.objects.get(public_id=names["note_id"])
     NoteUpdate.objects.bulk_create(

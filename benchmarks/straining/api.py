@@ -15,6 +15,7 @@ from schemathesis import GenerationMode
 
 from benchmarks.straining.measuring import Input
 from benchmarks.straining.values import SHORT, shapes, texts, values
+from checks.agent_protocol import LEASES, MAX_RESULTS, MAX_RESULTS_BYTES, RESULTS
 
 Document = dict[str, Any]
 Names = Mapping[str, str]
@@ -29,6 +30,8 @@ SOUND: dict[str, list[dict[str, Any]]] = {
     "post /v1/monitors/test": [{"url": "http://a.invalid/"}],
     "post /v1/alert-channels": [{"kind": "webhook", "url": "https://hooks.example.com/"}],
     "post /v1/tokens": [{"project_id": "{project_id}", "name": "t"}],
+    "post /v1/locations": [{"name": "t", "project_id": "{project_id}"}],
+    "post /v1/agent/join": [{"token": "{join_token}", "name": "t", "version": "1", "protocol": 1}],
     "post /v1/incidents": [{"title": "t", "text": "t"}],
     "post /v1/maintenance-windows": [
         {"name": "t", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all", "rrule": "FREQ=DAILY;COUNT=3"}
@@ -173,6 +176,25 @@ def deletions(document: Document, sender: Sender) -> Iterator[Input]:
             continue
         body = b"{}" if "requestBody" in operation else None
         yield sender.request("delete", path, body)
+
+
+def agent(sender: Sender) -> Iterator[Input]:
+    """Requests of an agent for leases, and results at their limits whose leases are forged."""
+    poll = {"room": 1_000_000, "version": "1", "wait_sec": 0}
+    yield sender.request("post", LEASES, json.dumps(poll).encode(), title="sound")
+    for path in (LEASES, RESULTS):
+        for title, body in shapes(MAX_RESULTS_BYTES):
+            yield sender.request("post", path, body, title=title)
+    down = {"verdict": "down", "reason_code": "timeout", "age_ms": 0, "took_ms": 1}
+    for title, found in (
+        ("small", {"detail": "t"}),
+        ("details", {"detail": '"' * 2_000}),
+        ("facts", {"detail": "t", "evidence": {"facts": [["a", "b"]] * 4_000}}),
+        ("answers", {"detail": "t", "answer": ["a"] * 1_000}),
+    ):
+        one = {"lease": "1.1.1.0.1.." + "a" * 20} | down | found
+        count = min(MAX_RESULTS, MAX_RESULTS_BYTES // (len(json.dumps(one)) + 2))
+        yield sender.request("post", RESULTS, json.dumps({"results": [one] * count}).encode(), title=title)
 
 
 def strategies(document: Document, sender: Sender, *, count: int) -> Iterator[Input]:
