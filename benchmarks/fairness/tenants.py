@@ -32,6 +32,7 @@ from benchmarks.fairness.targets import READY, address_of
 from core.clock import utc_now
 from core.credentials import issue
 from core.parent_death import die_with_parent
+from locations.models import Location
 from monitors.models import MonitorState, StatusChange
 from monitors.services import Draft, complete, limits_at, store_new
 from projects.access import Caller
@@ -383,6 +384,7 @@ def clear(quiet: Quiet, grave: User, accounts: Sequence[Hostile]) -> None:
         if table in tables:
             retry(partial(_execute, statement.replace("{}", table), values))
     retry(AlertChannel.objects.exclude(owner=quiet.user).delete)
+    retry(Location.objects.exclude(owner=None).delete)
     for account in accounts:
         account.own = {}
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as broker:
