@@ -129,8 +129,28 @@ _CLAIM = """
                coalesce(claimed_at <= %(margin_began)s, false) AS again
         {due}
            FOR UPDATE OF state SKIP LOCKED
-    ), assigned AS MATERIALIZED (
-        SELECT state.*, monitor.owner_id, {agent} AS agent_id
+    ){placed}, claimed AS (
+        UPDATE monitors_monitorstate AS state
+           SET claim = state.claim + 1,
+               slot_at = CASE WHEN state.claimed_at IS NULL THEN state.next_due_at ELSE state.slot_at END,
+               claimed_at = %(now)s,
+               next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond',
+               agent_id = {agent},
+               fault = CASE WHEN held.again THEN coalesce(state.fault, %(lost)s) ELSE state.fault END,
+               fault_since = CASE WHEN held.again THEN coalesce(state.fault_since, state.slot_at)
+                                  ELSE state.fault_since END
+          FROM monitors_monitor AS monitor, {held} AS held
+         WHERE state.monitor_id = held.monitor_id AND monitor.id = held.monitor_id
+        RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version, held.lost, held.again,
+                  state.agent_id, true AS has_room, monitor.owner_id, held.due_at
+    )
+    SELECT monitor_id, claim, type, config_version, lost, again, agent_id, has_room, owner_id
+      FROM (TABLE claimed{excess}) AS found
+     ORDER BY row_number() OVER (PARTITION BY has_room, agent_id, owner_id ORDER BY due_at), due_at
+"""
+# Only with agents: it takes a quarter of the statement's time.
+_PLACED = f""", assigned AS MATERIALIZED (
+        SELECT state.*, monitor.owner_id, {_AGENT} AS agent_id
           FROM held AS state
           JOIN monitors_monitor AS monitor ON monitor.id = monitor_id
     ), ordered AS (
@@ -141,26 +161,19 @@ _CLAIM = """
                    OR row_number() OVER (PARTITION BY agent_id, lost ORDER BY turn, due_at) <= room AS has_room
           FROM ordered
           LEFT JOIN unnest(%(agents)s::bigint[], %(rooms)s::int[]) AS known (agent_id, room) USING (agent_id)
-    ), claimed AS (
-        UPDATE monitors_monitorstate AS state
-           SET claim = state.claim + 1,
-               slot_at = CASE WHEN state.claimed_at IS NULL THEN state.next_due_at ELSE state.slot_at END,
-               claimed_at = %(now)s,
-               next_due_at = %(margin_end)s + monitor.timeout_ms * interval '1 millisecond',
-               agent_id = placed.agent_id,
-               fault = CASE WHEN placed.again THEN coalesce(state.fault, %(lost)s) ELSE state.fault END,
-               fault_since = CASE WHEN placed.again THEN coalesce(state.fault_since, state.slot_at)
-                                  ELSE state.fault_since END
-          FROM monitors_monitor AS monitor, placed
-         WHERE state.monitor_id = placed.monitor_id AND monitor.id = placed.monitor_id AND has_room
-        RETURNING state.monitor_id, state.claim, monitor.type, monitor.config_version
-    )
-    SELECT monitor_id, claimed.claim, type, config_version, lost, again, agent_id, has_room, owner_id
-      FROM placed
-      LEFT JOIN claimed USING (monitor_id)
-     WHERE claimed.claim IS NOT NULL OR NOT has_room
-     ORDER BY turn, due_at
-"""
+    )"""  # noqa: S608
+_EXCESS = """
+            UNION ALL
+            SELECT monitor_id, NULL, NULL, NULL, lost, again, agent_id, has_room, owner_id, due_at
+              FROM placed
+             WHERE NOT has_room"""
+_WITHOUT_ROOMS = {"placed": "", "held": "held", "agent": _AGENT, "excess": ""}
+_WITHIN_ROOMS = {
+    "placed": _PLACED,
+    "held": "(SELECT * FROM placed WHERE has_room)",
+    "agent": "held.agent_id",
+    "excess": _EXCESS,
+}
 # Not those that others have locked or claimed since. The next location or agent has the next turn. A fault is stored
 # before the monitor is stale, but not for a short delay, as it makes recording the result slow.
 _POSTPONE_EXCESS = """
@@ -251,7 +264,7 @@ def claim_within(
         if only is None:
             cursor.execute(_MORE_ARE_DUE, values)
             due = _IN_TURNS if cursor.fetchone() == (True,) else _OLDEST
-        cursor.execute(_CLAIM.format(due=due, agent=_AGENT), values)
+        cursor.execute(_CLAIM.format(due=due, **(_WITHIN_ROOMS if rooms else _WITHOUT_ROOMS)), values)
         rows = cursor.fetchall()
     claims = [Claim(*claim) for *claim, has_room, _ in rows if has_room]
     return claims, [Excess(row[0], row[6], owner_id) for *row, has_room, owner_id in rows if not has_room]
