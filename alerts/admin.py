@@ -84,8 +84,8 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         """Omit most of the payload: it contains secret heartbeat ids, and responses of customers' sites."""
         items = row.items.select_related("incident").order_by("pk")[:MOST_ITEMS]
         rows = [
-            (item.at, item.payload.get("event_type"), item.payload.get("monitor"),
+            (item.at, item.payload.get("event_type"), item.payload.get("location") or item.payload.get("monitor"),
              item.incident.public_id if item.incident else None, item.payload.get("reason_code"))
             for item in items
         ]  # fmt: skip
-        return [Section("Events", ("At", "EventType", "Monitor", "Incident", "Reason"), rows)]
+        return [Section("Events", ("At", "EventType", "About", "Incident", "Reason"), rows)]

@@ -144,9 +144,10 @@ class NotificationBatch:
         put(items, now=self.now)
 
 
-def subscribed(routes: Routes, monitor_id: int, event_type: EventType) -> list[int]:
+def subscribed(routes: Routes, key: int, event_type: EventType) -> list[int]:
+    """Return the channels of a monitor, or location, that subscribe to the topic."""
     topic = WORDS[event_type].topic
-    return [channel_id for channel_id, topics in routes.get(monitor_id, {}).items() if topic in topics]
+    return [channel_id for channel_id, topics in routes.get(key, {}).items() if topic in topics]
 
 
 def _channels(notice: Notice, routes: Routes) -> Collection[int]:

@@ -45,6 +45,8 @@ class EventType(StrEnum):
     DNS_CHANGE = "dns_change"
     TOO_OFTEN = "too_often"  # a job runs more often than expected
     PARTIAL_OUTAGE = "partial_outage"  # checks fail from some locations, and pass from others
+    LOCATION_OFFLINE = "location_offline"
+    LOCATION_ONLINE = "location_online"
     TEST = "test"
 
 
@@ -101,6 +103,13 @@ WORDS: Mapping[EventType, Words] = {
         "{name} fails from some of its locations.",
         "fails from some locations",
     ),
+    EventType.LOCATION_OFFLINE: Words(
+        Topic.LOCATION_OFFLINE,
+        "OFFLINE",
+        "The location {name} is offline: nothing is checked from there.",
+        "is offline",
+        noun="location",
+    ),
     EventType.SLOW: Words(Topic.SLOW, "SLOW", "{name} is slow.", "is slow"),
     EventType.CERTIFICATE: Words(
         Topic.EXPIRY,
@@ -146,6 +155,13 @@ WORDS: Mapping[EventType, Words] = {
         "it is stable again and up",
         "is stable again",
     ),
+    EventType.LOCATION_ONLINE: Words(
+        Topic.LOCATION_OFFLINE,
+        "ONLINE",
+        "The location {name} is online again.",
+        "is online again",
+        noun="location",
+    ),
     EventType.TEST: Words(
         None,
         "TEST",
@@ -156,7 +172,9 @@ WORDS: Mapping[EventType, Words] = {
     ),
 }
 DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
-OVER = frozenset({EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED})
+OVER = frozenset(
+    {EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED, EventType.LOCATION_ONLINE}
+)
 APART = frozenset(
     {
         *(EventType.SLOW, EventType.CERTIFICATE, EventType.DOMAIN, EventType.DNS_CHANGE, EventType.TOO_OFTEN),
@@ -189,10 +207,14 @@ class Payload:
     evidence: dict[str, Any] = field(default_factory=dict)
     expires_at: int | None = None
     by: str | None = None  # the account that acknowledged it
+    location_id: str | None = None  # of an event about a location, which has no monitor
+    location: str = ""
 
     @property
     def path(self) -> str:
-        """Return the path of the page of the incident, or else of the monitor, or else an empty string."""
+        """Return the path of the page of the incident, or else of the location or monitor, or else an empty string."""
         if self.incident_id is not None:
             return f"/incidents/{self.incident_id}"
+        if self.location_id is not None:
+            return f"/locations/{self.location_id}"
         return "" if self.monitor_id is None else f"/monitors/{self.monitor_id}"

@@ -105,7 +105,7 @@ class _Event:
     @property
     def name(self) -> str:
         payload = self.payload
-        name = self.url if payload.monitor == payload.url else payload.monitor
+        name = payload.location or (self.url if payload.monitor == payload.url else payload.monitor)
         return one_line(name) or ("Pulsekeeper" if self.type is EventType.TEST else "A monitor")
 
     @property
@@ -134,6 +134,10 @@ class _Event:
     def sentence(self) -> str:
         by = one_line(self.payload.by or "") or "A member"
         return WORDS[self.type].sentence.format(name=self.name, expires=self.expires, by=by)
+
+    @property
+    def trouble(self) -> str:
+        return "down" if self.payload.location_id is None else "offline"
 
     @property
     def started_at(self) -> datetime | None:
@@ -183,10 +187,10 @@ class _Event:
 
 
 def _latest(events: Sequence[_Event]) -> list[_Event]:
-    """Keep the latest event per monitor, most severe first. Drop events that a later one supersedes."""
+    """Keep the latest event per monitor or location, most severe first. Drop events that a later one supersedes."""
     last: dict[tuple[str, EventType | None], _Event] = {}
     for event in events:
-        about = event.payload.monitor_id or event.payload.incident_id or event.type
+        about = event.payload.monitor_id or event.payload.incident_id or event.payload.location_id or event.type
         last[about, event.type if event.type in APART else None] = event
     return sorted(last.values(), key=lambda event: list(WORDS).index(event.type))
 
@@ -221,6 +225,8 @@ def _single(event: _Event) -> _Content:
     each = {kind: f"{kind}.{payload.at}" for kind in APART - {EventType.SLOW, *EXPIRY}}
     topic = {EventType.SLOW: "slow", **each, **EXPIRY}.get(event.type)
     thread = payload.incident_id or payload.monitor_id or "test"
+    if payload.location_id is not None:
+        thread = f"{payload.location_id}.{payload.started_at}"  # of this time offline
     at = from_ms(payload.at)
     late = f"Delayed: this was the state at {written(at)}." if event.now - at >= _LATE else ""
     seen = "" if event.type in OVER else str(payload.evidence.get("body") or "")
@@ -231,7 +237,7 @@ def _single(event: _Event) -> _Content:
     if not why and event.type not in OVER and payload.reason_code in REASONS:
         why = f"{REASONS[payload.reason_code]}."
     elif event.started_at and event.ended_at:
-        why = f"It was down for {duration(event.ended_at - event.started_at)}."
+        why = f"It was {event.trouble} for {duration(event.ended_at - event.started_at)}."
     return _Content(
         title=f"{event.name}: {expiring}" if expiring else event.name,
         headline=unlinked(event.sentence),
@@ -249,7 +255,7 @@ def _single(event: _Event) -> _Content:
 
 
 def _group(events: Sequence[_Event], *, thread: str) -> _Content:
-    """Return a message about several monitors, most severe first."""
+    """Return a message about several monitors and locations, most severe first."""
     counts = _counts(events)
     named = [(event, unlinked(event.name), unlinked(_about(event))) for event in events[:MOST_NAMED]]
     texts = [f"{event.tag:<11} {name}{f' ({about})' if about else ''}" for event, name, about in named]
@@ -264,7 +270,7 @@ def _group(events: Sequence[_Event], *, thread: str) -> _Content:
         headline=f"{counts}.",
         paragraphs=("\n".join(filter(None, (*texts, rest))),),
         short=f"{counts}: {names}.",
-        link=f"{events[0].base_url}/incidents",
+        link=_link_of_group(events),
         thread=thread,
         template="alerts/group.html",
         context={"lines": lines, "rest": rest},
@@ -292,10 +298,15 @@ def _about(event: _Event) -> str:
         return f"{EXPIRY[event.type]} {event.expires}"
     started, ended, when = event.started_at, event.ended_at, ""
     if started and ended:
-        when = f"was down for {duration(ended - started)}"
+        when = f"was {event.trouble} for {duration(ended - started)}"
     elif started:
         when = f"since {f'{started:%H:%M:%S} UTC' if started.date() == event.now.date() else written(started)}"
     return ": ".join(filter(None, (when, event.detail(limit=120))))
+
+
+def _link_of_group(events: Sequence[_Event]) -> str:
+    page = "incidents" if any(event.payload.location_id is None for event in events) else "locations"
+    return f"{events[0].base_url}/{page}"
 
 
 def _more(events: Sequence[_Event], shown: int) -> str:
@@ -310,7 +321,7 @@ def _webhook_body(events: Sequence[_Event], *, key: str, subject: str) -> dict[s
         "event": "group",
         "at": max(event.payload.at for event in events),
         "text": subject,
-        "link": f"{events[0].base_url}/incidents",
+        "link": _link_of_group(events),
         "items": [_item(event) for event in events[:MOST_ITEMS]],
         "left_out": max(len(events) - MOST_ITEMS, 0),
     }
@@ -331,6 +342,7 @@ def _item(event: _Event) -> dict[str, Any]:
         "at": payload.at,
         "text": event.sentence,
         "monitor": monitor if payload.monitor_id is not None else None,
+        "location": {"id": payload.location_id, "name": payload.location} if payload.location_id is not None else None,
         "project": payload.project,
         "incident": incident if payload.incident_id is not None else None,
         "detail": payload.detail,

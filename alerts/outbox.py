@@ -31,6 +31,7 @@ from core.db import release_connection
 from core.metrics import ALERT_SEC, LATE, Counter, Labels, Level
 from core.text import counted
 from incidents.models import Incident, IncidentEvent
+from locations.models import Location
 from monitors.models import Monitor
 from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Lane, Outbox, SendResult
 from projects import access
@@ -98,12 +99,16 @@ _OLDEST = f"""
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An event for some channels. `source` identifies it: no channel gets it twice."""
+    """An event for some channels. `source` identifies it: no channel gets it twice.
+
+    Items of an incident are sent in their order. One without an incident may name the item that it follows: `after`.
+    """
 
     source: str
     payload: Payload
     channel_ids: Collection[int]
     incident: Incident | None = None
+    after: str | None = None
 
 
 def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
@@ -146,6 +151,8 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
     Delivery.objects.bulk_create(created)
     DeliveryItem.objects.bulk_create(rows)
     turns.queue({row.delivery_id for row in rows if row.incident_id is not None})
+    after = {item.source: item.after for item in items if item.after is not None}
+    turns.follow([(row.delivery_id, row.channel_id, after[row.source]) for row in rows if row.source in after])
 
 
 def _delivery(
@@ -275,13 +282,16 @@ def _delete(delivery: Delivery) -> None:
 
 
 def _foreign(items: Sequence[DeliveryItem], owner: Caller) -> set[int]:
-    """Return the keys of items whose incident (or monitor, for items without incident) the owner cannot read."""
+    """Return the keys of items whose incident, or else monitor or location, the owner cannot read."""
     of_incident = {item.pk: item.incident_id for item in items if item.incident_id is not None}
-    of_monitor = {item.pk: item.payload["monitor_id"] for item in items if item.incident_id is None}
+    others = [item for item in items if item.incident_id is None]
+    of_other = {item.pk: item.payload["monitor_id"] or item.payload.get("location_id") for item in others}
+    keys = set(filter(None, of_other.values()))
     incidents = access.accessible(owner, Incident.objects.filter(pk__in=of_incident.values()))
-    monitors = access.accessible(owner, Monitor.objects.filter(public_id__in=filter(None, of_monitor.values())))
-    readable = {None, *incidents.values_list("pk", flat=True), *monitors.values_list("public_id", flat=True)}
-    return {pk for pk, key in (of_incident | of_monitor).items() if key not in readable}
+    readable = {None, *incidents.values_list("pk", flat=True)}
+    for rows in (Monitor.objects.filter(public_id__in=keys), Location.objects.filter(public_id__in=keys)):
+        readable |= set(access.accessible(owner, rows).values_list("public_id", flat=True))
+    return {pk for pk, key in (of_incident | of_other).items() if key not in readable}
 
 
 def _send(channel: AlertChannel, items: Sequence[Payload], key: str) -> SendResult:

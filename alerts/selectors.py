@@ -56,8 +56,59 @@ _ROUTES = """
      ORDER BY route.channel_id
 """
 
+# The channels of those who run a private location: of its project, or else its owner's own. Those that cover less than
+# all monitors get a message if one of their monitors is checked from there.
+_ROUTES_OF_LOCATIONS = """
+    WITH location AS (
+        SELECT id, public_id, owner_id, project_id FROM locations_location WHERE id = ANY(%(locations)s)
+    ), route AS (
+        SELECT location.id AS location_id, channel.id AS channel_id
+          FROM location JOIN alerts_alertchannel AS channel ON channel.owner_id = location.owner_id
+         WHERE channel.scope = 'all' AND channel.project_id IS NULL
+        UNION
+        SELECT location.id, channel.id
+          FROM location JOIN alerts_alertchannel AS channel ON channel.project_id = location.project_id
+         WHERE channel.scope = 'all'
+        UNION
+        SELECT location.id, channel.id
+          FROM location JOIN alerts_alertchannel AS channel ON channel.scope_project_id = location.project_id
+          JOIN projects_membership AS place
+            ON place.project_id = location.project_id AND place.user_id = channel.owner_id
+         WHERE channel.scope = 'project'
+        UNION
+        SELECT location.id, channel.id
+          FROM location JOIN alerts_alertchannel AS channel ON channel.owner_id = location.owner_id
+          JOIN projects_membership AS place
+            ON place.project_id = channel.scope_project_id AND place.user_id = channel.owner_id
+         WHERE channel.scope = 'project' AND location.project_id IS NULL
+           AND EXISTS (SELECT FROM monitors_monitor AS monitor
+                        WHERE monitor.project_id = channel.scope_project_id
+                          AND monitor.locations @> jsonb_build_array(location.public_id))
+        UNION
+        SELECT location.id, channel.id
+          FROM location JOIN monitors_monitor AS monitor ON monitor.locations @> jsonb_build_array(location.public_id)
+          JOIN alerts_alertchannel_monitors AS chosen ON chosen.monitor_id = monitor.id
+          JOIN alerts_alertchannel AS channel ON channel.id = chosen.alertchannel_id
+         WHERE channel.scope = 'chosen'
+           AND (channel.project_id = location.project_id AND monitor.project_id = location.project_id
+                OR channel.project_id IS NULL
+                   AND (channel.owner_id = location.owner_id
+                        OR EXISTS (
+                            SELECT
+                              FROM projects_membership AS place
+                             WHERE place.project_id = location.project_id AND place.user_id = channel.owner_id
+                        )))
+    )
+    SELECT route.location_id, route.channel_id, channel.topics
+      FROM route
+      JOIN alerts_alertchannel AS channel ON channel.id = route.channel_id
+      JOIN accounts_user AS owner ON owner.id = channel.owner_id
+     WHERE channel.enabled AND channel.confirmed_at IS NOT NULL AND owner.is_active
+     ORDER BY route.channel_id
+"""
+
 Routes = Mapping[int, Mapping[int, frozenset[str]]]
-"""Topics by monitor id and channel id."""
+"""Topics by the id of a monitor, or location, and channel id."""
 
 
 CHANNEL_BYTES = total_of(AlertChannel.monitors.through.objects.all(), "alertchannel", Value(3_000))
@@ -110,9 +161,18 @@ def _with_items(channel: AlertChannel) -> QuerySet[Delivery]:
 
 def routes_of(monitor_ids: Collection[int]) -> Routes:
     """Return the channels of these monitors, in one query."""
+    return _routes(_ROUTES, monitors=list(monitor_ids))
+
+
+def routes_of_locations(location_ids: Collection[int]) -> Routes:
+    """Return the channels of these private locations, in one query."""
+    return _routes(_ROUTES_OF_LOCATIONS, locations=list(location_ids))
+
+
+def _routes(statement: str, **parameters: list[int]) -> Routes:
     found: dict[int, dict[int, frozenset[str]]] = defaultdict(dict)
     with connection.cursor() as cursor:
-        cursor.execute(_ROUTES, {"monitors": list(monitor_ids)})
-        for monitor_id, channel_id, topics in cursor.fetchall():
-            found[monitor_id][channel_id] = frozenset(topics)
+        cursor.execute(statement, parameters)
+        for key, channel_id, topics in cursor.fetchall():
+            found[key][channel_id] = frozenset(topics)
     return found

@@ -130,6 +130,7 @@ class DeliveryItemSerializer(serializers.Serializer[Any]):
     news = serializers.ChoiceField(source="payload.event_type", choices=[n.value for n in EventType])
     incident_id = serializers.CharField(source="payload.incident_id", allow_null=True)
     monitor_id = serializers.CharField(source="payload.monitor_id", allow_null=True)
+    location_id = serializers.CharField(source="payload.location_id", allow_null=True, default=None)
     at = serializers.SerializerMethodField()
 
     @extend_schema_field({"type": "integer", "format": "int64"})

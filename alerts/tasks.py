@@ -7,7 +7,7 @@ from functools import partial
 
 from celery import shared_task
 
-from alerts import notify, outbox, testing
+from alerts import notify, offline, outbox, testing
 from core.clock import utc_now
 from incidents import consuming, windows
 
@@ -37,6 +37,14 @@ def tick() -> None:
             outbox.OUTBOX.wake(now)
     finally:
         _ticking.release()
+
+
+@shared_task(name="alerts.tasks.watch_locations")
+def watch_locations() -> None:
+    """Notify of private locations that are offline, or online again."""
+    now = utc_now()
+    if offline.notify_locations(now):
+        outbox.OUTBOX.wake(now)
 
 
 @shared_task(name="alerts.tasks.remind")

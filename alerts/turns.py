@@ -9,7 +9,7 @@ claim finds in an index what can be sent, however many messages wait. `behind` o
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from django.db import connection
@@ -122,6 +122,21 @@ _QUEUE = """
            ) AS found
      WHERE message.id = found.delivery_id
 """
+_FOLLOW = """
+    UPDATE alerts_delivery AS message
+       SET behind = message.behind || found.behind
+      FROM (
+            SELECT wanted.delivery, array_agg(DISTINCT earlier.id) AS behind
+              FROM unnest(%(deliveries)s::bigint[], %(channels)s::bigint[], %(sources)s::text[])
+                       AS wanted (delivery, channel, source)
+              JOIN alerts_deliveryitem AS item ON item.channel_id = wanted.channel AND item.source = wanted.source
+              JOIN alerts_delivery AS earlier ON earlier.id = item.delivery_id
+             WHERE earlier.id <> wanted.delivery
+               AND earlier.state IN ('gathering', 'waiting')
+             GROUP BY wanted.delivery
+           ) AS found
+     WHERE message.id = found.delivery
+"""
 _QUEUE_BEHIND = """
     UPDATE alerts_delivery AS message
        SET behind = array_append(message.behind, revived.id)
@@ -151,6 +166,13 @@ _RELEASE = f"""
 def queue(ids: Collection[int]) -> None:
     """Put these messages behind earlier open ones of their channels about the same monitors."""
     _execute(_QUEUE, ids=list(ids))
+
+
+def follow(items: Sequence[tuple[int, int, str]]) -> None:
+    """Put messages behind the open one with the item of that source: (message, channel, source) of each item."""
+    if items:
+        deliveries, channels, sources = map(list, zip(*items, strict=True))
+        _execute(_FOLLOW, deliveries=deliveries, channels=channels, sources=sources)
 
 
 def queue_behind(ids: Collection[int]) -> None:

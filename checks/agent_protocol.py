@@ -20,7 +20,7 @@ JOIN, LEASES, RESULTS = "/v1/agent/join", "/v1/agent/leases", "/v1/agent/results
 POLL_SEC = 22.0
 """How long the server holds a request for leases open, at most."""
 OFFLINE_SEC = 30.0
-"""An agent without a request for so long is offline, and has no leases."""
+"""An agent without a request for this long is offline, and has no leases."""
 MAX_LEASES = 500
 """Of one answer."""
 MAX_RESULTS, MAX_RESULTS_BYTES = 500, 1024 * 1024

@@ -51,6 +51,7 @@ _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "note-excess": ("monitors.tasks.note_excess", 60, 50),
     "warn-of-expiries": ("monitors.tasks.warn_of_expiries", 600, 500),
     "alerts": ("alerts.tasks.tick", 1, 5),
+    "watch-locations": ("alerts.tasks.watch_locations", 5, 5),
     "remind": ("alerts.tasks.remind", 60, 50),
     "forget-deliveries": ("alerts.tasks.sweep", crontab(minute="7"), 3000),
     "status-mails": ("statuspages.tasks.tick", 5, 5),

@@ -237,7 +237,7 @@ def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
     items = []
     for item in delivery.items.all()[:MAX_ITEMS]:
         payload = msgspec.convert(item.payload, Payload)
-        name = payload.monitor or payload.monitor_id or "Test"
+        name = payload.location or payload.monitor or payload.monitor_id or "Test"
         items.append((name, WORDS[payload.event_type].log, payload.path))
     is_open = delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
     return {

@@ -30,6 +30,13 @@ class Location(models.Model):
     created_at = models.DateTimeField()
     name = models.CharField(max_length=100, help_text="Empty for the default location: LOCATION_NAME.")
     preselected = models.BooleanField(default=False, help_text="New monitors are checked from here.")
+    offline_since = models.DateTimeField(
+        null=True, editable=False, help_text="Private, with monitors: since when no agent is online; null if one is."
+    )
+    alert_due_at = models.DateTimeField(
+        null=True, editable=False, help_text="When to notify that it is offline; null once that is done."
+    )
+    alerted_at = models.DateTimeField(null=True, editable=False, help_text="The last notification that it was offline.")
 
     def __str__(self) -> str:
         return self.title

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 
 from core.db import advisory_lock
 from core.metrics import LEVEL_KEPT_SEC, ProcessReports
@@ -34,6 +34,7 @@ FORGOTTEN_AFTER = timedelta(minutes=2)
 UNKNOWN = timedelta(seconds=30)
 """In a longer time between two successes of the canary, it is unknown whether pings arrived."""
 LATE_REPORT_SEC = 3.0
+_PAST = (PingGap, SchedulerGap)
 WEB = "No web process reports."
 STOP = "The scheduler did not run."
 
@@ -137,6 +138,17 @@ def watch(now: datetime, web: ProcessReports) -> None:
             end(now)
     elif canary is not None and canary.answered_at is not None and canary.answered_at < now - FORGOTTEN_AFTER:
         end(max(canary.answered_at, gap.started_at))
+
+
+def unreachable_until(since: datetime, *, now: datetime) -> datetime | None:
+    """Return when the last gap or stop since `since` ended: `now` while one is open, None if there was none.
+
+    A gap that no longer holds back deadlines counts as over.
+    """
+    if PingGap.objects.filter(ended_at=None, held_until__gt=now).exists():
+        return now
+    ends = [model.objects.filter(ended_at__gt=since).aggregate(at=Max("ended_at"))["at"] for model in _PAST]
+    return max(filter(None, ends), default=None)
 
 
 def begin(start: datetime, reason: str, *, now: datetime) -> None:

@@ -43,6 +43,24 @@ DOWN = Payload(
 )
 RECOVERED = replace(DOWN, event_type=EventType.RECOVERED, at=at(3, 16, 40), resolved_at=at(3, 16, 40))
 
+LOCATION_OFFLINE = Payload(
+    EventType.LOCATION_OFFLINE,
+    at(3, 16, 45),
+    project="Shop",
+    started_at=at(3, 15, 44),
+    detail="None of its agents is connected.",
+    location_id="loc_e5gkxqh2mzrw7p3ndv6ybt4cai",
+    location="Office",
+)
+LOCATION_ONLINE = replace(
+    LOCATION_OFFLINE,
+    event_type=EventType.LOCATION_ONLINE,
+    started_at=at(3, 13, 28),
+    at=at(3, 16, 40),
+    resolved_at=at(3, 16, 40),
+    detail=None,
+)
+
 
 def other(number: int, name: str, payload: Payload = DOWN, **changes: Any) -> Payload:
     changes = {"monitor_id": f"mon_{number:022d}", "incident_id": f"inc_{number:022d}"} | changes
@@ -70,6 +88,7 @@ SAMPLES: dict[str, list[Payload]] = {
             detail="It took 4200 ms; from 2000 ms on it is slow.",
         ),
     ],
+    "location_offline": [LOCATION_OFFLINE],
     "expiry": [
         Payload(
             EventType.CERTIFICATE,

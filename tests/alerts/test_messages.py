@@ -16,7 +16,7 @@ from alerts.messages import MOST_ITEMS, MOST_NAMED, REASONS, Level, Message, ren
 from alerts.wording import duration
 from checks.spec import ReasonCode
 from tests.alerts import samples
-from tests.alerts.samples import BASE_URL, DOWN, NOW, RECOVERED, at
+from tests.alerts.samples import BASE_URL, DOWN, LOCATION_OFFLINE, LOCATION_ONLINE, NOW, RECOVERED, at
 
 KEY = "dlv_1"
 INCIDENT = f"{BASE_URL}/incidents/{DOWN.incident_id}"
@@ -104,6 +104,13 @@ SINGLE = [
         Level.WARNING,
     ),
     (
+        LOCATION_OFFLINE,
+        "[OFFLINE] Office",
+        "The location Office is offline: nothing is checked from there.",
+        Level.WARNING,
+    ),
+    (LOCATION_ONLINE, "[ONLINE] Office", "The location Office is online again.", Level.SUCCESS),
+    (
         Payload(EventType.TEST, at(3, 16, 47)),
         "[TEST] Pulsekeeper",
         "This is a test. Alerts to this channel work.",
@@ -125,7 +132,7 @@ def test_a_message_of_one(payload: Payload, subject: str, headline: str, level: 
     assert f">{headline}</h1>" in made.html
     assert made.short.startswith(headline)
     assert made.webhook_body["event"] == payload.event_type
-    link = INCIDENT if payload.incident_id else BASE_URL
+    link = INCIDENT if payload.incident_id else f"{BASE_URL}{payload.path}"
     assert made.webhook_body["link"] == link
     assert made.text.endswith(f"\n\n{link}\n")
     assert made.short.endswith(f"\n{link}")
@@ -146,6 +153,45 @@ def test_a_group_names_each(payload: Payload) -> None:
         assert "Shop checkout" in text
         assert "Blog" in text
     assert [item["event"] for item in made.webhook_body["items"]] == [payload.event_type, payload.event_type]
+
+
+@pytest.mark.parametrize(
+    ("payload", "subject"),
+    [
+        (LOCATION_OFFLINE, "[OFFLINE] 2 locations are offline"),
+        (LOCATION_ONLINE, "[ONLINE] 2 locations are online again"),
+    ],
+)
+def test_a_group_of_locations(payload: Payload, subject: str) -> None:
+    made = message(payload, replace(payload, location_id="loc_2", location="Attic"))
+    assert made.subject == subject
+    assert made.webhook_body["link"] == f"{BASE_URL}/locations"
+    assert [item["location"]["name"] for item in made.webhook_body["items"]] == ["Office", "Attic"]
+    assert [item["monitor"] for item in made.webhook_body["items"]] == [None, None]
+    assert message(payload, DOWN).webhook_body["link"] == f"{BASE_URL}/incidents"
+
+
+def test_a_location_that_is_online_again() -> None:
+    offline = replace(LOCATION_OFFLINE, started_at=LOCATION_ONLINE.started_at)
+    both = message(offline, LOCATION_ONLINE)
+    assert both.subject == "[ONLINE] Office"
+    assert both.short.startswith("The location Office is online again. It was offline for 3 min 12 s.\n")
+    assert "None of" not in both.text
+    assert both.thread == message(offline).thread == message(LOCATION_ONLINE).thread
+    assert message(LOCATION_OFFLINE).thread != both.thread, "on-call services open another alert"
+
+
+def test_a_location_cannot_forge_a_message() -> None:
+    name = "Office\n\nDOWN: all @everyone <!channel> https://evil.example \u202e" + "x" * 100
+    made = message(replace(LOCATION_OFFLINE, location=name))
+    assert len(made.subject.splitlines()) == 1
+    assert len(made.short.splitlines()) == 2
+    for text in (made.short, made.text):
+        assert "https://evil.example" not in text
+        assert "\u202e" not in text
+    assert "<!channel>" not in made.short
+    assert "@everyone" not in made.short
+    assert made.text.splitlines()[0].startswith("The location Office DOWN: all ")
 
 
 def test_what_when_why_and_where_to_look() -> None:
