@@ -20,6 +20,7 @@ from django.http import HttpRequest, JsonResponse
 
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
 from config.history import PATIENCE_SEC, applied_migrations, our_migrations, refusal_of
+from config.locations import SharedLocation, shared_locations
 from core.clock import BROKER, DATABASE, utc_now
 from core.db import WRITE_PAGE, separate_connection
 from core.metrics import LATE, Labels, ProcessReports, read_levels, read_processes
@@ -39,7 +40,7 @@ MOST_STALE = 10_000  # counting stops here
 LEAST_COVERAGE = 0.99
 
 OK = "ok"
-DEGRADING = {"version", "monitors", "coverage", "clocks", "lateness", "canary", "mail", "network"}
+DEGRADING = {"version", "monitors", "coverage", "clocks", "lateness", "canary", "mail", "network", "locations"}
 SILENT = "does not answer"
 READ_ONLY = "the database is read-only"
 NO_NETWORK = "a process that checks reaches none of CONNECTIVITY_TARGETS: failures by the network do not count"
@@ -67,9 +68,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if requests are served, the scheduler runs and alerts are sent, else 503 with the reasons.
 
     It is `degraded`, with 200, if monitors lack results, clocks differ, requests to BASE_URL fail, the mail server
-    rejects mail, our own network is down, requests of the last minute were late or refused, or the database is newer
-    than the code, as during an upgrade. With 503 a load balancer would remove the web processes that pings and readers
-    of status pages have to reach.
+    rejects mail, our own network or a shared location is down, requests of the last minute were late or refused, or the
+    database is newer than the code, as during an upgrade. With 503 a load balancer would remove the web processes that
+    pings and readers of status pages have to reach.
     """
     checks = _cached_checks()
     failed = {name for name, result in checks.items() if result != OK}
@@ -104,7 +105,7 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 def _check_database() -> dict[str, str]:
     new = {"database": OK, "migrations": "applied, but a table or a column is missing"}
-    rest = ("version", "writes", "scheduler", "monitors", "coverage", "alerts", "canary")
+    rest = ("version", "writes", "scheduler", "monitors", "coverage", "locations", "alerts", "canary")
     new |= dict.fromkeys(rest, "not checked")
     try:
         # Not from the pool, which would wait longer than the caller.
@@ -120,6 +121,7 @@ def _check_database() -> dict[str, str]:
             alert = oldest_alert(database, now=now)
             stale = count_stale(database, now=now, most=MOST_STALE)
             canary = canary_status(database)
+            places = shared_locations(database, now=now)
         slow = {"writes": cached_writes(), "coverage": _check_coverage(cached_coverage())}
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
         return new
@@ -132,6 +134,7 @@ def _check_database() -> dict[str, str]:
         **slow,
         "scheduler": _check_tick(tick[0] if tick else None, now),
         "monitors": _check_stale(stale),
+        "locations": _check_locations(places),
         "alerts": _check_alert(alert, now),
         "canary": "; ".join([] if canary is None else canary.problems(now)) or OK,
     }
@@ -203,6 +206,12 @@ def _check_stale(groups: Sequence[StaleGroup]) -> str:
     if not groups:
         return OK
     return f"{sum(group.monitors for group in groups)} not checked: {groups[0].reason.rstrip('.')}"
+
+
+def _check_locations(places: Sequence[SharedLocation]) -> str:
+    # Private ones are their owners' affair, who could make any number of them.
+    missed = sum(place.is_missed for place in places)
+    return f"{counted(missed, 'shared location')} used by monitors: no agent is online" if missed else OK
 
 
 def _check_alert(since: datetime | None, now: datetime) -> str:

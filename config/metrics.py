@@ -24,6 +24,7 @@ from alerts import outbox
 from config import changes, connections, pool, routes, shares
 from config.health import OK, Cached, cached_coverage, cached_writes
 from config.history import PATIENCE_SEC
+from config.locations import count_private_offline, shared_locations
 from config.routing import PROCESSES, QUEUES
 from core import metrics as counted
 from core import waiting
@@ -99,6 +100,14 @@ OWN_NETWORK_UP = Gauge(
     "pulsekeeper_own_network_up",
     "0 if a process that checks reaches none of `CONNECTIVITY_TARGETS`, although one answered it before, else 1.",
 )
+LOCATION_AGENTS = Gauge(
+    "pulsekeeper_location_agents",
+    "Agents that are online, by the id of their shared location; without locations that have no agent.",
+    ("location",),
+)
+PRIVATE_OFFLINE = Gauge(
+    "pulsekeeper_private_locations_offline", "Private locations with monitors of which no agent is online."
+)
 CLOCK_AHEAD = Gauge(
     "pulsekeeper_clock_ahead_seconds",
     "By how much the clock of a process's machine is ahead of PostgreSQL's, of each kind the one that differs most.",
@@ -125,6 +134,8 @@ GAUGES: tuple[Gauge | Recent, ...] = (
     COVERAGE,
     WRITES,
     OWN_NETWORK_UP,
+    LOCATION_AGENTS,
+    PRIVATE_OFFLINE,
     CLOCK_AHEAD,
     instruments.CLOCK_STEPS,
     PROCESSES_ALIVE,
@@ -203,6 +214,7 @@ def _database_metrics() -> Iterator[Metric]:
         stale = dict.fromkeys(LABELS, 0)
         for group in count_stale(database, now=now, most=MOST_DUE):
             stale[group.label] += group.monitors
+        places, private_offline = shared_locations(database, now=now), count_private_offline(database)
     yield _gauge(LAG, {(): _seconds(waiting.oldest_due_at, now)})
     yield _gauge(DUE, {(): waiting.due})
     yield _gauge(PINGS_MISSING, {(): _seconds(waiting.pings_missing_since, now)})
@@ -217,6 +229,8 @@ def _database_metrics() -> Iterator[Metric]:
     if (covered := cached_coverage()) is not None:
         yield _gauge(COVERAGE, {(): covered.share})
     yield _gauge(WRITES, {(): cached_writes() == OK})
+    yield _gauge(LOCATION_AGENTS, {(place.id,): place.online for place in places})
+    yield _gauge(PRIVATE_OFFLINE, {(): private_offline})
     yield _gauge(ALERT_LAG, {(): _seconds(alert, now)})
     if waiting.last_tick_at is not None:
         yield _gauge(TICK_AGE, {(): _seconds(waiting.last_tick_at, now)})

@@ -20,7 +20,7 @@ from django.http import Http404, HttpResponse
 from psycopg.rows import dict_row, namedtuple_row
 
 from alerts.outbox import oldest_alert
-from checks.agent_protocol import OFFLINE_SEC
+from checks.agent_protocol import OFFLINE_SEC, PROTOCOL
 from checks.probes.ping.rights import HOW_TO_ALLOW
 from checks.results.partitions import SERIES, Series
 from config.health import OK, run_checks
@@ -36,6 +36,7 @@ from dashboard.pages import PageRequest, navigation_entries, read_only, render_p
 from locations.agents import is_accepted
 from locations.models import DEFAULT
 from monitors import metrics
+from monitors.agents.leases import BEHIND
 from monitors.checking.own_network import silent_servers
 from monitors.heartbeats.canary import CanaryStatus, canary_status
 from monitors.scheduling.backlog import Backlog, backlog, queued
@@ -67,7 +68,11 @@ _FAILING_CHANNELS = """
        AND EXISTS (SELECT FROM alerts_delivery AS delivery
                     WHERE delivery.channel_id = channel.id AND delivery.state = 'waiting')
 """
-# Each count reads only the start of a partial index.
+_OUTDATED = f"""
+    locations_agent AS agent JOIN locations_location AS location ON location.id = agent.location_id
+     WHERE location.owner_id IS NOT NULL AND agent.protocol < {PROTOCOL}
+"""
+# Most counts read only the start of a partial index.
 _COUNTS = f"""
     SELECT {_count("alerts_delivery WHERE state = 'dead'")} AS dead_deliveries,
            {_count("alerts_delivery WHERE state IN ('gathering', 'waiting')")} AS waiting_deliveries,
@@ -75,6 +80,8 @@ _COUNTS = f"""
            {_count("statuspages_pagemail WHERE state = 'waiting'")} AS waiting_mails,
            {_count("checks_deletedmonitor")} AS deleted_monitors,
            {_count(_FAILING_CHANNELS)} AS failing_channels,
+           {_count("locations_location WHERE offline_since IS NOT NULL")} AS private_offline,
+           {_count(_OUTDATED)} AS private_outdated,
            (SELECT max(last_sent_at) FROM alerts_alertchannel) AS last_sent_at,
            (SELECT rolled_until FROM checks_rollupprogress) AS rolled_until,
            pg_database_size(current_database()) AS bytes
@@ -94,6 +101,7 @@ _LOCATIONS = """
     SELECT location.public_id AS id, location.name, location.owner_id IS NOT NULL AS is_private,
            EXISTS (SELECT FROM monitors_monitor AS monitor
                     WHERE monitor.locations @> jsonb_build_array(location.public_id) AND monitor.enabled) AS is_named,
+           coalesce(behind.monitors, 0) AS postponed,
            (SELECT coalesce(jsonb_agg(jsonb_build_object(
                        'name', agent.name, 'version', agent.version, 'protocol', agent.protocol,
                        'checks_per_min', agent.checks_per_min, 'lag_ms', agent.lag_ms,
@@ -101,6 +109,13 @@ _LOCATIONS = """
                    ) ORDER BY agent.name, agent.id), '[]')
               FROM locations_agent AS agent WHERE agent.location_id = location.id) AS agents
       FROM locations_location AS location
+      LEFT JOIN (
+            SELECT agent.location_id, count(*) AS monitors
+              FROM monitors_monitorstate AS state
+              JOIN locations_agent AS agent ON agent.id = state.agent_id
+             WHERE state.fault_since IS NOT NULL AND state.fault = %(behind)s
+             GROUP BY 1
+           ) AS behind ON behind.location_id = location.id
      WHERE location.public_id <> %(default)s
      ORDER BY is_private, location.id
      LIMIT %(most)s
@@ -127,12 +142,13 @@ _AGENTS = msgspec.json.Decoder(list[AgentStatus])
 
 @dataclass(frozen=True, slots=True)
 class LocationStatus:
-    """A location with agents. `is_named`: active monitors are checked from it."""
+    """A location with agents. `is_named`: active monitors are checked from it. `postponed`: for lack of agents."""
 
     id: str
     name: str
     is_private: bool
     is_named: bool
+    postponed: int
     agents: Sequence[AgentStatus]
 
     @property
@@ -148,6 +164,9 @@ class LocationStatus:
             yield f"The location {self.name} is offline, and checks nothing: {why}."
         if refused := [agent.name for agent in self.agents if not is_accepted(agent.protocol)]:
             yield f"Agents of {self.name} are too old for this server: update or revoke {', '.join(refused)}."
+        if self.postponed:
+            checks = counted(self.postponed, "check")
+            yield f"The agents of {self.name} are behind, and {checks} had to wait: connect another agent."
         others = [agent for agent in self.agents if agent.is_online and agent.version != product_version()]
         if names := [f"{agent.name} ({agent.version})" for agent in others if agent.name not in refused]:
             yield f"Agents of {self.name} do not have version {product_version()}: update {', '.join(names)}."
@@ -158,7 +177,8 @@ class DatabaseStatus:
     """The status of the database. Counts stop at MOST_COUNTED.
 
     `ahead` is how far in the future partitions exist, by table. `failing_channels` counts channels with waiting
-    messages whose last attempt failed.
+    messages whose last attempt failed. `private_offline` are private locations with monitors, `private_outdated` agents
+    of such locations that speak an older version of the protocol.
     """
 
     backlog: Backlog
@@ -172,6 +192,8 @@ class DatabaseStatus:
     deleted_monitors: int
     rolled_until: datetime | None
     failing_channels: int
+    private_offline: int
+    private_outdated: int
     last_sent_at: datetime | None
     bytes: int
     tables: Sequence[NamedTuple]
@@ -232,7 +254,7 @@ def find_problems(status: SystemStatus, *, now: datetime) -> Iterator[str]:
     """Yield the problems that need attention, with their consequences."""
     names = defaultdict(list)
     for name, problem in status.checks.items():
-        if problem != OK:
+        if problem != OK and name != "locations":  # they are named below
             names[problem].append(name)
     yield from (f"{', '.join(found).capitalize()}: {problem}." for problem, found in names.items())
     if status.mail is not None:
@@ -310,7 +332,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
             with database.cursor(row_factory=dict_row) as cursor:
                 counts: dict[str, Any] = cursor.execute(_COUNTS).fetchall()[0]
                 alive_since = now - timedelta(seconds=OFFLINE_SEC)
-                places = {"alive_since": alive_since, "default": DEFAULT, "most": LOCATIONS}
+                places = {"alive_since": alive_since, "default": DEFAULT, "most": LOCATIONS, "behind": BEHIND}
                 locations = [
                     LocationStatus(**row | {"agents": _AGENTS.decode(row["agents"])})
                     for row in cursor.execute(_LOCATIONS, places)

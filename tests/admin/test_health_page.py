@@ -23,6 +23,7 @@ from core import metrics
 from core.clock import utc_now
 from core.version import product_version
 from locations.models import Location
+from monitors.agents.leases import BEHIND
 from monitors.checking.own_network import follow
 from monitors.models import Monitor, MonitorState
 from monitors.scheduling import tick
@@ -201,3 +202,20 @@ def test_locations_and_their_agents(staff: Client) -> None:
         assert line in shown, line
     assert "The location Attic" not in shown, "its owner is notified"
     assert "The location Frankfurt" not in shown
+    assert "Locations: " not in shown, "they are named"
+    assert "Private locations offline" not in shown
+
+
+def test_agents_that_are_behind_and_private_locations(staff: Client) -> None:
+    fra, private = (shared(name.lower(), name=name) for name in ("Frankfurt", "Attic"))
+    owner, now = UserFactory(), utc_now()
+    Location.objects.filter(pk=private.pk).update(owner=owner, offline_since=now)
+    agent, old = add_agent(fra, seen=now, version=product_version()), add_agent(private, name="attic-1", protocol=0)
+    for location, each in ((fra, agent), (fra, agent), (private, old)):
+        monitor = MonitorFactory(owner=owner, locations=[location.public_id])
+        MonitorState.objects.filter(pk=monitor.pk).update(agent_id=each.pk, fault=BEHIND, fault_since=now)
+    shown = words(staff)
+    assert "The agents of Frankfurt are behind, and 2 checks had to wait: connect another agent." in shown
+    assert "The agents of Attic" not in shown
+    assert "Private locations offline 1" in shown
+    assert "Agents of private locations with an older protocol 1" in shown

@@ -19,19 +19,32 @@ from config.celery import app
 from core import metrics
 from core.clock import utc_now
 from core.metrics import LATE
+from locations.models import Agent, Location
 from monitors.checking import own_network
-from monitors.models import Canary, MonitorState, SchedulerTick
+from monitors.models import Canary, Monitor, MonitorState, SchedulerTick
 from monitors.scheduling import tick
 from tests.alerts.drivers import claim, finish
-from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory
+from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, UserFactory
 from tests.helpers import flush_broker
+from tests.locations import add_agent, shared
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OF_BROKER = ("mail", "network", "lateness", "clocks")
 GOOD = dict.fromkeys(
     (
-        *("database", "migrations", "writes", "scheduler", "monitors", "coverage", "alerts", "canary", "broker"),
+        *(
+            "database",
+            "migrations",
+            "writes",
+            "scheduler",
+            "monitors",
+            "coverage",
+            "locations",
+            "alerts",
+            "canary",
+            "broker",
+        ),
         *OF_BROKER,
         "version",
     ),
@@ -116,6 +129,28 @@ def test_stale_monitors_degrade_it_and_web_processes_stay_in_the_load_balancer()
     }
     monitor.delete()
     assert Client().get("/readyz").json()["status"] == "ready"
+
+
+def test_a_shared_location_that_is_offline_degrades_it() -> None:
+    fra, private = shared(), shared("loc_private")
+    owner = UserFactory()
+    Location.objects.filter(pk=private.pk).update(owner=owner)
+    agent = add_agent(fra, seen=utc_now())
+    shared("iad")  # no agent has joined
+    monitor = MonitorFactory(owner=owner, locations=["default", "fra", "iad", private.public_id])
+    add_agent(private, seen=utc_now() - timedelta(hours=1))
+    MonitorState.objects.update(last_checked_at=utc_now(), next_due_at=utc_now() + timedelta(minutes=1))
+
+    def found() -> tuple[int, str, str]:
+        answer = Client().get("/readyz")
+        return answer.status_code, answer.json()["status"], answer.json()["checks"]["locations"]
+
+    assert found()[2] == "ok"
+    for columns in ({"network_down": True}, {"network_down": False, "last_seen_at": utc_now() - timedelta(seconds=31)}):
+        Agent.objects.filter(pk=agent.pk).update(**columns)
+        assert found() == (200, "degraded", "1 shared location used by monitors: no agent is online")
+    Monitor.objects.filter(pk=monitor.pk).update(enabled=False)
+    assert found() == (200, "ready", "ok")
 
 
 def test_requests_to_base_url_that_fail_degrade_it() -> None:

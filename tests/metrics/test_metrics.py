@@ -32,6 +32,7 @@ from config.celery import app
 from core import metrics
 from core.clock import BROKER, utc_now
 from core.version import product_version
+from locations.models import Location
 from monitors import metrics as instruments
 from monitors.heartbeats.services import sweep
 from monitors.models import MonitorState
@@ -40,6 +41,7 @@ from monitors.stale import LABELS, LOST
 from monitors.tasks import dispatch_due
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, flush_broker, record_ping
+from tests.locations import add_agent, shared
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.site import Site
@@ -59,6 +61,21 @@ def _nothing_counted(fresh_health: None) -> Iterator[None]:
     flush_broker()
     for counter in shown.COUNTERS:
         assert counter.read(sums).keys() == set(counter.known), counter.name
+
+
+def test_agents_of_locations() -> None:
+    owner, now = UserFactory(), utc_now()
+    fra, private = shared(), shared("loc_private")
+    Location.objects.filter(pk=private.pk).update(owner=owner, offline_since=now)
+    shared("iad")
+    for columns in ({}, {"network_down": True}, {"seen": now - timedelta(seconds=31)}):
+        add_agent(fra, **({"seen": now} | columns))
+    add_agent(private, seen=now)
+    found = scrape()
+    assert {name: value for name, value in found.items() if "location" in name} == {
+        "pulsekeeper_location_agents{location=fra}": 1,
+        "pulsekeeper_private_locations_offline": 1,
+    }
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from statuspages.subscriptions import MAILS
 from tests.api.client import Api
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, PingGapFactory, ProjectFactory
 from tests.helpers import flush_broker
+from tests.locations import add_agent, shared
 from tests.metrics.prometheus import FOLDER, START_SECONDS, Ask, firing, running_prometheus
 from tests.metrics.test_writes import read_only
 from tests.processes.up import free_port
@@ -163,6 +164,7 @@ def test_each_alert_is_fired_by_its_cause(
     instruments.SLOW_JUDGEMENTS.add()
     DELIVERIES.add(1, "waiting", "webhook")
     MAILS.add(1, "dead")
+    add_agent(shared())
     for level in (instruments.WITHOUT_PINGS, MAIL_FAILING, own_network.DOWN):
         level.follow(lambda: 1)
     with read_only():

@@ -1,0 +1,58 @@
+"""The locations of a deployment for its operator: `/readyz`, `/metrics` and System health."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import psycopg
+from psycopg.rows import class_row
+
+from checks.agent_protocol import OFFLINE_SEC
+
+MOST = 100
+"""Shared locations that are looked at. Staff create them."""
+
+# Monitors are looked for only if a location is offline.
+_SHARED = """
+    WITH place AS MATERIALIZED (
+        SELECT location.public_id AS id,
+               count(*) FILTER (WHERE agent.last_seen_at > %(alive_since)s AND NOT agent.network_down) AS online
+          FROM locations_location AS location
+          JOIN locations_agent AS agent ON agent.location_id = location.id
+         WHERE location.owner_id IS NULL
+         GROUP BY location.id
+         ORDER BY location.id
+         LIMIT %(most)s
+    )
+    SELECT id, online,
+           CASE WHEN online = 0 THEN EXISTS (
+                SELECT FROM monitors_monitor AS monitor
+                 WHERE monitor.locations @> jsonb_build_array(place.id) AND monitor.enabled)
+           ELSE false END AS is_missed
+      FROM place
+"""
+_PRIVATE_OFFLINE = "SELECT count(*) FROM locations_location WHERE offline_since IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLocation:
+    """A shared location that has agents. `is_missed`: none of them is online, and enabled monitors use it."""
+
+    id: str
+    online: int
+    is_missed: bool
+
+
+def shared_locations(database: psycopg.Connection, *, now: datetime) -> Sequence[SharedLocation]:
+    """Return the shared locations with agents, at most MOST. Raises psycopg.Error."""
+    given = {"alive_since": now - timedelta(seconds=OFFLINE_SEC), "most": MOST}
+    with database.cursor(row_factory=class_row(SharedLocation)) as cursor:
+        return cursor.execute(_SHARED, given).fetchall()
+
+
+def count_private_offline(database: psycopg.Connection) -> int:
+    """Return how many private locations with monitors are offline. Raises psycopg.Error."""
+    ((count,),) = database.execute(_PRIVATE_OFFLINE)
+    return int(count)
