@@ -41,12 +41,13 @@ _SLACK = timedelta(seconds=10)
 
 # Those to look at now, with and without an agent online. One that was never online is not missed, and neither is one
 # without monitors; the agents of a locked account are refused.
-_TO_DECIDE = """
-    SELECT location.id, coalesce(agents.is_online, false),
-           agents.protocols IS NOT NULL AND EXISTS (
-                SELECT FROM monitors_monitor AS monitor
-                 WHERE monitor.locations @> jsonb_build_array(location.public_id) AND monitor.enabled),
-           coalesce(agents.network_down, false), coalesce(agents.protocols, '{}')
+_IS_NAMED = """
+    (SELECT count(*) FROM monitors_monitor AS monitor
+      WHERE monitor.locations @> jsonb_build_array(location.public_id) AND monitor.enabled) > 0
+"""  # not EXISTS, for which the planner scans the table, as it expects to find one early
+_TO_DECIDE = f"""
+    SELECT location.id, coalesce(agents.is_online, false), agents.protocols IS NOT NULL AND {_IS_NAMED},
+           coalesce(agents.network_down, false), coalesce(agents.protocols, '{{}}')
       FROM locations_location AS location
       JOIN accounts_user AS owner ON owner.id = location.owner_id AND owner.is_active
      CROSS JOIN LATERAL (
@@ -59,11 +60,9 @@ _TO_DECIDE = """
      WHERE (%(keys)s::bigint[] IS NULL OR location.id = ANY(%(keys)s::bigint[]))
        AND CASE WHEN agents.is_online THEN location.offline_since IS NOT NULL
                 WHEN location.offline_since IS NOT NULL THEN location.alert_due_at <= %(due)s
-                ELSE agents.protocols IS NOT NULL AND EXISTS (
-                    SELECT FROM monitors_monitor AS monitor
-                     WHERE monitor.locations @> jsonb_build_array(location.public_id) AND monitor.enabled) END
+                ELSE agents.protocols IS NOT NULL AND {_IS_NAMED} END
      ORDER BY location.id
-"""
+"""  # noqa: S608 - only constants
 _COLUMNS = ("offline_since", "alert_due_at", "alerted_at")
 
 
