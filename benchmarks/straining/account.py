@@ -126,7 +126,7 @@ def _around(
         invitation_digest=slug.encode(), invited_until=now + timedelta(days=7),
     )  # fmt: skip
     location, token = create_location(caller, {"name": costly(100), "project_id": project.public_id}, now=now)
-    joining = {"name": costly(100), "version": costly(40), "protocol": PROTOCOL, "now": now}
+    joining: dict[str, Any] = {"name": costly(100), "version": costly(40), "protocol": PROTOCOL, "now": now}
     agent, agent_credential = join(token=token, **joining)
     for provider in ("vercel", "netlify"):
         tokens = {"access_token": "t", "team_id": None}
