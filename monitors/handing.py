@@ -148,7 +148,7 @@ PACES = Paces()
 
 
 def push(items: Mapping[int, Sequence[Item]]) -> list[Item]:
-    """Hand items to agents. Return those for which there is no room. Raises RedisError."""
+    """Hand items to agents. Return those that do not fit. Raises RedisError."""
     if not items:
         return []
     left: list[Item] = []
