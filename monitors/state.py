@@ -117,3 +117,17 @@ def confirm_at(status: Status, at: datetime, policy: Policy) -> datetime | None:
         return None
     missing = max(policy.fail_threshold - status.failures, 1)
     return at + max((status.failing_since + policy.confirmation - at) / missing, LEAST_APART)
+
+
+def next_check(slot: datetime, early: datetime, *, interval: timedelta, confirms_at: datetime | None) -> datetime:
+    """Return when the next check is due, in its slot or `early`, out of turn.
+
+    `confirms_at` is the earliest time at which a failure confirms the outage; None: it needs more than one. A check
+    shortly before that would only delay the one that confirms, so its slot is left out.
+    """
+    if early <= slot:
+        return early
+    if confirms_at is None or not slot < confirms_at <= early:
+        return slot
+    after_slot = min(slot + interval, max(confirms_at, slot + LEAST_APART))
+    return early if early < after_slot else slot

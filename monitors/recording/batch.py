@@ -14,7 +14,7 @@ from monitors.partial import Turn, note_turns
 from monitors.recording.answers import note_answers
 from monitors.slots import refill_slots
 from monitors.stale import stale_since, unobserved
-from monitors.state import Policy, Status, advance, confirm_at
+from monitors.state import Policy, Status, advance, confirm_at, next_check
 
 _WRITTEN = (
     *("claim", "claimed_at", "slot_at", "next_due_at", "applied_claim", "armed_at", "fault", "fault_since"),
@@ -77,7 +77,7 @@ class StateBatch:
                 confirm_at = self.apply(each)
             if is_open(state, each) and state.slot_at is not None:
                 # Close the claim even if its configuration is outdated.
-                state.next_due_at = min(filter(None, (monitor.next_slot(state.slot_at, now=now), confirm_at)))
+                state.next_due_at = _next_check(monitor, monitor.next_slot(state.slot_at, now=now), confirm_at)
                 state.claimed_at = None
                 self.move(state)
 
@@ -167,6 +167,15 @@ def _counts(monitor: Monitor, record: CheckRecord) -> bool:
         return True
     is_doubtful = not record.outcome.passed and len(monitor.locations) > 1 and monitor.kind.polls
     return record.agent_id is None and not is_doubtful
+
+
+def _next_check(monitor: Monitor, slot: datetime, early: datetime | None) -> datetime:
+    state = monitor.state
+    if early is None or state.failing_since is None or monitor.confirmation is None:
+        return slot
+    is_last = state.failures + 1 >= monitor.fail_threshold
+    confirms_at = state.failing_since + monitor.confirmation if is_last else None
+    return next_check(slot, early, interval=monitor.shortest_interval, confirms_at=confirms_at)
 
 
 def is_open(state: MonitorState, record: CheckRecord) -> bool:

@@ -81,6 +81,18 @@ def test_a_failure_is_confirmed_early(interval_sec: int, confirmation_sec: int, 
     assert state_of(monitor).next_due_at == first + timedelta(seconds=due + interval_sec)
 
 
+def test_no_slot_delays_the_check_that_confirms_a_failure() -> None:
+    monitor = MonitorFactory(up=True, fail_threshold=2, confirmation_sec=65, interval_sec=60)
+    first = state_of(monitor).next_due_at
+    assert first is not None
+    for seconds, due in ((0, 65), (65, 125)):
+        at = first + timedelta(seconds=seconds)
+        (claim,) = claim_due(at, limit=1)
+        record([CheckRecord(monitor.pk, claim.number, 1, outcome(DOWN, at=at))], now=at)
+        assert state_of(monitor).next_due_at == first + timedelta(seconds=due)
+    assert state_of(monitor).status == DOWN
+
+
 def test_a_reading_recorded_twice_counts_once() -> None:
     monitor = MonitorFactory(up=True, fail_threshold=2)
     claim_due(NOON + minutes(1), limit=1)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from checks.spec import Verdict
-from monitors.state import Policy, Status, advance, confirm_at
+from monitors.state import Policy, Status, advance, confirm_at, next_check
 from tests.helpers import NOON, minutes, outcome
 
 LETTERS = {"u": Verdict.UP, "s": Verdict.SLOW, "d": Verdict.DOWN}
@@ -161,6 +161,35 @@ def test_checks_that_confirm_an_outage(fail: int, confirmation_sec: int, seconds
     assert made == seconds
     assert (change is not None) == (fail < 99)
     assert status.failing_since == NOON + minutes(1)
+
+
+@pytest.mark.parametrize(
+    ("interval_sec", "slot", "early", "confirms", "expected"),
+    [
+        pytest.param(60, 60, 30, 30, 30, id="before the slot"),
+        pytest.param(10, 10, 20, 20, 10, id="after the next slot too"),
+        pytest.param(10, 19.99, 20, 20, 20, id="the slot comes a moment too early"),
+        pytest.param(10, 10, 15, 15, 15, id="between two slots"),
+        pytest.param(30, 30, 35, 35, 35, id="the check after the slot would be ten seconds later"),
+        pytest.param(30, 30, 45, 45, 30, id="the check after the slot is as early"),
+        pytest.param(1, 1, 10, 3, 1, id="many slots before the check that is early"),
+        pytest.param(10, 10, 15, 8, 10, id="the slot confirms it"),
+        pytest.param(10, 10, 15, None, 10, id="one check does not confirm it"),
+    ],
+)
+def test_a_slot_is_left_out_if_it_delays_the_confirmation(
+    interval_sec: int, slot: float, early: float, confirms: float | None, expected: float
+) -> None:
+    def at(seconds: float) -> datetime:
+        return NOON + timedelta(seconds=seconds)
+
+    due = next_check(
+        at(slot),
+        at(early),
+        interval=timedelta(seconds=interval_sec),
+        confirms_at=None if confirms is None else at(confirms),
+    )
+    assert due == at(expected)
 
 
 def test_without_a_confirmation_checks_come_in_their_turn() -> None:
