@@ -14,13 +14,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import trustme
 
+from tests.faults.slow_link import SlowLink
 from tests.faults.system import kill_with_children
 
 INSIDE = "PULSEKEEPER_REHEARSAL_INSIDE"
@@ -116,14 +117,37 @@ class NamespaceHost:
     def cut(self, network: Network, *, silently: bool) -> None:
         """Take the link to a network down, or silently drop all packets, until `mend`."""
         if silently:
-            neighbour = (network.address, "lladdr", hardware(network.number, 1), "dev", f"eth{network.number}")
-            _run("ip", "-n", self.name, "neighbour", "replace", *neighbour, "nud", "permanent")
+            self._fix_neighbours(network)
             _run("ip", "link", "set", self._cable(network), "nomaster")
         else:
             _run("ip", "link", "set", self._cable(network), "down")
 
     def mend(self, network: Network) -> None:
         _run("ip", "link", "set", self._cable(network), "master", network.bridge, "up")
+
+    @contextlib.contextmanager
+    def slow(self, network: Network, *, delay_sec: float) -> Iterator[None]:
+        """Delay everything that the host sends to a network."""
+        own, other = f"slow-{network.number}-{self.number}", f"late-{network.number}-{self.number}"
+        self._fix_neighbours(network)
+        _run("ip", "link", "set", self._cable(network), "nomaster")
+        _run("ip", "link", "add", own, "type", "veth", "peer", "name", other)
+        _run("ip", "link", "set", own, "up")
+        _run("ip", "link", "set", other, "master", network.bridge, "up")
+        try:
+            with SlowLink(self._cable(network), own, delay_sec=delay_sec):
+                yield
+        finally:
+            _run("ip", "link", "delete", own)
+            self.mend(network)
+
+    def _fix_neighbours(self, network: Network) -> None:
+        """Let no packet wait for an answer of ARP."""
+        here, there = hardware(network.number, 1), hardware(network.number, self.number)
+        link, known = f"eth{network.number}", ("nud", "permanent")
+        _run("ip", "-n", self.name, "neighbour", "replace", network.address, "lladdr", here, "dev", link, *known)
+        address = f"{network.prefix}.{self.number}"
+        _run("ip", "neighbour", "replace", address, "lladdr", there, "dev", network.bridge, *known)
 
     def disconnect(self) -> None:
         for network in self.networks:
