@@ -16,5 +16,8 @@ upgrade         `make upgrade`: a previous version is replaced by this one, proc
 walkthrough     `make rehearsal`: the commands of docs/operate on new machines
 second_host     what the second machine of the walkthrough verifies
 plays           one fault after the other on `stage`, with what is false, missed and reported
+locations       `make rehearsal`: three locations with agents are cut, slowed down and killed while targets fail
+location_audit  compares what is stored and sent with the outages of its targets
+slow_link       a link with a delay
 reach           each process in a network that reaches only what the documentation lists
 """
