@@ -130,8 +130,12 @@ class DeliveryItemSerializer(serializers.Serializer[Any]):
     news = serializers.ChoiceField(source="payload.event_type", choices=[n.value for n in EventType])
     incident_id = serializers.CharField(source="payload.incident_id", allow_null=True)
     monitor_id = serializers.CharField(source="payload.monitor_id", allow_null=True)
-    location_id = serializers.CharField(source="payload.location_id", allow_null=True, default=None)
+    location_id = serializers.SerializerMethodField()  # items of earlier versions have none
     at = serializers.SerializerMethodField()
+
+    def get_location_id(self, item: Any) -> str | None:
+        location_id: str | None = item.payload.get("location_id")
+        return location_id
 
     @extend_schema_field({"type": "integer", "format": "int64"})
     def get_at(self, item: Any) -> int:

@@ -10,6 +10,7 @@ import psycopg
 from psycopg.rows import class_row
 
 from checks.agent_protocol import OFFLINE_SEC
+from locations.models import DEFAULT
 
 MOST = 100
 """Shared locations that are looked at. Staff create them."""
@@ -20,8 +21,8 @@ _SHARED = """
         SELECT location.public_id AS id,
                count(*) FILTER (WHERE agent.last_seen_at > %(alive_since)s AND NOT agent.network_down) AS online
           FROM locations_location AS location
-          JOIN locations_agent AS agent ON agent.location_id = location.id
-         WHERE location.owner_id IS NULL
+          LEFT JOIN locations_agent AS agent ON agent.location_id = location.id
+         WHERE location.owner_id IS NULL AND location.public_id <> %(default)s
          GROUP BY location.id
          ORDER BY location.id
          LIMIT %(most)s
@@ -38,7 +39,7 @@ _PRIVATE_OFFLINE = "SELECT count(*) FROM locations_location WHERE offline_since 
 
 @dataclass(frozen=True, slots=True)
 class SharedLocation:
-    """A shared location that has agents. `is_missed`: none of them is online, and enabled monitors use it."""
+    """A shared location. `is_missed`: none of its agents is online, and enabled monitors use it."""
 
     id: str
     online: int
@@ -46,8 +47,8 @@ class SharedLocation:
 
 
 def shared_locations(database: psycopg.Connection, *, now: datetime) -> Sequence[SharedLocation]:
-    """Return the shared locations with agents, at most MOST. Raises psycopg.Error."""
-    given = {"alive_since": now - timedelta(seconds=OFFLINE_SEC), "most": MOST}
+    """Return the shared locations but the default one, at most MOST. Raises psycopg.Error."""
+    given = {"alive_since": now - timedelta(seconds=OFFLINE_SEC), "most": MOST, "default": DEFAULT}
     with database.cursor(row_factory=class_row(SharedLocation)) as cursor:
         return cursor.execute(_SHARED, given).fetchall()
 

@@ -27,7 +27,8 @@ GRACE_SEC = 2.5
 _DOWN_POLL_SEC = 1.0  # while our network is down
 _ROOM_SEC, _ROOM_TRIES, _ANY_ROOM_TRIES = 0.05, 20, 2
 """How often a prober that is nearly full is asked for room: requests for a few leases each cost the server more."""
-_ANSWER_SEC = 10.0
+_ANSWER_SEC = 20.0
+"""Time for an answer, with a new connection over a slow link, on which a round trip takes seconds."""
 _LAST_SEND_SEC = 5.0
 _FIRST_PAUSE_SEC, _MAX_PAUSE_SEC = 1.0, 30.0
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 EXIT_REVOKED, EXIT_OUTDATED = 3, 5
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 MAX_WAIT_SEC = 300.0
-_CONNECT_SEC = 10
+_CONNECT_SEC = 20
 _REASON_CHARS = 300
 _UNREADABLE = (ValueError, RecursionError)  # msgspec's errors are ValueErrors
 

@@ -41,7 +41,15 @@ def test_the_log_of_a_channel(api: Api, user: User) -> None:
         "attempts": 3,
         "last_error": "The receiver answered with status 503.",
         "done_at": to_ms(NOON + minutes(3) + timedelta(hours=24)),
-        "items": [{"news": "down", "incident_id": None, "monitor_id": None, "at": to_ms(NOON + minutes(3))}],
+        "items": [
+            {
+                "news": "down",
+                "incident_id": None,
+                "monitor_id": None,
+                "location_id": None,
+                "at": to_ms(NOON + minutes(3)),
+            }
+        ],
     }
     assert [item["monitor_id"] for item in listed[-1]["items"]] == [monitor.public_id] * 3
     for state in State:

@@ -136,7 +136,7 @@ def test_a_shared_location_that_is_offline_degrades_it() -> None:
     owner = UserFactory()
     Location.objects.filter(pk=private.pk).update(owner=owner)
     agent = add_agent(fra, seen=utc_now())
-    shared("iad")  # no agent has joined
+    iad = shared("iad")
     monitor = MonitorFactory(owner=owner, locations=["default", "fra", "iad", private.public_id])
     add_agent(private, seen=utc_now() - timedelta(hours=1))
     MonitorState.objects.update(last_checked_at=utc_now(), next_due_at=utc_now() + timedelta(minutes=1))
@@ -145,6 +145,8 @@ def test_a_shared_location_that_is_offline_degrades_it() -> None:
         answer = Client().get("/readyz")
         return answer.status_code, answer.json()["status"], answer.json()["checks"]["locations"]
 
+    assert found() == (200, "degraded", "1 shared location used by monitors: no agent is online"), "none has joined"
+    add_agent(iad, seen=utc_now())
     assert found()[2] == "ok"
     for columns in ({"network_down": True}, {"network_down": False, "last_seen_at": utc_now() - timedelta(seconds=31)}):
         Agent.objects.filter(pk=agent.pk).update(**columns)

@@ -74,6 +74,7 @@ def test_agents_of_locations() -> None:
     found = scrape()
     assert {name: value for name, value in found.items() if "location" in name} == {
         "pulsekeeper_location_agents{location=fra}": 1,
+        "pulsekeeper_location_agents{location=iad}": 0,
         "pulsekeeper_private_locations_offline": 1,
     }
 
