@@ -9,8 +9,9 @@ and then as many as it can, while half of CHECKS_DUE are due. At last IDLE_AGENT
 
 The rates are checks stored per second. The CPU of a check is that of all processes of the server: with the worker in
 its run, without worker and agent in the other one. Target and agent share the cores of this machine. The last line is
-one JSON object; `idle_agents_cpu` is the CPU of the web process, in percent of a core. Exits 1 if a check failed, was
-stored twice, or was lost, or an idle agent was refused. Figures that miss their goals are only listed.
+one JSON object; `idle_agents_cpu` is what idle agents add to the CPU of the web process, in percent of a core. Exits 1
+if a check failed, was stored twice, or was lost, or an idle agent was refused. Figures that miss their goals are only
+listed.
 """
 
 from __future__ import annotations
@@ -206,22 +207,28 @@ def running_agent(folder: Path, port: int, credential: str) -> Iterator[int]:
             process.wait()
 
 
-def idle_cpu(machine: Machine, port: int, location: Location) -> tuple[float, int]:
-    """Return the percentage of a core that web uses while agents wait, and how many of their requests were refused."""
+def web_cpu(machine: Machine) -> float:
+    """Return the percentage of a core that web uses for IDLE_SECONDS."""
+    machine.run(SETTLE_SECONDS)
+    start, end, cpu = machine.run(IDLE_SECONDS)
+    return 100 * cpu["web"] / (end - start).total_seconds()
+
+
+def idle_cpu(machine: Machine, port: int, location: Location) -> tuple[float, float, int]:
+    """Return the percentage of a core that web uses while agents wait, and without them, and their refused requests."""
     from benchmarks.fairness.tenants import Process
 
+    alone = web_cpu(machine)
     credentials = add_agents(location, IDLE_AGENTS)
     with Process("benchmarks.load.idle", str(port)) as idle:
         idle.write(credentials)
         if idle.read(seconds=60) != "started":
             raise SystemExit("the idle agents did not start")
-        machine.run(SETTLE_SECONDS)
-        start, end, cpu = machine.run(IDLE_SECONDS)
+        used = web_cpu(machine)
         idle.end_input()
         seen = idle.read()
-    used = 100 * cpu["web"] / (end - start).total_seconds()
-    say(f"{IDLE_AGENTS} idle agents: web {used:.2f} % of a core, {seen['answers']} answers")
-    return used, seen["refusals"]
+    say(f"{IDLE_AGENTS} idle agents: web {used:.2f} % of a core, {alone:.2f} % without them, {seen['answers']} answers")
+    return used, alone, seen["refusals"]
 
 
 def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
@@ -264,14 +271,15 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
                 say(f"{claims} claims, of which {claims - results} were postponed")
                 say(f"agent: {full}, {full.agent_mib:.1f} MiB")
             wrong += faults()
-            idle, refused = idle_cpu(machine, port, location)
+            idle, alone, refused = idle_cpu(machine, port, location)
             if refused:
                 wrong.append(f"{refused} requests of idle agents were refused")
     return {
         "rate_ratio": round(full.rate / worker.rate, 3),
         "server_cpu_ratio": round(full.cpu_ms(without="worker") / worker.cpu_ms(), 3),
         "agent_rss_mib": round(calm.agent_mib, 1),
-        "idle_agents_cpu": round(idle, 2),
+        "idle_agents_cpu": round(idle - alone, 2),
+        "web_cpu_without_agents": round(alone, 2),
         "worker_rate": round(worker.rate),
         "agent_rate": round(full.rate),
         "worker_cpu_ms": round(worker.cpu_ms(), 4),
