@@ -52,7 +52,7 @@ def test_a_new_account_has_its_address_as_a_channel(api: Api, user: User) -> Non
         "kind": "email",
         "hint": "u…@example.com",
         "enabled": True,
-        "topics": ["down", "recovered", "expiry", "reminder"],
+        "topics": ["down", "recovered", "expiry", "reminder", "location_offline"],
         "monitors": "all",
         "scope_project_id": None,
         "monitor_ids": [],
