@@ -33,7 +33,6 @@ def tick() -> None:
             notify.notify_expiries(now)
             notify.notify_dns_changes(now)
             notify.notify_too_often(now)
-            notify.notify_partial_outages(now)
             outbox.OUTBOX.wake(now)
     finally:
         _ticking.release()
@@ -41,10 +40,11 @@ def tick() -> None:
 
 @shared_task(name="alerts.tasks.watch_locations")
 def watch_locations() -> None:
-    """Notify of private locations that are offline, or online again."""
+    """Notify of private locations that are offline, or online again, and of monitors that fail from some of theirs."""
     now = utc_now()
-    if offline.notify_locations(now):
-        outbox.OUTBOX.wake(now)
+    notify.notify_partial_outages(now)
+    offline.notify_locations(now)
+    outbox.OUTBOX.wake(now)
 
 
 @shared_task(name="alerts.tasks.remind")
