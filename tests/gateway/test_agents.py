@@ -288,6 +288,28 @@ def test_a_request_without_its_body_delays_no_other(fra: Probe, port: int, monke
         assert silent.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
+def test_a_connection_that_breaks_in_a_request_is_no_error(
+    fra: Probe, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poll, raised = gateway_agents.Agents.poll, []
+
+    async def watched(*given: Any) -> bytes:
+        try:
+            return await poll(*given)
+        except Exception as error:
+            raised.append(type(error))
+            raise
+
+    monkeypatch.setattr(gateway_agents.Agents, "poll", watched)
+    fra.poll(wait_sec=0)
+    head = f"POST {LEASES} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {fra.credential}\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as broken:
+        broken.sendall(f"{head}Content-Length: 50\r\n\r\n{{".encode())
+    until(lambda: raised, 20, "the web server notices it")
+    assert raised == [ConnectionError]
+    assert fra.poll(wait_sec=0) == []
+
+
 def test_leases_of_an_agent_that_was_silent_have_ended(fra: Probe) -> None:
     monitor = monitor_from("fra")
     tasks.dispatch_due()
