@@ -166,7 +166,8 @@ def notify_partial_outages(now: datetime) -> None:
     partial.forget_ended(not_before)
     recent = LocationFailure.objects.filter(notified_at__gt=not_before, monitor=OuterRef("monitor"))
     audible = Q(monitor__muted_until=None) | Q(monitor__muted_until__lte=now)
-    waiting = partial.failing().filter(audible, ~Exists(recent), notified_at=None)
+    unknown = Q(notified_at=None) | Q(notified_at__lt=F("since"))
+    waiting = partial.failing().filter(audible, unknown, ~Exists(recent))
     with transaction.atomic():
         locked, _ = lock_in_turn(waiting, account="monitor__owner", most=BATCH)
         found = waiting.filter(pk__in=locked).select_related("monitor__project").order_by("since", "pk")

@@ -267,6 +267,22 @@ def test_one_that_comes_and_goes_is_sent_once_in_a_while(owner: User) -> None:
     assert not LocationFailure.objects.exists()
 
 
+def test_what_fails_again_soon_after_an_alert_is_sent_later(owner: User) -> None:
+    walk, drive = Turns(owner), Drive()
+    make_channel(owner)
+    walk.check("fra", turns=6)
+    drive.tick(walk.now)
+    first_at = walk.now
+    walk.check(turns=3)
+    drive.tick(walk.now)
+    walk.check("fra", turns=6)
+    drive.tick(walk.now)
+    assert len(details(drive)) == 1
+    for number in (1, 2):
+        drive.tick(first_at + timedelta(seconds=number * (SPACING + 1)))
+        assert len(details(drive)) == 2
+
+
 def test_a_mute_holds_it_back(owner: User) -> None:
     walk, drive = Turns(owner), Drive()
     make_channel(owner)
