@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import connection
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
@@ -20,17 +20,29 @@ from monitors.locking import write_columns
 from monitors.models import LocationFailure, Monitor
 
 _COUNTED = ("config_version", "failures", "since", "reason_code", "detail")
-_FORGET = """
+_FORGET_VOID = """
+    WITH void AS MATERIALIZED (
+        SELECT failure.id
+          FROM monitors_locationfailure AS failure
+          JOIN monitors_monitor AS monitor ON monitor.id = failure.monitor_id
+          LEFT JOIN locations_location AS location ON location.id = failure.location_id
+         WHERE failure.failures > 0
+           AND (failure.config_version < monitor.config_version
+                OR coalesce(location.public_id, %(default)s) <> ALL(%(online)s::text[]))
+           FOR UPDATE OF failure SKIP LOCKED
+    ), kept AS (
+        UPDATE monitors_locationfailure SET failures = 0 WHERE id IN (TABLE void) AND notified_at IS NOT NULL
+    )
+    DELETE FROM monitors_locationfailure WHERE id IN (TABLE void) AND notified_at IS NULL
+"""
+_FORGET_ENDED = """
     DELETE FROM monitors_locationfailure
      WHERE id IN (
-            SELECT failure.id
-              FROM monitors_locationfailure AS failure
-              LEFT JOIN locations_location AS location ON location.id = failure.location_id
-             WHERE {condition}
-               FOR UPDATE OF failure SKIP LOCKED)
+            SELECT id
+              FROM monitors_locationfailure
+             WHERE failures = 0 AND notified_at <= %(before)s
+               FOR UPDATE SKIP LOCKED)
 """
-_OFFLINE = _FORGET.format(condition="coalesce(location.public_id, %(default)s) <> ALL(%(online)s::text[])")
-_ENDED = _FORGET.format(condition="failure.failures = 0 AND failure.notified_at <= %(before)s")
 
 
 class Turn(NamedTuple):
@@ -107,15 +119,12 @@ def is_partial() -> Exists:
 
 
 def forget_offline(online: Collection[str]) -> None:
-    """Forget the failures of all locations but these: nothing is known of the others."""
-    _forget(_OFFLINE, online=array(online))
+    """Forget the failures of all locations but these, and of earlier configurations, except for the last alerts."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET_VOID, {"default": DEFAULT, "online": array(online)})
 
 
 def forget_ended(before: datetime) -> None:
     """Forget locations that pass again and whose last alert was before this time."""
-    _forget(_ENDED, before=before)
-
-
-def _forget(statement: str, **given: Any) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(statement, {"default": DEFAULT, **given})
+        cursor.execute(_FORGET_ENDED, {"before": before})

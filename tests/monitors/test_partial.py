@@ -161,6 +161,8 @@ def test_a_location_that_is_left_out(owner: User) -> None:
     assert walk.failing_from == {}
     walk.check("fra", turns=6, online=("ams", "lon"))
     assert walk.failing_from == {}
+    partial.forget_offline([*PLACES, "default"])
+    assert not LocationFailure.objects.exists(), "it would make recording each check slow"
 
 
 def test_nothing_is_known_of_a_location_that_is_offline(owner: User) -> None:
@@ -281,6 +283,19 @@ def test_what_fails_again_soon_after_an_alert_is_sent_later(owner: User) -> None
     for number in (1, 2):
         drive.tick(first_at + timedelta(seconds=number * (SPACING + 1)))
         assert len(details(drive)) == 2
+
+
+def test_a_location_that_goes_offline_and_back_is_sent_once_in_a_while(owner: User) -> None:
+    walk, drive = Turns(owner), Drive()
+    make_channel(owner)
+    for _ in range(2):
+        walk.check("fra", turns=6)
+        drive.tick(walk.now)
+        partial.forget_offline(["ams", "lon", "default"])
+        assert walk.failing_from == {}
+    assert len(details(drive)) == 1
+    drive.tick(walk.now + timedelta(seconds=SPACING))
+    assert not LocationFailure.objects.exists()
 
 
 def test_a_mute_holds_it_back(owner: User) -> None:
