@@ -59,7 +59,9 @@ def note_turns(turns: Sequence[Turn]) -> None:
     if not turns:
         return
     rows = defaultdict[int, dict[int | None, LocationFailure]](dict)
-    for row in LocationFailure.objects.filter(monitor__in={turn.monitor_id for turn in turns}):
+    # Locked: an alert that is being written, and its time, are not to be lost.
+    found = LocationFailure.objects.filter(monitor__in={turn.monitor_id for turn in turns})
+    for row in found.select_for_update(no_key=True):
         rows[row.monitor_id][row.location_id] = row
     for monitor_id, location_id, config_version, outcome in turns:
         of_monitor = rows[monitor_id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
@@ -296,6 +297,29 @@ def test_a_location_that_goes_offline_and_back_is_sent_once_in_a_while(owner: Us
     assert len(details(drive)) == 1
     drive.tick(walk.now + timedelta(seconds=SPACING))
     assert not LocationFailure.objects.exists()
+
+
+def test_an_alert_during_a_check_is_remembered(owner: User) -> None:
+    walk = Turns(owner)
+    walk.check("fra", turns=6)
+    hold = threading.Event()
+
+    def notify() -> None:
+        with transaction.atomic():
+            LocationFailure.objects.update(notified_at=walk.now)
+            hold.set()
+            time.sleep(0.5)
+        connection.close()
+
+    with ThreadPoolExecutor() as pool:
+        notifying = pool.submit(notify)
+        assert hold.wait(30)
+        passed = CheckOutcome(Verdict.UP, walk.now, latency_ms=5)
+        with transaction.atomic():
+            partial.note_turns([partial.Turn(walk.monitor.pk, walk.keys["fra"], 1, passed)])
+        notifying.result()
+    row = LocationFailure.objects.get()
+    assert (row.failures, row.notified_at) == (0, walk.now)
 
 
 def test_a_mute_holds_it_back(owner: User) -> None:
