@@ -23,6 +23,11 @@ BLOCKED = Failure(
     ReasonCode.BLOCKED_TARGET,
     "The target's address is private or reserved, and the network settings of this Pulsekeeper do not allow it.",
 )
+BLOCKED_BY_AGENT = (
+    "The target's address is private or reserved, and the agent of this location does not allow it: those who run the "
+    "agent can start it with --allow and the network."
+)
+"""The detail of BLOCKED from an agent, whose networks the settings of the server do not change."""
 
 
 def timed_out(spec: CheckSpec, doing: str) -> Failure:

@@ -15,6 +15,7 @@ from django_htmx.http import reswap, retarget
 from accounts.models import Plan
 from alerts.services import choose_channels, lock_before_choice
 from checks.evidence import Evidence
+from checks.verdict import BLOCKED
 from core.errors import NoWorker
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
@@ -44,6 +45,11 @@ class TestRun(NamedTuple):
     problem: str = ""
     completed: str = ""
     url: str = ""
+
+    @property
+    def is_blocked_here(self) -> bool:
+        """Return whether the network settings of this server prevented the check, and not those of an agent."""
+        return self.result is not None and self.result["detail"] == BLOCKED.detail
 
 
 @page

@@ -14,8 +14,8 @@ import msgspec
 from checks.agent_protocol import Lease
 from checks.own_network import OwnNetwork, dropped, is_within
 from checks.probes.engine import PROTOCOLS, ProbeEngine
-from checks.spec import CheckOutcome, CheckSpec
-from checks.verdict import Failure, failed, own_fault
+from checks.spec import CheckOutcome, CheckSpec, ReasonCode
+from checks.verdict import BLOCKED_BY_AGENT, Failure, failed, own_fault
 from core.clock import utc_now
 from core.egress import Network
 from core.text import shorten
@@ -126,6 +126,8 @@ class Prober:
         return None
 
     def _finish(self, held: _Held, outcome: CheckOutcome) -> None:
+        if outcome.reason_code is ReasonCode.BLOCKED_TARGET:
+            outcome.detail = BLOCKED_BY_AGENT
         end = partial(self._end, held, outcome, ended_at=time.monotonic())
         if outcome.by_network and not is_within(outcome, self._allowed):
             ours = partial(self._end, held, dropped(outcome, fires=held.fires))

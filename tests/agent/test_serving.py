@@ -50,6 +50,7 @@ def test_checks_are_made(agents: Agents, server: LocationServer, targets: Target
     assert "***" in (found["bad"].evidence.body or "")
     assert found["refused"].reason_code is ReasonCode.CONNECTION_FAILURE
     assert found["blocked"].reason_code is ReasonCode.BLOCKED_TARGET
+    assert "start it with --allow" in (found["blocked"].detail or "")
     assert all(each.took_ms >= each.age_ms >= 0 for each in found.values())
     assert {poll.protocol for poll in server.polls} == {PROTOCOL}
     assert server.polls[0].room == MAX_IN_FLIGHT

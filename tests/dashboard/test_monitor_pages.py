@@ -11,14 +11,19 @@ import pytest
 import trustme
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
+from django.template.loader import render_to_string
 from django.test import Client
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from checks.probes.ping.rights import may_ping
+from checks.spec import ReasonCode
+from checks.verdict import BLOCKED, BLOCKED_BY_AGENT, Failure, failed
 from config.celery import app
 from core import replies
 from core.clock import utc_now
+from dashboard.monitors import editing
+from monitors.checking.results import as_check_result
 from monitors.checking.runner import drain
 from monitors.models import DnsChange, Monitor
 from tests.api.client import Api
@@ -654,6 +659,14 @@ def test_without_a_worker_a_test_run_says_so(client: Client) -> None:
     answer = tried(client, "/monitors/new", typed(timeout_ms="1s"))
     assert answer.status_code == 200
     assert "No worker ran the check in time; try again in a moment. This says nothing" in answer.content.decode()
+
+
+@pytest.mark.parametrize(("detail", "advises"), [(BLOCKED.detail, True), (BLOCKED_BY_AGENT, False)])
+def test_only_a_target_that_the_server_blocks_gets_advice_about_its_settings(detail: str, advises: bool) -> None:
+    result = as_check_result(failed(Failure(ReasonCode.BLOCKED_TARGET, detail), now=utc_now()))
+    shown = unescape(render_to_string("dashboard/monitors/test_run.html", {"run": editing.TestRun(result)}))
+    assert detail in shown
+    assert ("can allow private networks" in shown) is advises
 
 
 def test_a_test_run_of_a_bad_form_shows_the_form_with_its_errors(web: Client) -> None:
