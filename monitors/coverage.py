@@ -1,25 +1,35 @@
 """Coverage: the share of monitors with a result, of those that have one due by their interval or schedule.
 
 It is computed from stored results, at the time of the database. The state of the scheduler (claims, `next_due_at`,
-faults) is not used, so coverage drops regardless of why results are missing.
+faults) is not used, so coverage drops regardless of why results are missing. Only monitors whose private locations are
+all offline lack none: those who run the locations are notified, and not the operator.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import psycopg
 
+from checks.agent_protocol import OFFLINE_SEC
 from monitors import types
 from monitors.cron import TZDATA_VERSION
 from monitors.slots import next_slot_sql
+from monitors.stale import ALL_PRIVATE_SQL
 
 LATE_SEC = 15
 """How much later than interval and timeout a check may end: it waits for a worker."""
 HEARTBEAT_LATE_SEC = 30
 """How much later a deadline may be judged: it waits for evidence (`monitors.heartbeats.gaps.CONFIRMED_WITHIN`)."""
 
+_ALL_OFFLINE = """
+    NOT EXISTS (
+        SELECT FROM jsonb_array_elements_text(monitor.locations) AS own (name)
+          JOIN locations_location AS location ON location.public_id = own.name
+          JOIN locations_agent AS agent ON agent.location_id = location.id
+         WHERE agent.last_seen_at > %(alive_since)s AND NOT agent.network_down)
+"""
 # Results are counted from the last one, from the start of the plan, or, for triggers, from the last stop of the
 # scheduler, because missed triggers are not repeated.
 _COVERAGE = f"""
@@ -27,7 +37,7 @@ _COVERAGE = f"""
         SELECT %(now)s::timestamptz AS now, (SELECT max(ended_at) FROM monitors_schedulergap) AS stopped_until
     ), planned AS (
         SELECT monitor.id, monitor.type, monitor.config, monitor.interval_sec, monitor.timeout_ms, monitor.muted_until,
-               state.status, state.passes, state.last_ping_at, state.armed_at,
+               monitor.locations, state.status, state.passes, state.last_ping_at, state.armed_at,
                greatest(
                    state.last_checked_at,
                    CASE WHEN state.fresh THEN coalesce(
@@ -56,11 +66,12 @@ _COVERAGE = f"""
                                   monitor.since + monitor.interval_sec * interval '1 second' END,
                              {next_slot_sql("monitor.since", tzdata="%(tzdata)s")})
                          + monitor.timeout_ms * interval '1 millisecond' + interval '{LATE_SEC} seconds'
-               END AS latest
+               END AS latest,
+               monitor.locations
           FROM planned AS monitor
     )
-    SELECT count(*), count(*) FILTER (WHERE due.latest < given.now)
-      FROM due CROSS JOIN given
+    SELECT count(*), count(*) FILTER (WHERE monitor.latest < given.now AND NOT ({ALL_PRIVATE_SQL} AND {_ALL_OFFLINE}))
+      FROM due AS monitor CROSS JOIN given
 """  # noqa: S608 - constants
 
 
@@ -79,7 +90,13 @@ class Coverage:
 
 def coverage(database: psycopg.Connection, *, now: datetime) -> Coverage:
     """Return the coverage. Reads all monitors. Raises psycopg.Error."""
-    given = {"now": now, "waiting": types.waiting(), "firing": types.firing(), "tzdata": TZDATA_VERSION}
+    given = {
+        "now": now,
+        "alive_since": now - timedelta(seconds=OFFLINE_SEC),
+        "waiting": types.waiting(),
+        "firing": types.firing(),
+        "tzdata": TZDATA_VERSION,
+    }
     row = database.execute(_COVERAGE, given).fetchone()
     assert row is not None
     return Coverage(*row)

@@ -1,7 +1,8 @@
 """Stale monitors: none of their checks ended for more than twice the interval, by our own fault.
 
 `stale_since`, `stale` and `count_stale` are the same definition in Python, for the ORM and in SQL; a test compares
-them. Heartbeats are not checked, so they are never stale.
+them. `count_stale` is for the operator: it leaves out monitors whose private locations are all offline. Heartbeats are
+not checked, so they are never stale.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SCHEDULE_PATIENCE = timedelta(minutes=5)
 NOT_STARTED = "No worker has started the check: the scheduler does not run, or the workers are behind."
 LOST = "No worker returned a result in time: none runs, or the one that took the check was stopped."
 
+NOWHERE = "None of its locations is online."
+
 STALE_COLUMNS = (
     *("enabled", "type", "interval_sec", "timeout_ms"),
     *("state__next_due_at", "state__slot_at", "state__claimed_at"),
@@ -53,6 +56,13 @@ _STALE_SQL = f"""
     monitor.enabled AND monitor.type <> ALL(%(waiting)s) AND {DUE_SQL} + {PATIENCE_SQL} < %(now)s
     AND (state.last_checked_at IS NULL OR state.last_checked_at + {PATIENCE_SQL} < %(now)s)
 """
+ALL_PRIVATE_SQL = """
+    (monitor.locations IS NOT NULL AND NOT EXISTS (
+        SELECT FROM jsonb_array_elements_text(monitor.locations) AS own (name)
+          JOIN locations_location AS location ON location.public_id = own.name
+         WHERE location.owner_id IS NULL))
+"""
+"""Whether those who own the monitor run all of its locations. The operator is not notified while these are offline."""
 # Reads the due rows and those with a fault, by their partial indexes, and not all rows. A first claim that is in flight
 # late is missed.
 _COUNT = f"""
@@ -67,7 +77,7 @@ _COUNT = f"""
            min(greatest({DUE_SQL}, state.last_checked_at)) AS since
       FROM late AS state
       JOIN monitors_monitor AS monitor ON monitor.id = state.monitor_id
-     WHERE {_STALE_SQL}
+     WHERE {_STALE_SQL} AND NOT (state.fault IS NOT DISTINCT FROM %(nowhere)s AND {ALL_PRIVATE_SQL})
      GROUP BY 1
      ORDER BY 2 DESC, 1
 """  # noqa: S608
@@ -148,8 +158,8 @@ def stale(now: datetime, *, of: str = "") -> Q:
 
 
 def count_stale(database: psycopg.Connection, *, now: datetime, most: int) -> Sequence[StaleGroup]:
-    """Return the stale monitors by reason, the most frequent first. Looks at about `most`. Raises psycopg.Error."""
-    given = {"now": now, "most": most, "waiting": types.waiting(), "not_started": NOT_STARTED}
+    """Return stale monitors by reason, the most frequent first. Looks at about `most`. Raises psycopg.Error."""
+    given = {"now": now, "most": most, "waiting": types.waiting(), "not_started": NOT_STARTED, "nowhere": NOWHERE}
     with database.cursor(row_factory=class_row(StaleGroup)) as cursor:
         return cursor.execute(_COUNT, given).fetchall()
 

@@ -26,7 +26,8 @@ from monitors import handing, partial, scheduling
 from monitors.checking.jobs import CheckJob, load_draft, load_jobs, startable
 from monitors.handing import PACES, Item
 from monitors.models import NOBODY
-from monitors.scheduling import NOWHERE, Agents, Claim
+from monitors.scheduling import Agents, Claim
+from monitors.stale import NOWHERE
 
 BEHIND = "The agents of its location are behind: more checks are due than they make."
 _BEHIND_SEC = 5.0

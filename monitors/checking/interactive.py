@@ -32,7 +32,8 @@ from monitors.agents.leases import hand_to_agents
 from monitors.checking.results import CheckResult, as_check_result
 from monitors.models import NOBODY, Monitor, MonitorState
 from monitors.recording import verifying
-from monitors.scheduling import NOWHERE, agents_of
+from monitors.scheduling import agents_of
+from monitors.stale import NOWHERE
 from projects.access import Caller
 
 logger = logging.getLogger(__name__)

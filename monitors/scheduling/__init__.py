@@ -19,7 +19,7 @@ from monitors.locking import lock_monitors, write_columns
 from monitors.models import LEASE_MARGIN, NOBODY, MonitorState, SchedulerGap, SchedulerTick
 from monitors.recording import fast_path
 from monitors.scheduling import clock_steps
-from monitors.stale import LOST
+from monitors.stale import LOST, NOWHERE
 
 STOPPED_AFTER = timedelta(seconds=30)
 REFUSED_BEFORE = timedelta(seconds=20)
@@ -63,8 +63,6 @@ class Excess(NamedTuple):
     agent_id: int
     owner_id: int
 
-
-NOWHERE = "None of its locations is online."
 
 # The agent for the next claim of a monitor with locations. Those that are online take turns by the number of the claim,
 # and so do the agents of each; a trigger is sent from the first one. 0 are the workers of the default location.

@@ -331,7 +331,7 @@ class Play:
         """Cut the last location, and verify that nothing is checked and no status changes."""
         from checks.results.models import CheckResult
         from monitors.models import MonitorState
-        from monitors.scheduling import NOWHERE
+        from monitors.stale import NOWHERE
 
         _cut(last, silently=True)
         cut_at = time.time() + LIMITS.slack_sec

@@ -33,6 +33,7 @@ from monitors.agents.leases import hand_to_agents
 from monitors.models import DnsChange, Monitor, MonitorState, StatusChange, Verification
 from monitors.recording import record, verifying
 from monitors.recording.batch import CheckRecord
+from monitors.stale import NOWHERE
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import flush_broker, state_of
 from tests.locations import shared
@@ -327,7 +328,7 @@ def test_without_an_online_location_nothing_is_checked_until_one_is_back(fra: Pr
     Agent.objects.update(last_seen_at=utc_now() - timedelta(minutes=1))
     tasks.dispatch_due()
     state = state_of(monitor)
-    assert (state.claimed_at, state.fault) == (None, scheduling.NOWHERE)
+    assert (state.claimed_at, state.fault) == (None, NOWHERE)
     now = utc_now()
     assert state.next_due_at is not None
     assert state.next_due_at > now + timedelta(seconds=30)

@@ -8,13 +8,15 @@ import pytest
 
 from checks.spec import Verdict
 from core.db import separate_connection
+from locations.models import Agent
 from monitors.coverage import HEARTBEAT_LATE_SEC, LATE_SEC, Coverage, coverage
 from monitors.models import Monitor, MonitorState, SchedulerGap
 from monitors.operations import pause, resume
 from monitors.recording import record
 from monitors.scheduling import claim_due
-from tests.factories import MonitorFactory
+from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, check_record, minutes, record_ping
+from tests.locations import add_agent, shared
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -68,6 +70,21 @@ def test_a_paused_monitor_is_left_out_and_counts_again_when_it_is_resumed() -> N
     assert missing(NOON + minutes(60)) == 0
     resume([monitor.pk], now=NOON + minutes(60))
     assert misses_from(NOON + minutes(61) + LATE)
+
+
+def test_without_an_agent_of_its_private_locations_a_monitor_lacks_nothing() -> None:
+    owner = UserFactory()
+    office = shared("office", owner=owner)
+    monitor = MonitorFactory(owner=owner, up=True, locations=["office"], interval_sec=60, timeout_ms=10_000)
+    late = NOON + minutes(1) + LATE + SECOND
+    assert missing(late) == 0, "no agent has joined"
+    agent = add_agent(office, seen=late - timedelta(seconds=29))
+    assert missing(late) == 1
+    Agent.objects.filter(pk=agent.pk).update(network_down=True)
+    assert missing(late) == 0
+    shared("fra")
+    Monitor.objects.filter(pk=monitor.pk).update(locations=["office", "fra"])
+    assert missing(late) == 1, "the operator runs one of them"
 
 
 def test_a_heartbeat_counts_from_its_deadline_until_it_is_judged() -> None:

@@ -20,12 +20,13 @@ from monitors.recording import record
 from monitors.scheduling import claim_due, note_faults, postpone
 from monitors.selectors import shown_status, status_of, uptimes
 from monitors.services import update_monitor
-from monitors.stale import LOST, NOT_STARTED, count_stale, stale, stale_reason, stale_since
+from monitors.stale import LOST, NOT_STARTED, NOWHERE, count_stale, stale, stale_reason, stale_since
 from monitors.uptime.daily import daily_uptimes, write_days
 from projects.access import Caller
 from statuspages.badges import create_badge, draw
 from tests.factories import MonitorFactory, PlanFactory, UserFactory
 from tests.helpers import NOON, check_record, examples
+from tests.locations import shared
 
 pytestmark = pytest.mark.django_db
 
@@ -118,6 +119,22 @@ def test_no_worker_and_no_scheduler() -> None:
     at = NOON + 6 * MINUTE
     assert {stale_reason(load(monitor)) for monitor in (lost, waiting)} == {LOST, NOT_STARTED}
     assert sorted(grouped(at)) == sorted([(LOST, 1), (NOT_STARTED, 1)])
+
+
+def test_the_operator_is_not_notified_of_private_locations_that_are_offline() -> None:
+    owner = UserFactory()
+    shared("office", owner=owner)
+    shared("fra")
+    monitor = MonitorFactory(owner=owner, locations=["office"], interval_sec=60, created_at=NOON)
+    MonitorState.objects.update(fault=NOWHERE, fault_since=NOON)
+    late = NOON + HOUR
+    assert stale_since(load(monitor), now=late) is not None
+    assert grouped(late) == []
+    MonitorState.objects.update(fault=FAULT)
+    assert grouped(late) == [(FAULT, 1)], "it is ours"
+    Monitor.objects.update(locations=["office", "fra"])
+    MonitorState.objects.update(fault=NOWHERE)
+    assert grouped(late) == [(NOWHERE, 1)], "the operator runs one of them"
 
 
 def test_a_postponed_check_stays_late() -> None:
