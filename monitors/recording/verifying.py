@@ -129,7 +129,7 @@ def _decide(batch: StateBatch, verifications: Iterable[Verification], *, now: da
     left, decided, records = [], [], []
     verifications = [*verifications]
     names = _public_ids(one.location_id for one in verifications)
-    titles = titles_of({name for one in verifications for name in one.asked})
+    titles = titles_of({name for one in verifications for name in (names[one.location_id], *one.asked)})
     for one in verifications:
         monitor = batch.monitors[one.pk]
         try:
@@ -151,7 +151,7 @@ def _decide(batch: StateBatch, verifications: Iterable[Verification], *, now: da
             left.append(one)
             continue
         decided.append(one.pk)
-        _explain(outcome, votes, decision, titles, quorum=monitor.quorum)
+        _explain(outcome, seen, decision, titles, quorum=monitor.quorum)
         key = (one.pk, one.claim, one.config_version)
         records.append(CheckRecord(*key, outcome, location_id=one.location_id, confirmed=_CONFIRMED[decision]))
     if decided:
@@ -184,12 +184,16 @@ def _loaded(verification: Verification) -> CheckOutcome:
 def _explain(
     outcome: CheckOutcome, seen: Collection[Seen], decision: Decision, titles: Mapping[str, str], *, quorum: int | None
 ) -> None:
-    """Add what the other locations saw to the evidence, and how many had to agree if that is not the quorum."""
+    """Add to the evidence where it is from, what other locations saw, and how many had to agree if not the quorum.
+
+    The first of `seen` is the failed check itself.
+    """
     evidence = outcome.evidence or Evidence()
-    facts = [(f"from {titles.get(each.location, each.location)}", _sentence(each)) for each in seen]
+    own, *others = ((titles.get(each.location, each.location), each) for each in seen)
+    facts = [("checked from", own[0]), *((f"from {title}", _sentence(each)) for title, each in others)]
     if decision is Decision.ALONE:
         facts.append(_ALONE)
-    answers = 1 + sum(each.failed is not None for each in seen)
+    answers = sum(each.failed is not None for each in seen)
     if decision is Decision.CONFIRMED and quorum is not None and quorum > answers:
         facts.append(("quorum", f"all {answers} locations that answered, instead of {quorum}"))
     outcome.evidence = replace(evidence, facts=(*evidence.facts, *facts))

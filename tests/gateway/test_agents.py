@@ -151,7 +151,9 @@ def test_a_failure_that_others_do_not_see_changes_nothing(fra: Probe, port: int)
     result = CheckResult.objects.get(monitor_id=monitor.pk, claim=claim)
     assert (result.verdict, result.confirmed) == (Verdict.DOWN, False)
     assert result.evidence is not None
-    assert [fact[1] for fact in result.evidence["facts"]] == ["up, answered in 12 ms"] * 2
+    own, *others = result.evidence["facts"]
+    assert own == ["checked from", "Frankfurt"]
+    assert [fact[1] for fact in others] == ["up, answered in 12 ms"] * 2
 
 
 def test_a_failure_that_others_see_counts(fra: Probe, port: int) -> None:

@@ -91,7 +91,7 @@ def _run(target: Site, probes: list[AgentProcess]) -> None:
     result = CheckResult.objects.get(monitor_id=monitor.pk, claim=claim)
     assert (result.verdict, result.confirmed, state_of(monitor).status) == (Verdict.DOWN, True, Verdict.DOWN)
     assert result.evidence is not None
-    (name, said), *_ = result.evidence["facts"]
-    assert name in {"from fra", "from ams"}
+    (own, (name, said), *_) = result.evidence["facts"]
+    assert (own, name) in ((["checked from", "fra"], "from ams"), (["checked from", "ams"], "from fra"))
     assert said.startswith("down: ")
     assert [each.stop() for each in probes] == [0, 0]
