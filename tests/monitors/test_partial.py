@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
@@ -26,8 +25,9 @@ from monitors.services import update_monitor
 from projects.access import Caller
 from tests.alerts.drivers import Drive, at, make_channel
 from tests.factories import MonitorFactory, UserFactory
-from tests.helpers import flush_broker, state_of
+from tests.helpers import flush_broker, is_awaited, state_of
 from tests.locations import add_agent, shared
+from tests.processes.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -302,22 +302,19 @@ def test_a_location_that_goes_offline_and_back_is_sent_once_in_a_while(owner: Us
 def test_an_alert_during_a_check_is_remembered(owner: User) -> None:
     walk = Turns(owner)
     walk.check("fra", turns=6)
-    hold = threading.Event()
 
-    def notify() -> None:
-        with transaction.atomic():
-            LocationFailure.objects.update(notified_at=walk.now)
-            hold.set()
-            time.sleep(0.5)
-        connection.close()
-
-    with ThreadPoolExecutor() as pool:
-        notifying = pool.submit(notify)
-        assert hold.wait(30)
+    def count() -> None:
         passed = CheckOutcome(Verdict.UP, walk.now, latency_ms=5)
         with transaction.atomic():
             partial.note_turns([partial.Turn(walk.monitor.pk, walk.keys["fra"], 1, passed)])
-        notifying.result()
+        connection.close()
+
+    with ThreadPoolExecutor() as pool:
+        with transaction.atomic():
+            LocationFailure.objects.update(notified_at=walk.now)
+            counting = pool.submit(count)
+            until(is_awaited, 30, "the count waits for the alert")
+        counting.result()
     row = LocationFailure.objects.get()
     assert (row.failures, row.notified_at) == (0, walk.now)
 
