@@ -31,6 +31,13 @@ _REASONS = frozenset(ReasonCode) - {
 _Done = tuple[Sealed, Found, CheckOutcome]
 
 
+class MonitorsLocked(Unavailable):
+    """Other transactions have locked some of the monitors, for milliseconds: the agent's other results wait too."""
+
+    reason = "Some of these monitors are being changed; send the results again in a moment."
+    wait = 1
+
+
 def decode(body: bytes) -> Sequence[Found]:
     """Return the results of a request. Raises ValidationFailed."""
     if b"\\u0000" in body:  # PostgreSQL's texts have none
@@ -48,7 +55,7 @@ def decode(body: bytes) -> Sequence[Found]:
 def store(holder: Holder, results: Sequence[Found], *, valid_since: datetime, now: datetime) -> None:
     """Store an agent's results, those that were stored before not again. Leases from before `valid_since` have ended.
 
-    Raises ValidationFailed for a forged lease, and Unavailable if others have locked some of the monitors.
+    Raises ValidationFailed for a forged lease, and MonitorsLocked if others have locked some of the monitors.
     """
     start = time.monotonic()
     done = [_outcome(holder, each, number, now) for number, each in enumerate(results)]
@@ -66,7 +73,7 @@ def store(holder: Holder, results: Sequence[Found], *, valid_since: datetime, no
         _record_of(sealed, outcome, holder, counts=sealed.leased_at >= valid_since) for sealed, _, outcome in made
     ]
     if record(records, now=now, skip_locked=True) or is_locked:
-        raise Unavailable("Some of these monitors are being changed; send the results again in a moment.")
+        raise MonitorsLocked
     metrics.count_group([outcome for *_, outcome in made], seconds=time.monotonic() - start)
 
 

@@ -37,23 +37,28 @@ Connect = Callable[[Callable[[], bool]], Server]
 
 
 class Contact:
-    """What happened to the requests of one thread: logs when they begin to fail, and when they are accepted again."""
+    """What happened to the requests of one thread: logs when they begin to fail, and when they are accepted again.
+
+    A server that says when to send the request again is busy. That is logged only if the next one fails as well.
+    """
 
     def __init__(self, purpose: str) -> None:
         self._purpose = purpose
         self._pause_sec = _FIRST_PAUSE_SEC
-        self._fails = False
+        self._failures = 0
+        self._is_logged = False
 
     def accepted(self) -> None:
-        if self._fails:
+        if self._is_logged:
             logger.warning("the server accepts %s again", self._purpose)
-        self._fails, self._pause_sec = False, _FIRST_PAUSE_SEC
+        self._failures, self._is_logged, self._pause_sec = 0, False, _FIRST_PAUSE_SEC
 
     def failed(self, trouble: Trouble) -> float:
         """Return how long to wait before the next request."""
-        if not self._fails:
+        self._failures += 1
+        if not self._is_logged and (self._failures > 1 or not trouble.wait_sec):
             logger.error("the server accepts no %s: %s", self._purpose, trouble)
-        self._fails = True
+            self._is_logged = True
         pause_sec = self._pause_sec * random.uniform(0.75, 1.25)  # noqa: S311
         self._pause_sec = min(2 * self._pause_sec, _MAX_PAUSE_SEC)
         return max(trouble.wait_sec, pause_sec)
