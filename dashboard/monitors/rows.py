@@ -25,7 +25,7 @@ from incidents import windows
 from monitors.models import LocationFailure, Monitor
 from monitors.partial import failing_from
 from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_of, uptime_sums, uptimes
-from monitors.stale import STALE_COLUMNS, load_schedules, stale_reason, stale_since
+from monitors.stale import NOWHERE, STALE_COLUMNS, load_schedules, stale_reason, stale_since
 from monitors.uptime.intervals import Span, Tally
 from monitors.uptime.intervals import percent as uptime_percent
 from projects.access import Caller
@@ -77,6 +77,11 @@ class Summary:
     @property
     def stale_reason(self) -> str:
         return stale_reason(self.monitor) if self.stale else ""
+
+    @property
+    def is_nowhere(self) -> bool:
+        """Return whether its locations are offline. Those who run their agents may be its owners."""
+        return self.stale_reason == NOWHERE
 
     @property
     def failures(self) -> str:

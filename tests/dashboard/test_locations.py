@@ -17,7 +17,8 @@ from checks.results.models import CheckResult
 from core.clock import utc_now
 from locations import services
 from locations.models import Agent, Location
-from monitors.models import LocationFailure, Monitor
+from monitors.models import LocationFailure, Monitor, MonitorState
+from monitors.stale import NOWHERE
 from projects.models import Membership, Project
 from tests.api.client import Api
 from tests.dashboard.test_monitor_pages import typed
@@ -371,6 +372,16 @@ def test_the_page_of_a_monitor_shows_its_locations(web: Client, user: User) -> N
     more = [shared(f"more-{number}") for number in range(5)]
     Monitor.objects.update(locations=["default", *(location.public_id for location in more)])
     assert queries(web, path) == few
+
+
+@pytest.mark.parametrize(("fault", "is_ours"), [(NOWHERE, False), ("No worker may ping.", True)])
+def test_offline_locations_are_no_problem_of_pulsekeeper(web: Client, user: User, fault: str, *, is_ours: bool) -> None:
+    location = private(user)
+    monitor = MonitorFactory(owner=user, locations=[location.public_id], interval_sec=60)
+    MonitorState.objects.update(fault=fault, fault_since=utc_now() - timedelta(hours=1))
+    shown = text_of(web, f"/monitors/{monitor.public_id}")
+    assert fault in shown
+    assert ("This is a problem of Pulsekeeper" in shown) is is_ours
 
 
 def test_a_monitor_of_the_default_location_shows_none(web: Client, user: User) -> None:
