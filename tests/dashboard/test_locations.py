@@ -230,6 +230,7 @@ def test_a_location_is_created_connected_and_deleted(web: Client, user: User, se
     page = answer.content.decode()
     location = Location.objects.get(owner=user)
     path = f"/locations/{location.public_id}"
+    assert "--allow 10.0.0.0/8" in page, "else it refuses what is in the same network"
     token = command_in(page).removeprefix("pulsekeeper agent --server https://status.example --join ")
     assert "no-store" in answer.headers["Cache-Control"]
     assert HOSTILE not in page
