@@ -23,10 +23,7 @@ BLOCKED = Failure(
     ReasonCode.BLOCKED_TARGET,
     "The target's address is private or reserved, and the network settings of this Pulsekeeper do not allow it.",
 )
-BLOCKED_BY_AGENT = (
-    "The target's address is private or reserved, and the agent of this location does not allow it: those who run the "
-    "agent can start it with --allow and the network."
-)
+BLOCKED_BY_AGENT = "The agent does not allow this private or reserved address: start it with --allow and the network."
 """The detail of BLOCKED from an agent, whose networks the settings of the server do not change."""
 
 
