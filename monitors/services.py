@@ -34,7 +34,17 @@ from monitors.configuration import Limits, apply_floor, check_type, config_colum
 from monitors.edits import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.expiry.registrations import lock_registrations
 from monitors.heartbeats.log import hide_earlier
-from monitors.models import LEASE_MARGIN, NOBODY, Monitor, MonitorState, StatusChange
+from monitors.models import (
+    LEASE_MARGIN,
+    NOBODY,
+    DnsAlert,
+    ExpiryWarning,
+    LocationFailure,
+    Monitor,
+    MonitorState,
+    PingExcess,
+    StatusChange,
+)
 from monitors.selectors import get_monitor
 from monitors.slots import refill_slots
 from monitors.types.settings import DEFAULT_LOCATION, MAX_LOCATIONS, MonitorConfig
@@ -366,8 +376,15 @@ def delete_locked(caller: Caller | None, monitors: Collection[Monitor]) -> None:
 
 def _delete(ids: Collection[int]) -> None:
     """Delete monitors by key. Lock what workers lock of them first, in the order of workers."""
-    unprocessed = StatusChange.objects.filter(monitor__in=ids, processed_at=None)
-    list(unprocessed.select_for_update().order_by("pk").values_list("pk"))
+    unprocessed: list[QuerySet[Any]] = [
+        StatusChange.objects.filter(processed_at=None),
+        ExpiryWarning.objects.filter(processed_at=None),
+        DnsAlert.objects.all(),
+        PingExcess.objects.filter(processed_at=None),
+        LocationFailure.objects.all(),
+    ]
+    for rows in unprocessed:
+        list(rows.filter(monitor__in=ids).select_for_update().order_by("pk").values_list("pk"))
     for lock in before_monitors_deleted:
         lock(ids)
     Monitor.objects.filter(pk__in=ids).delete()

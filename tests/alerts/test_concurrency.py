@@ -24,7 +24,7 @@ from core.clock import utc_now
 from core.db import lock_in_turn
 from incidents import consuming, flapping
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
-from monitors.models import Monitor, StatusChange
+from monitors.models import LocationFailure, Monitor, PingExcess, StatusChange
 from monitors.services import delete_monitor
 from projects.access import Caller
 from projects.models import Project
@@ -277,6 +277,22 @@ def test_a_monitor_is_deleted_while_a_worker_ends_its_spell(drive: Drive) -> Non
     delete = partial(delete_monitor, Caller(owner), monitor.public_id)
     lock_during(delete, Incident.objects.all(), FlappingSpell.objects.all())
     assert not FlappingSpell.objects.exists()
+
+
+@pytest.mark.parametrize("rows", [LocationFailure, PingExcess], ids=["partial-outage", "too-often"])
+def test_a_monitor_is_deleted_while_something_else_of_it_is_notified(
+    drive: Drive, rows: type[LocationFailure | PingExcess]
+) -> None:
+    """Alerts lock channels afterwards, which a sender has locked that notes an earlier alert of an incident."""
+    owner = account()
+    monitor = drive.monitor(owner, "Shop")
+    drive.check(monitor, DOWN, at(60))
+    consume()
+    LocationFailure.objects.create(monitor=monitor, config_version=1, failures=1, since=at(60))
+    PingExcess.objects.create(monitor=monitor, at=at(60), allowed=1)
+    delete = partial(delete_monitor, Caller(owner), monitor.public_id)
+    lock_during(delete, rows._default_manager.all(), Incident.objects.all())
+    assert not rows._default_manager.exists()
 
 
 def test_a_project_is_deleted_while_its_window_ends(drive: Drive) -> None:
