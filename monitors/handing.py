@@ -20,6 +20,8 @@ from celery import current_app
 from django.conf import settings
 from kombu.exceptions import OperationalError
 
+from checks.agent_protocol import OFFLINE_SEC
+
 logger = logging.getLogger(__name__)
 
 CHANNEL = "agents"
@@ -89,7 +91,9 @@ class Pace:
     def look(self, *, pushed: int, waiting: int, now: float) -> None:
         """Note how many checks were ever pushed, and how many of them wait."""
         taken, seconds = pushed - waiting - self._taken, now - self._seen_at
-        if seconds > _LOOK_SEC:
+        # One that takes nothing for a while has lost its connection: that says nothing of its pace.
+        is_away = taken == 0 and self.waiting > 0 and seconds < OFFLINE_SEC
+        if seconds > _LOOK_SEC and not is_away:
             rate = max(0, taken) / seconds
             # One that took all that waited may be faster.
             self.per_sec = max(1.0, (self.per_sec + rate) / 2 if taken < self.waiting else max(self.per_sec, rate))

@@ -68,6 +68,20 @@ def test_the_pace_is_that_of_an_agent_which_leaves_checks() -> None:
     assert pace.room == int(2 * pace.per_sec) + LEAST_WAITING
 
 
+def test_an_agent_that_loses_its_connection_keeps_its_pace() -> None:
+    """Otherwise a restart of the web process of 20 s would postpone checks by up to a minute."""
+    pace = Pace(per_sec=200.0)
+    pace.look(pushed=0, waiting=0, now=0.0)
+    for second in range(1, 21):
+        pace.look(pushed=10 * second, waiting=10 * second, now=float(second))
+    assert pace.per_sec == 200
+    pace.look(pushed=210, waiting=0, now=21.0)
+    assert pace.per_sec == 200
+    for second in range(22, 60):
+        pace.look(pushed=220, waiting=10, now=float(second))
+    assert pace.per_sec == 100, "it is connected, and takes none"
+
+
 def test_postponed_checks_of_accounts_take_turns() -> None:
     pace = Pace(per_sec=10.0)
     assert pace.delays([1] * 100, now=0.0)[-1] == pytest.approx(10)
