@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Greatest
 from django.utils.text import capfirst
 
 from alerts.batch import MonitorEvent, Notice, NotificationBatch, put_events, silences_of, subscribed
@@ -184,7 +185,8 @@ def notify_partial_outages(now: datetime) -> None:
             events.append((source, first.monitor, EventType.PARTIAL_OUTAGE, now, detail))
         put_events(events, now=now)
         notified = [failure.pk for of_monitor in by_monitor.values() for failure in of_monitor]
-        LocationFailure.objects.filter(pk__in=notified).update(notified_at=now)
+        # One may have begun after `now`, and is not to be notified again for that.
+        LocationFailure.objects.filter(pk__in=notified).update(notified_at=Greatest(now, F("since")))
 
 
 def _explain_failures(failures: Sequence[LocationFailure]) -> str:

@@ -286,6 +286,16 @@ def test_what_fails_again_soon_after_an_alert_is_sent_later(owner: User) -> None
         assert len(details(drive)) == 2
 
 
+def test_what_began_during_the_run_is_sent_once(owner: User) -> None:
+    walk, drive = Turns(owner, fail_threshold=1), Drive()
+    make_channel(owner)
+    walk.check("fra", turns=3)
+    since = LocationFailure.objects.get().since
+    drive.tick(since - timedelta(seconds=1))
+    drive.tick(since + timedelta(seconds=SPACING))
+    assert len(details(drive)) == 1
+
+
 def test_a_location_that_goes_offline_and_back_is_sent_once_in_a_while(owner: User) -> None:
     walk, drive = Turns(owner), Drive()
     make_channel(owner)
