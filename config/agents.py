@@ -20,7 +20,7 @@ import msgspec
 import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
-from granian.rsgi import ProtocolClosed
+from granian._granian import RSGIProtocolClosed
 
 from checks.agent_protocol import LEASES, MAX_LEASES, OFFLINE_SEC, POLL_SEC, RESULTS, Lease, Leases, Poll
 from config.bodies import BODY_SEC
@@ -168,7 +168,7 @@ class Agents:
                 body = await exchange()
         except TimeoutError:
             raise RequestTimeout from None
-        except ProtocolClosed as error:
+        except RSGIProtocolClosed as error:
             raise ConnectionError from error
         finally:
             known.is_sending = False
