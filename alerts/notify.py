@@ -15,22 +15,20 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
-from django.db.models.functions import Greatest
+from django.db.models import F, Q, QuerySet
 from django.utils.text import capfirst
 
-from alerts.batch import MonitorEvent, Notice, NotificationBatch, put_events, silences_of, subscribed
+from alerts.batch import Notice, NotificationBatch, put_events, silences_of, subscribed
 from alerts.events import EventType
 from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
 from core.db import lock_in_turn
-from core.text import quote, shorten
+from core.text import quote
 from incidents import flapping, windows
 from incidents.consuming import note_on_open
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
-from monitors import partial
 from monitors.locking import write_columns
-from monitors.models import DnsAlert, DnsAnswer, ExpiryWarning, LocationFailure, PingExcess, StatusChange
+from monitors.models import DnsAlert, DnsAnswer, ExpiryWarning, PingExcess, StatusChange
 
 BATCH = 2_000
 MOST_ITEMS = 2_000
@@ -156,46 +154,6 @@ def _notify_some_dns_changes(now: datetime) -> bool:
         DnsAlert.objects.bulk_update(following, ["records", "due_at"], batch_size=500)
         DnsAlert.objects.filter(pk__in=before.keys() - {alert.pk for alert in following}).delete()
     return is_full
-
-
-def notify_partial_outages(now: datetime) -> None:
-    """Notify of monitors that fail from some of their locations, at most once per monitor in FLAPPING_MINUTES.
-
-    Not during silences: what still fails afterwards is sent then, as is what begins to fail sooner after an alert.
-    """
-    not_before = now - timedelta(minutes=settings.FLAPPING_MINUTES)
-    partial.forget_ended(not_before)
-    recent = LocationFailure.objects.filter(notified_at__gt=not_before, monitor=OuterRef("monitor"))
-    audible = Q(monitor__muted_until=None) | Q(monitor__muted_until__lte=now)
-    unknown = Q(notified_at=None) | Q(notified_at__lt=F("since"))
-    waiting = partial.failing().filter(audible, unknown, ~Exists(recent))
-    with transaction.atomic():
-        locked, _ = lock_in_turn(waiting, account="monitor__owner", most=BATCH)
-        found = waiting.filter(pk__in=locked).select_related("monitor__project").order_by("since", "pk")
-        failures = partial.with_titles(found)
-        silences = silences_of((failure.monitor for failure in failures), now)
-        by_monitor = defaultdict[int, list[LocationFailure]](list)
-        for failure in failures:
-            if silences.get(failure.monitor_id) in (None, Quiet.FLAPPING):
-                by_monitor[failure.monitor_id].append(failure)
-        events: list[MonitorEvent] = []
-        for first, *more in by_monitor.values():
-            source = f"partial:{first.pk}:{to_ms(first.since)}"
-            detail = {"detail": _explain_failures([first, *more])}
-            events.append((source, first.monitor, EventType.PARTIAL_OUTAGE, now, detail))
-        put_events(events, now=now)
-        notified = [failure.pk for of_monitor in by_monitor.values() for failure in of_monitor]
-        # One may have begun after `now`, and is not to be notified again for that.
-        LocationFailure.objects.filter(pk__in=notified).update(notified_at=Greatest(now, F("since")))
-
-
-def _explain_failures(failures: Sequence[LocationFailure]) -> str:
-    parts = [
-        f"from {quote(one.title, limit=50)}: {shorten(one.detail or one.reason_code or '', limit=100)}"
-        for one in failures[:_LISTED_RECORDS]
-    ]
-    more = len(failures) - _LISTED_RECORDS
-    return "; ".join([*parts, f"and from {more} more"] if more > 0 else parts)
 
 
 def _explain_dns_change(before: set[str], after: set[str]) -> str:

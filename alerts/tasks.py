@@ -7,7 +7,7 @@ from functools import partial
 
 from celery import shared_task
 
-from alerts import notify, offline, outbox, testing
+from alerts import locations, notify, outbox, testing
 from core.clock import utc_now
 from incidents import consuming, windows
 
@@ -42,8 +42,8 @@ def tick() -> None:
 def watch_locations() -> None:
     """Notify of private locations that are offline, or online again, and of monitors that fail from some of theirs."""
     now = utc_now()
-    notify.notify_partial_outages(now)
-    offline.notify_locations(now)
+    locations.notify_partial_outages(now)
+    locations.notify_locations(now)
     outbox.OUTBOX.wake(now)
 
 

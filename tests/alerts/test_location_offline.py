@@ -16,8 +16,8 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from accounts.services import create_account, delete_account
 from alerts.events import DEFAULT_TOPICS, Topic
+from alerts.locations import WAIT, notify_locations
 from alerts.models import AlertChannel, Delivery, DeliveryItem
-from alerts.offline import WAIT, notify_locations
 from alerts.outbox import load
 from checks.agent_protocol import OFFLINE_SEC
 from core.clock import to_ms
@@ -44,7 +44,7 @@ SPACING = settings.FLAPPING_MINUTES * 60
 def web(monkeypatch: pytest.MonkeyPatch) -> dict[str, ProcessReports]:
     """The processes that report, all of them well."""
     alive = {"web": ProcessReports(alive=1, last_at=1.0), "worker": ProcessReports(alive=1, last_at=1.0)}
-    monkeypatch.setattr("alerts.offline.read_processes", lambda: alive)
+    monkeypatch.setattr("alerts.locations.read_processes", lambda: alive)
     return alive
 
 
@@ -297,7 +297,7 @@ def test_our_own_network(
     drive: Drive, owner: User, location: Location, down: int, is_sent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_channel(owner)
-    monkeypatch.setattr("alerts.offline.read_levels", lambda: {own_network.DOWN.name: float(down)})
+    monkeypatch.setattr("alerts.locations.read_levels", lambda: {own_network.DOWN.name: float(down)})
     assert bool(watch(drive, 30, 300)) is is_sent
 
 
@@ -306,7 +306,7 @@ def test_one_worker_without_network_is_not_our_network(
 ) -> None:
     make_channel(owner)
     web["worker"] = ProcessReports(alive=2)
-    monkeypatch.setattr("alerts.offline.read_levels", lambda: {own_network.DOWN.name: 1.0})
+    monkeypatch.setattr("alerts.locations.read_levels", lambda: {own_network.DOWN.name: 1.0})
     assert watch(drive, 30, 300)
 
 
@@ -316,7 +316,7 @@ def test_without_the_broker(drive: Drive, owner: User, location: Location, monke
     def refuse() -> None:
         raise redis.ConnectionError
 
-    monkeypatch.setattr("alerts.offline.read_processes", refuse)
+    monkeypatch.setattr("alerts.locations.read_processes", refuse)
     assert watch(drive, 30, 60) == []
     assert Location.objects.get(pk=location.pk).alert_due_at is not None
 
@@ -361,7 +361,7 @@ def test_nothing_is_stored_without_its_message(
     make_channel(owner)
     watch(drive, 30, FIRST - 5)
     with monkeypatch.context() as patched:
-        patched.setattr("alerts.offline.put", lambda *_, **__: 1 / 0)
+        patched.setattr("alerts.locations.put", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             notify_locations(at(FIRST + 60))
     assert [events for *_, events in watch(drive, FIRST + 65, FIRST + 65)] == [[OFFLINE]]
@@ -445,7 +445,7 @@ def test_the_end_waits_for_the_beginning(drive: Drive, owner: User, location: Lo
 
 
 def test_many_locations_are_gathered(drive: Drive, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alerts.offline.BATCH", 4)
+    monkeypatch.setattr("alerts.locations.BATCH", 4)
     make_channel(owner)
     for number in range(10):
         make_location(owner, name=f"Office {number}")

@@ -1,12 +1,13 @@
-"""Notify of private locations that are offline, and online again.
+"""Notify of monitors that fail from some of their locations, and of private locations that are offline or back.
 
-Only those who run them are notified: a monitor without a location that is online keeps its status. A location is
-reported once no agent was online for WAIT, and Pulsekeeper could be reached in that time: after an outage of its own,
-agents need up to 40 s to come back.
+Only those who run a location are notified that it is offline: a monitor without a location that is online keeps its
+status. It is reported once no agent was online for WAIT, and Pulsekeeper could be reached in that time: after an outage
+of its own, agents need up to 40 s to come back.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -14,9 +15,11 @@ from typing import NamedTuple
 import redis
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.functions import Greatest
 
 from accounts.models import User
-from alerts.batch import subscribed
+from alerts.batch import MonitorEvent, put_events, silences_of, subscribed
 from alerts.events import EventType, Payload
 from alerts.models import DeliveryItem
 from alerts.outbox import OutboxItem, put
@@ -26,16 +29,21 @@ from core.bulk import array
 from core.clock import to_ms
 from core.db import lock_in_turn
 from core.metrics import ProcessReports, read_levels, read_processes
+from core.text import quote, shorten
+from incidents.models import Incident
 from locations.agents import is_accepted
 from locations.models import Location
+from monitors import partial
 from monitors.checking import own_network
 from monitors.heartbeats import gaps
 from monitors.locking import write_columns
+from monitors.models import LocationFailure
 from projects.models import Project
 
 WAIT = timedelta(minutes=1)
 """How long a location must be offline, and how long an outage of our own must be over."""
 BATCH = 200
+_FAILURES, _LISTED = 2_000, 3
 _SLACK = timedelta(seconds=10)
 """During an outage of our own, what is due is put off this seldom."""
 
@@ -86,6 +94,46 @@ class _Seen(NamedTuple):
         if self.network_down:
             return "Its agents are connected, and find that their own network is down."
         return "None of its agents is connected."
+
+
+def notify_partial_outages(now: datetime) -> None:
+    """Notify of monitors that fail from some of their locations, at most once per monitor in FLAPPING_MINUTES.
+
+    Not during silences: what still fails afterwards is sent then, as is what begins to fail sooner after an alert.
+    """
+    not_before = now - timedelta(minutes=settings.FLAPPING_MINUTES)
+    partial.forget_ended(not_before)
+    recent = LocationFailure.objects.filter(notified_at__gt=not_before, monitor=OuterRef("monitor"))
+    audible = Q(monitor__muted_until=None) | Q(monitor__muted_until__lte=now)
+    unknown = Q(notified_at=None) | Q(notified_at__lt=F("since"))
+    waiting = partial.failing().filter(audible, unknown, ~Exists(recent))
+    with transaction.atomic():
+        locked, _ = lock_in_turn(waiting, account="monitor__owner", most=_FAILURES)
+        found = waiting.filter(pk__in=locked).select_related("monitor__project").order_by("since", "pk")
+        failures = partial.with_titles(found)
+        silences = silences_of((failure.monitor for failure in failures), now)
+        by_monitor = defaultdict[int, list[LocationFailure]](list)
+        for failure in failures:
+            if silences.get(failure.monitor_id) in (None, Incident.Quiet.FLAPPING):
+                by_monitor[failure.monitor_id].append(failure)
+        events: list[MonitorEvent] = []
+        for first, *more in by_monitor.values():
+            source = f"partial:{first.pk}:{to_ms(first.since)}"
+            detail = {"detail": _explain_failures([first, *more])}
+            events.append((source, first.monitor, EventType.PARTIAL_OUTAGE, now, detail))
+        put_events(events, now=now)
+        notified = [failure.pk for of_monitor in by_monitor.values() for failure in of_monitor]
+        # One may have begun after `now`, and is not to be notified again for that.
+        LocationFailure.objects.filter(pk__in=notified).update(notified_at=Greatest(now, F("since")))
+
+
+def _explain_failures(failures: Sequence[LocationFailure]) -> str:
+    parts = [
+        f"from {quote(one.title, limit=50)}: {shorten(one.detail or one.reason_code or '', limit=100)}"
+        for one in failures[:_LISTED]
+    ]
+    more = len(failures) - _LISTED
+    return "; ".join([*parts, f"and from {more} more"] if more > 0 else parts)
 
 
 def notify_locations(now: datetime) -> bool:
