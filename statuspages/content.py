@@ -130,7 +130,7 @@ def _monitor(
     else:
         status = status_of(monitor, now=now) or UNKNOWN
     if is_partial and status in (UP, SLOW):
-        status = DEGRADED
+        status = MAINTENANCE if monitor.pk in covered else DEGRADED
     return {
         "name": item.name,
         "status": status,
@@ -160,11 +160,11 @@ def _add_locations(
 
 
 def _seen_from(location: Location, failed: Collection[int | None], status: str) -> str:
-    if (None if location.is_default else location.pk) in failed:
-        return DOWN
-    if not location.is_online:
+    if status == UNKNOWN or not location.is_online:
         return UNKNOWN
-    return UP if status == DEGRADED else status
+    if (None if location.is_default else location.pk) in failed:
+        return MAINTENANCE if status == MAINTENANCE else DOWN
+    return UP if failed else status
 
 
 def _maintenance(

@@ -82,8 +82,22 @@ def test_a_partial_outage_is_degraded(user: User) -> None:
     assert [one.get("locations") for one in body["groups"][0]["monitors"]] == [places, None]
     badge = create_badge(Caller(user), monitor.public_id, now=utc_now())
     assert "status: degraded" in look(f"/badge/{badge.key}/status.svg").content.decode()
+    stale = MonitorState.objects.filter(pk=monitor.pk)
+    stale.update(next_due_at=utc_now() - timedelta(days=1), last_checked_at=utc_now() - timedelta(days=2))
+    assert {one["status"] for one in shown_places(detailed)} == {"unknown"}
+    keep_checked(utc_now() + timedelta(hours=1))
+    now = utc_now()
+    window = {"name": "Move", "starts_at": now - timedelta(hours=1), "ends_at": now + timedelta(hours=1)}
+    create_window(Caller(user), window | {"monitors": "all"}, now=now)
+    assert [one["status"] for one in shown_places(detailed)] == ["up", "maintenance", "unknown"]
+    assert content_of(detailed, now=now).state == "maintenance"
     failure.delete()
-    assert content_of(detailed, now=utc_now()).state == "up"
+    assert "degraded" not in str(content_of(detailed, now=now))
+
+
+def shown_places(page: StatusPage) -> list[dict[str, str]]:
+    places: list[dict[str, str]] = content_of(page, now=utc_now()).groups[0]["monitors"][0]["locations"]
+    return places
 
 
 def has_outage(monitor: Monitor, *, hours_ago: float = 2, **columns: Any) -> Incident:
