@@ -154,7 +154,8 @@ class Agents:
 
     def find(self, headers: RSGIHeaders) -> Known | None:
         """Return the agent for `poll`: one that was identified, whose request is short and not one of several."""
-        known = self._known.get(headers.get("authorization", "").removeprefix("Bearer "))
+        scheme, _, credential = headers.get("authorization", "").partition(" ")
+        known = self._known.get(credential) if scheme == "Bearer" else None
         if known is None or known.is_sending or not _is_recent(known) or "transfer-encoding" in headers:
             return None
         return known if 0 < len(headers.get("content-length", "")) <= _SHORT_DIGITS else None

@@ -102,7 +102,7 @@ OWN_NETWORK_UP = Gauge(
 )
 LOCATION_AGENTS = Gauge(
     "pulsekeeper_location_agents",
-    "Agents that are online, by the id of their shared location.",
+    "Agents that are online, by the id of their shared location; without unused ones that have no agent.",
     ("location",),
 )
 PRIVATE_OFFLINE = Gauge(

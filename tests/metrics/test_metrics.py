@@ -68,6 +68,8 @@ def test_agents_of_locations() -> None:
     fra, private = shared(), shared("loc_private")
     Location.objects.filter(pk=private.pk).update(owner=owner, offline_since=now)
     shared("iad")
+    MonitorFactory(locations=["default", "iad"])
+    shared("new")
     for columns in ({}, {"network_down": True}, {"seen": now - timedelta(seconds=31)}):
         add_agent(fra, **({"seen": now} | columns))
     add_agent(private, seen=now)
