@@ -331,16 +331,14 @@ class CheckRunner:
                 # Own faults say nothing about the target. The lease expires, and another worker retries.
                 logger.error("a check was not made: %s", outcome.detail, extra=_naming(job, outcome))
         if votes := [_record_of(job, outcome) for job, _, outcome, _ in group if job.votes]:
-            locked, done = self._vote(votes), 0
-            for item in group:
-                if item[0].votes and item[0].monitor_id in locked:
-                    self._done.put(item)
-                elif item[0].votes:
-                    done += 1
+            locked = self._vote(votes)
+            held = [item for item in group if item[0].votes and item[0].monitor_id in locked]
+            for item in held:
+                self._done.put(item)
             group = [item for item in group if not item[0].votes]
-            if locked and not group:
+            if held and not group:
                 self._leaving.wait(LINGER_SEC)
-            return done + (self._take(group) if group else 0)
+            return len(votes) - len(held) + (self._take(group) if group else 0)
         records = [
             _record_of(job, outcome)
             for job, _, outcome, _ in group
