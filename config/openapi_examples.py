@@ -120,6 +120,7 @@ SAMPLES: dict[str, Any] = {
     "status": "up",
     "status_line": "HTTP/1.1 503 Service Unavailable",
     "status_since": NOW - 3 * DAY,
+    "tags": ["production", "web"],
     "target_id": "mem_y5tq7bz2xk4wd6nmrv3hcp2fea",
     "target_name": "kim@shop.example",
     "text": "The provider works on it.",

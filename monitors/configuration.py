@@ -28,6 +28,7 @@ from monitors.types.settings import (
     Settings,
     settings_of,
 )
+from monitors.types.tags import settle_tags, tag_key
 
 
 def build(given: Mapping[str, Any]) -> MonitorConfig:
@@ -89,7 +90,8 @@ def settle(config: MonitorConfig, limits: Limits) -> MonitorConfig:
         for name, setting in settings_of(MonitorConfig).items()
         if setting.clamped
     }
-    return apply_floor(_replace(config, lambda group: group.settle(kind), **clamped), floor_sec=limits.floor_sec)
+    settled = _replace(config, lambda group: group.settle(kind), **clamped, tags=settle_tags(config.tags))
+    return apply_floor(settled, floor_sec=limits.floor_sec)
 
 
 def _check_locations(config: MonitorConfig, usable: Mapping[str, bool]) -> None:
@@ -205,7 +207,12 @@ def config_columns(config: MonitorConfig) -> dict[str, Any]:
             stored |= {name: value for name, value in values.items() if value != usual[name]}
             secrets += others
     common = {name: getattr(config, name) for name in MonitorConfig.columns}
-    return {**common, "locations": [*config.locations], "config": stored, "header_values": secrets or None}
+    lists = {
+        "locations": [*config.locations],
+        "tags": [*config.tags],
+        "tag_keys": [tag_key(tag) for tag in config.tags],
+    }
+    return {**common, **lists, "config": stored, "header_values": secrets or None}
 
 
 def load(
@@ -213,7 +220,8 @@ def load(
 ) -> MonitorConfig:
     """Return a stored configuration. `common` are the values of MonitorConfig.columns, `stored` those of `config`.
 
-    Without `whole`, settings of other types are left out: workers do not need them.
+    Without `whole`, settings of other types are left out, and `common` are the values of `checked_columns`: workers do
+    not need more.
     """
     kind = types.get(common[0])
     groups = [kind.settings, *(_others(kind) if whole else ())]
@@ -223,8 +231,10 @@ def load(
     )
     if secrets:
         own, *unused = (group.with_secrets(secrets) for group in (own, *unused))
-    columns = dict(zip(MonitorConfig.columns, common, strict=True))
-    return MonitorConfig(**columns | {"locations": tuple(columns["locations"])}, own=own, unused=tuple(unused))
+    names = MonitorConfig.columns if whole else MonitorConfig.checked_columns
+    columns = dict(zip(names, common, strict=True))
+    columns |= {name: tuple(columns[name]) for name in ("locations", "tags") if name in columns}
+    return MonitorConfig(**columns, own=own, unused=tuple(unused))
 
 
 @cache

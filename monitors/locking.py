@@ -11,7 +11,7 @@ from django.db.models import Model, QuerySet
 
 from core.bulk import update_rows
 from core.crypto import EncryptedField
-from monitors.models import LocationsField, Monitor, MonitorState
+from monitors.models import ListField, Monitor, MonitorState
 
 
 def lock_monitors(
@@ -54,6 +54,6 @@ def write_columns(rows: Sequence[Model], names: Iterable[str]) -> None:
 
 
 def _plain(field: object, value: object) -> object:
-    if isinstance(field, EncryptedField | LocationsField):
+    if isinstance(field, EncryptedField | ListField):
         return field.to_text(value)  # type: ignore[arg-type]
     return json.dumps(value) if isinstance(value, dict | list) else value

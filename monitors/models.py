@@ -28,11 +28,13 @@ STATUS_CHOICES = [(v.value, v.value) for v in Verdict]
 REASON_CHOICES = [(r.value, r.value) for r in ReasonCode]
 
 
-class LocationsField(models.JSONField):
-    """Public ids of locations. The default location alone, as nearly all monitors have, is stored as NULL."""
+class ListField(models.JSONField):
+    """A list of texts. `usual`, which nearly all monitors have, is stored as NULL."""
+
+    usual: ClassVar[Sequence[str]] = ()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs | {"null": True, "default": default_locations})
+        super().__init__(*args, **kwargs | {"null": True, "default": self._usual})
 
     def deconstruct(self) -> Any:
         name, _, args, kwargs = super().deconstruct()
@@ -40,23 +42,28 @@ class LocationsField(models.JSONField):
         return name, "django.db.models.JSONField", args, kwargs
 
     def from_db_value(self, value: Any, *args: Any) -> list[str]:
-        return locations_of(value)
+        return self._usual() if value is None else json.loads(value)
 
     def get_db_prep_value(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        return None if value == [DEFAULT_LOCATION] else super().get_db_prep_value(value, *args, **kwargs)
+        return None if value == self._usual() else super().get_db_prep_value(value, *args, **kwargs)
 
     def to_text(self, value: Sequence[str]) -> str | None:
         """Return the value for raw SQL."""
-        return None if value == [DEFAULT_LOCATION] else json.dumps(value)
+        return None if value == self._usual() else json.dumps(value)
+
+    def _usual(self) -> list[str]:
+        return list(self.usual)
+
+
+class LocationsField(ListField):
+    """Public ids of locations."""
+
+    usual = (DEFAULT_LOCATION,)
 
 
 def locations_of(stored: str | None) -> list[str]:
     """Return the ids that a query read from the column."""
     return [DEFAULT_LOCATION] if stored is None else json.loads(stored)
-
-
-def default_locations() -> list[str]:
-    return [DEFAULT_LOCATION]
 
 
 class DomainRegistration(models.Model):
@@ -107,6 +114,8 @@ class Monitor(models.Model):
     confirmation_sec = models.IntegerField(null=True)
     locations = LocationsField()
     quorum = models.IntegerField(null=True)
+    tags = ListField()
+    tag_keys = ListField(editable=False, help_text="The tags as `monitors.types.tags.tag_key` returns them.")
     config = models.JSONField(help_text="The settings of the type, as its struct in monitors.types says.")
     header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
 
@@ -115,6 +124,12 @@ class Monitor(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["type"], name="monitor_type"),
             GinIndex(fields=["locations"], name="monitor_locations", condition=models.Q(locations__isnull=False)),
+            GinIndex(
+                fields=["tag_keys"],
+                name="monitor_tags",
+                opclasses=["jsonb_path_ops"],
+                condition=models.Q(tag_keys__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -56,7 +56,10 @@ before_monitors_deleted: list[Callable[[Collection[int]], None]] = []
 """Hooks that lock rows of higher layers, in key order, before these monitors are deleted."""
 
 FIRST_CLAIM = 1
-CONFIGURED = ("enabled", "config_version", "registration", *MonitorConfig.columns, "config", "header_values")
+CONFIGURED = (
+    *("enabled", "config_version", "registration"),
+    *(*MonitorConfig.columns, "tag_keys", "config", "header_values"),
+)
 """Columns of a monitor that a change of its config may change."""
 _CREATED_PAUSED = [{"field": "enabled", "after": False}]
 PLACED = ("project", "owner", "owned_since")

@@ -39,7 +39,7 @@ START_SEC = LEASE_MARGIN.total_seconds() / 2
 _LOAD = f"""
     SELECT monitor.id, state.claim, monitor.owner_id, monitor.config_version, monitor.public_id, state.slot_at,
            state.status = 'down', state.agent_id, monitor.header_values, monitor.config::text,
-           {", ".join(f"monitor.{name}" for name in MonitorConfig.columns)}
+           {", ".join(f"monitor.{name}" for name in MonitorConfig.checked_columns)}
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
       JOIN monitors_monitorstate AS state USING (monitor_id, claim)
       JOIN monitors_monitor AS monitor ON monitor.id = state.monitor_id
@@ -47,7 +47,7 @@ _LOAD = f"""
 """  # noqa: S608
 
 
-_LOCATIONS = MonitorConfig.columns.index("locations")
+_LOCATIONS = MonitorConfig.checked_columns.index("locations")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union
 
 import msgspec
 
+from monitors.types.tags import MAX_TAGS
+
 if TYPE_CHECKING:
     from monitors.types.base import MonitorType
 
@@ -25,7 +27,8 @@ class Setting:
 
     `description` is for readers of the API, `label` and `help` are for the form. A `clamped` value is moved into its
     range, others are rejected. `item_max_length` limits each text of a list. A change of a `probed` setting makes the
-    results of running checks outdated. The audit log has the values of texts only if they are `public`.
+    results of running checks outdated. Checks do not load a setting that is not `checked`. The audit log has the values
+    of texts only if they are `public`. `inline`: the form has the texts of a list in one line, separated by commas.
     """
 
     description: str = ""
@@ -44,7 +47,9 @@ class Setting:
     unit: Literal["s", "ms"] | None = None
     suggestions: tuple[str, ...] = ()
     placeholder: str = ""
+    inline: bool = False
     probed: bool = True
+    checked: bool = True
     public: bool = False
 
     name: str = ""
@@ -91,10 +96,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The complete configuration of a monitor: the common settings, which are columns, and those of its type, `own`.
 
-    `unused` are settings of other types. They are stored, so that a client can send back what it read.
+    `unused` are settings of other types. They are stored, so that a client can send back what it read. Checks load
+    `checked_columns` only.
     """
 
     columns: ClassVar[tuple[str, ...]]
+    checked_columns: ClassVar[tuple[str, ...]]
 
     type: str
     name: Annotated[
@@ -254,6 +261,23 @@ class MonitorConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 1
 
+    tags: Annotated[
+        tuple[str, ...],
+        Setting(
+            description="Labels to filter by: each 1 to 40 characters after trimming, without commas and control "
+            "characters. Stored in NFC. Two that differ in case only are one tag, and 422. Default: none.",
+            label="Tags",
+            help="Separated by commas, for example production, web.",
+            position=3,
+            section="target",
+            max_length=MAX_TAGS,
+            inline=True,
+            probed=False,
+            checked=False,
+            public=True,
+        ),
+    ] = ()
+
     own: Settings
     unused: tuple[Settings, ...] = ()
 
@@ -294,3 +318,4 @@ def settings_of(struct: type[msgspec.Struct]) -> Mapping[str, Setting]:
 
 
 MonitorConfig.columns = ("type", *settings_of(MonitorConfig))
+MonitorConfig.checked_columns = ("type", *(name for name, one in settings_of(MonitorConfig).items() if one.checked))

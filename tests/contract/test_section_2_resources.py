@@ -61,6 +61,7 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "confirmation_sec": ((int,), True),
     "locations": ((list,), False),
     "quorum": ((int,), True),
+    "tags": ((list,), False),
     "recover_threshold": ((int,), False),
     "grace_sec": ((int,), False),
     "last_ping_at": (NUMBER, True),
@@ -94,6 +95,7 @@ INPUT = [
     *("schedule", "timezone", "missed", "min_duration_sec", "max_duration_sec", "max_pings_per_hour"),
     *("tls_verify", "ca_certificate"),
     *("fail_threshold", "confirmation_sec", "locations", "quorum", "recover_threshold", "project_id"),
+    "tags",
 ]
 JSON_RULE = {"type": "json_field", "path": "a"}
 TEXT_RULE = {"type": "text_contains", "value": "o"}

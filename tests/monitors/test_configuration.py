@@ -60,6 +60,7 @@ def test_defaults_of_the_specification() -> None:
         "locations": ("default",),
         "quorum": None,
         "recover_threshold": 1,
+        "tags": (),
     }
 
 
