@@ -72,6 +72,7 @@ def enum_values() -> dict[str, list[str]]:
 
 TAGS = {
     "monitors": ("Monitors", "Monitors: targets, settings, status and history."),
+    "tags": ("Tags", "Labels of monitors."),
     "metrics": ("Metrics", "Metrics of monitors for Prometheus."),
     "heartbeats": ("Heartbeats", "Pings of customers' jobs: public, the id is the secret."),
     "schedule-preview": ("Schedules", "Cron schedules of heartbeats and schedulers."),

@@ -261,6 +261,8 @@ SAMPLES: dict[str, Any] = {
     },
     "PagePatch": {"description": "The shop and its services."},
     "SessionInput": {"email": "sam@shop.example", "password": "correct horse battery staple"},
+    "Tag.monitors": 12,
+    "Tag.name": "production",
     "TokenInput": {"project_id": PROJECT_ID, "name": "CI", "ttl_seconds": 86_400},
     "WindowInput": {
         "project_id": PROJECT_ID,

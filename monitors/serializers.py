@@ -206,6 +206,13 @@ def serialize_monitors(monitors: Sequence[Monitor]) -> list[Any]:
     return list(MonitorSerializer(monitors, many=True, context=context).data)
 
 
+class TagSerializer(serializers.Serializer[Any]):
+    """A tag of monitors."""
+
+    name = serializers.CharField()
+    monitors = serializers.IntegerField(help_text="How many monitors have it.")
+
+
 class MonitorPatchSerializer(MonitorInputSerializer):
     """The fields to change. Read-only fields of a Monitor are ignored."""
 

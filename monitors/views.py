@@ -19,6 +19,7 @@ from core.throttles import ProbeThrottle
 from core.waiting import limit_waiting
 from monitors import operations, selectors, services
 from monitors.checking import interactive
+from monitors.filters import Tag, tags_of
 from monitors.models import Monitor
 from monitors.serializers import (
     CheckResultSerializer,
@@ -27,6 +28,7 @@ from monitors.serializers import (
     MonitorSerializer,
     MuteSerializer,
     SchedulePreviewSerializer,
+    TagSerializer,
     serialize_monitors,
 )
 from monitors.types.schedule import UTC, parse_schedule
@@ -61,6 +63,20 @@ class SchedulePreviewViewSet(ServiceViewSet):
             schedule, UTC if timezone is None else timezone, floor_sec=self.caller.user.plan.min_interval_sec
         )
         return {"times": parsed.upcoming(params["from"] or self.now, count)}
+
+
+class TagViewSet(ServiceViewSet):
+    noun = "tag"
+    serializer_class = TagSerializer
+
+    @operation(pages=None)
+    def list(self) -> list[Tag]:
+        """List the tags of monitors.
+
+        By name, without case. The monitors are those of GET /v1/monitors. Names that differ in case only are one tag,
+        spelled as on its newest monitor.
+        """
+        return tags_of(selectors.list_monitors(self.caller))
 
 
 class MonitorViewSet(ServiceViewSet):

@@ -69,6 +69,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/monitors/{monitor_id}/checks/{check_id}"): (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/monitors/{monitor_id}/dns-changes"):   (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 404, 200, 404),
+    ("GET",    "/v1/tags"):                                (200, 200, 200, 200, 200, 200),
     ("GET",    "/v1/schedule-preview"):                    (422, 422, 422, 422, 422, 422),  # allowed; no schedule
     ("GET",    "/v1/monitors/{monitor_id}/pings"):         (200, 200, 200, 404, 200, 404),
     ("GET",    "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),

@@ -45,7 +45,7 @@ Fill = Callable[[User, Project, int], None]
 
 def add_monitors(user: User, project: Project, count: int) -> None:
     for _ in range(count):
-        monitor = MonitorFactory(owner=user, up=True, project=project)
+        monitor = MonitorFactory(owner=user, up=True, project=project, tags=["web"], tag_keys=["web"])
         StatusChangeFactory(monitor=monitor, at=utc_now(), before="up", after="down")
 
 
@@ -175,6 +175,7 @@ def add_sessions(user: User, project: Project, count: int) -> None:
 # Operation: (path, maximum of queries, function that creates rows). One query is for the credential.
 LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_monitors": ("/v1/monitors", 6, add_monitors),
+    "list_tags": ("/v1/tags", 2, add_monitors),
     "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 5, add_checks),
     "list_monitor_dns_changes": ("/v1/monitors/{monitor}/dns-changes", 5, add_dns_changes),
     "list_monitor_pings": ("/v1/monitors/{monitor}/pings", 3, add_pings),
