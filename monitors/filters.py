@@ -1,13 +1,43 @@
-"""The tags that the monitors of a list have."""
+"""Filters of lists of monitors, and the tags that the monitors of a list have."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from monitors.models import Monitor
+from monitors.types.tags import tag_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What monitors of a list have in common. An empty filter matches all.
+
+    Monitors match if they have all `tags`, compared without case, the `text` in their name or address, and one of the
+    `statuses` and `types`.
+    """
+
+    tags: Sequence[str] = ()
+    text: str = ""
+    statuses: Collection[str] = ()
+    types: Collection[str] = ()
+    enabled: bool | None = None
+
+    def narrow(self, monitors: QuerySet[Monitor]) -> QuerySet[Monitor]:
+        """Return the monitors that match all filters."""
+        if self.tags:
+            monitors = monitors.filter(tag_keys__contains=[tag_key(tag) for tag in self.tags])
+        if self.text:
+            monitors = monitors.filter(Q(name__icontains=self.text) | Q(url__icontains=self.text))
+        if self.statuses:
+            monitors = monitors.filter(state__status__in=self.statuses)
+        if self.types:
+            monitors = monitors.filter(type__in=self.types)
+        return monitors if self.enabled is None else monitors.filter(enabled=self.enabled)
 
 
 class Tag(NamedTuple):

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
 from rest_framework.response import Response
 
+from checks.spec import Verdict
 from core.api.idempotency import Created, create_once
-from core.api.query import IntParam, Pages, Param, TimeParam
+from core.api.query import ChoiceParam, IntParam, ListParam, Pages, Param, TextParam, TimeParam
 from core.api.viewsets import ETAG, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker, ValidationFailed
 from core.etags import etag
 from core.throttles import ProbeThrottle
 from core.waiting import limit_waiting
-from monitors import operations, selectors, services
+from monitors import operations, selectors, services, types
 from monitors.checking import interactive
-from monitors.filters import Tag, tags_of
+from monitors.filters import Filters, Tag, tags_of
 from monitors.models import Monitor
 from monitors.serializers import (
     CheckResultSerializer,
@@ -32,9 +34,48 @@ from monitors.serializers import (
     serialize_monitors,
 )
 from monitors.types.schedule import UTC, parse_schedule
+from monitors.types.settings import MAX_URL
+from monitors.types.tags import MAX_TAGS, normalized
 
 MAX_PREVIEW, USUAL_PREVIEW = 50, 5
 LAST_PREVIEW_MS = 7_289_654_399_999  # the end of the year 2200
+_STATUSES = [verdict.value for verdict in Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class TagParam(Param):
+    def parse(self, text: str) -> str:
+        tag, problem = normalized(text)
+        if problem:
+            raise ValidationFailed(problem, field=self.name)
+        return tag
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1}
+
+
+FILTERS = (
+    ListParam(
+        "tag",
+        "Only monitors with this tag, compared without case. May repeat: monitors that have all of them.",
+        TagParam("tag", ""),
+        MAX_TAGS,
+    ),
+    TextParam("q", "Only monitors whose name or address contains this text, compared without case.", MAX_URL),
+    ListParam(
+        "status",
+        "Only monitors with this status. May repeat: any of them.",
+        ChoiceParam("status", "", _STATUSES),
+    ),
+    ListParam(
+        "type",
+        "Only monitors of this type. May repeat: any of them.",
+        ChoiceParam("type", "", types.names()),
+    ),
+    ChoiceParam("enabled", "true: only monitors that are not paused; false: only paused ones.", ["true", "false"]),
+)
+"""Query parameters that narrow a list of monitors."""
 
 
 class SchedulePreviewViewSet(ServiceViewSet):
@@ -91,10 +132,20 @@ class MonitorViewSet(ServiceViewSet):
     def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
         return serialize_monitors(rows)
 
-    @operation(pages=Pages(weight=selectors.STORED_BYTES, few=30))
-    def list(self) -> QuerySet[Monitor]:
-        """List monitors."""
-        return selectors.list_monitors(self.caller).defer("header_values")
+    @operation(pages=Pages(weight=selectors.STORED_BYTES, few=30), params=FILTERS)
+    def list(self, *, tag: Sequence[str], q: str | None, enabled: str | None, **params: Any) -> QuerySet[Monitor]:
+        """List monitors.
+
+        With several filters, only monitors that match all of them.
+        """
+        filters = Filters(
+            tags=tag,
+            text=q or "",
+            statuses=params["status"],
+            types=params["type"],
+            enabled=None if enabled is None else enabled == "true",
+        )
+        return filters.narrow(selectors.list_monitors(self.caller)).defer("header_values")
 
     @operation(body=MonitorInputSerializer, errors=(MonitorLimit,), throttles=(ProbeThrottle,))
     def create(self, data: dict[str, Any]) -> Monitor:

@@ -114,6 +114,40 @@ class ChoiceParam(Param):
 
 
 @dataclass(frozen=True, slots=True)
+class TextParam(Param):
+    max_length: int
+
+    def parse(self, text: str) -> str:
+        if len(text) > self.max_length:
+            raise ValidationFailed(f"cannot have more than {self.max_length} characters.", field=self.name)
+        if "\0" in text:  # which PostgreSQL does not compare
+            raise ValidationFailed("cannot contain null characters.", field=self.name)
+        return text
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "maxLength": self.max_length}
+
+
+@dataclass(frozen=True, slots=True)
+class ListParam(Param):
+    """A parameter that may repeat. `read` returns each of its values once, in the given order."""
+
+    item: Param
+    most: int = 20
+
+    def read(self, request: Request) -> tuple[Any, ...]:
+        given = request.query_params.getlist(self.name)
+        if len(given) > self.most:
+            raise ValidationFailed(f"can be given at most {self.most} times.", field=self.name)
+        return tuple(map(self.item.parse, dict.fromkeys(given)))
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": self.item.schema, "maxItems": self.most}
+
+
+@dataclass(frozen=True, slots=True)
 class IdParam(Param):
     def parse(self, text: str) -> str:
         if not is_public_id(text):

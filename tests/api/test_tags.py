@@ -8,11 +8,11 @@ import pytest
 
 from accounts.models import User
 from core.clock import utc_now
-from monitors.models import Monitor
+from monitors.models import Monitor, MonitorState
 from monitors.services import create_monitor
 from projects.access import Caller
 from tests.api.client import Api
-from tests.factories import ProjectFactory, UserFactory
+from tests.factories import MonitorFactory, ProjectFactory, UserFactory
 
 
 def tagged(user: User, *tags: str, **given: Any) -> Monitor:
@@ -81,3 +81,77 @@ def test_an_account_export_has_them(api: Api, user: User) -> None:
     tagged(user, "Web")
     (monitor,) = api.get("/v1/account/export").json["monitors"]
     assert monitor["tags"] == ["Web"]
+
+
+def found(api: Api, query: str) -> list[str]:
+    answer = api.get(f"/v1/monitors?{query}")
+    assert answer.status == 200, answer.text
+    return [monitor["name"] for monitor in answer.json]
+
+
+def test_a_list_by_tags_has_the_monitors_with_all_of_them(api: Api, user: User) -> None:
+    tagged(user, "Web", "prod", name="a")
+    tagged(user, "web", name="b")
+    tagged(user, "webshop", "PROD", name="c")
+    tagged(user, "Äpfel & Birnen", name="d")
+    tagged(user, name="e")
+    tagged(UserFactory(), "web", "prod", name="foreign")
+    assert found(api, "tag=web") == found(api, "tag=WEB&tag=web") == found(api, "tag=%20Web") == ["a", "b"]
+    assert found(api, "tag=Prod&tag=web") == ["a"]
+    assert found(api, "tag=a%CC%88pfel+%26+birnen") == ["d"]
+    assert found(api, "tag=we") == found(api, "tag=web&tag=none") == []
+    assert found(api, "") == ["a", "b", "c", "d", "e"]
+
+
+def test_other_filters(api: Api, user: User) -> None:
+    for name, status in (("a", "up"), ("b", "down"), ("c", "slow")):
+        monitor = MonitorFactory(owner=user, name=name, url=f"http://{name}.Shop.example/x_y%")
+        MonitorState.objects.filter(pk=monitor.pk).update(status=status)
+    Monitor.objects.filter(name="c").update(enabled=False)
+    tagged(user, "web", name="Beat 100%", type="heartbeat", url="")
+    assert found(api, "status=up") == ["a"]
+    assert found(api, "status=up&status=slow&status=up") == ["a", "c"]
+    assert found(api, "type=heartbeat") == ["Beat 100%"]
+    assert found(api, "type=http&type=heartbeat&status=down") == ["b"]
+    assert found(api, "enabled=false") == ["c"]
+    assert found(api, "enabled=true") == ["a", "b", "Beat 100%"]
+    assert found(api, "q=A.SHOP") == ["a"]
+    assert found(api, "q=BEAT") == found(api, "q=100%25") == ["Beat 100%"]
+    assert found(api, "q=x_y%25") == ["a", "b", "c"]
+    assert found(api, "q=xay") == []
+    assert found(api, "tag=web&type=heartbeat&enabled=true&q=beat") == ["Beat 100%"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("status=pending", "status"),
+        ("status=up&status=", "status"),
+        ("type=snmp", "type"),
+        ("type=http&type=HTTP", "type"),
+        ("enabled=1", "enabled"),
+        ("enabled=", "enabled"),
+        ("tag=", "tag"),
+        ("tag=a,b", "tag"),
+        ("tag=a%00b", "tag"),
+        (f"tag={'a' * 41}", "tag"),
+        ("&".join(f"tag={number}" for number in range(21)), "tag"),
+        ("q=a%00b", "q"),
+        (f"q={'a' * 2_049}", "q"),
+    ],
+)
+def test_unknown_words_are_422(api: Api, query: str, field: str) -> None:
+    refused = api.get(f"/v1/monitors?{query}")
+    assert refused.status == 422
+    assert refused.error.startswith(f"validation_error {field}")
+
+
+def test_the_next_page_has_the_same_filters(api: Api, user: User) -> None:
+    for name in "abc":
+        tagged(user, "web", "prod", name=name)
+        tagged(user, "web", name=f"{name} not")
+    first = api.get("/v1/monitors?tag=web&tag=prod&limit=2")
+    assert [monitor["name"] for monitor in first.json] == ["a", "b"]
+    address = first.headers["Link"].partition("<")[2].partition(">")[0]
+    second = api.get(address.removeprefix("http://testserver"))
+    assert [monitor["name"] for monitor in second.json] == ["c"]
