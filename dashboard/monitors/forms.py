@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from heapq import nlargest
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -23,6 +25,7 @@ from core.api.fields import validated
 from core.clock import utc_now
 from core.errors import ValidationFailed
 from core.forms import conditional
+from core.text import quote
 from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
     ChosenField,
@@ -41,7 +44,9 @@ from locations.models import Location
 from locations.selectors import with_agents
 from monitors import configuration, types
 from monitors.checking import interactive
+from monitors.filters import tags_of
 from monitors.models import Monitor
+from monitors.selectors import list_monitors
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from monitors.services import locations_at, preselected_of
 from monitors.types.base import MonitorType
@@ -51,6 +56,8 @@ from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
 from projects.access import Caller
 
 SCOPE = "create-and-test"
+MAX_COMPLETED = 500
+"""How many tags the form completes."""
 LOCATIONS_OFFERED = "locations_offered"
 """Hidden field beside the checkboxes of locations, with the ids of all that were shown."""
 PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
@@ -69,6 +76,9 @@ def form_field(setting: Setting) -> forms.Field:
     attributes = {"placeholder": setting.placeholder} if setting.placeholder else {}
     if setting.item in (Rule, Header):
         return forms.Field(**common)  # without an input: shows errors of all rows together
+    if setting.inline:
+        common["widget"] = forms.TextInput(attrs={"autocomplete": "off", **attributes})
+        return CommasField(empty_value="", **common)
     if setting.item is not None:
         common["widget"] = forms.Textarea(attrs={"class": "code", "rows": 5, **attributes})
         return LinesField(empty=None if setting.nullable else [], strip=False, **common)
@@ -103,6 +113,20 @@ class LinesField(forms.CharField):
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list | tuple) else value
+
+
+class CommasField(forms.CharField):
+    """A list of texts, separated by commas. Empty ones are left out."""
+
+    def clean(self, value: Any) -> Any:
+        return _separated(super().clean(value))
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(value) if isinstance(value, list | tuple) else value
+
+
+def _separated(text: str) -> list[str]:
+    return [part for one in text.split(",") if (part := one.strip())]
 
 
 def _numbered_lines(text: str) -> list[tuple[int, str]]:
@@ -181,6 +205,7 @@ class MonitorForm(ObjectForm):
         if data is not None:
             visible = list_channels(caller).prefetch_related(None).values_list("public_id", "name")
             self.fields["channels"].choices = list(visible)  # type: ignore[attr-defined]
+        self.fields["tags"].widget.attrs["list"] = "tag-names"
         self._offer_locations(is_blank=stored is None and _is_blank(config))
         headers = () if stored is None else config["request_headers"]
         data = data and self.data  # with the stored values that the user chose
@@ -222,6 +247,13 @@ class MonitorForm(ObjectForm):
         """Return the locations that are offered, and whether each is selected."""
         chosen = self["locations"].value() or ()
         return [(location, location.public_id in chosen) for location in self.offered]
+
+    @cached_property
+    def known_tags(self) -> list[str]:
+        """Return the tags to complete: those of most monitors, by name."""
+        found = tags_of(list_monitors(self._caller))
+        most = nlargest(MAX_COMPLETED, found, key=attrgetter("monitors"))
+        return [tag.name for tag in sorted(most, key=found.index)]
 
     presets = schedules.PRESETS
     time_zones = staticmethod(time_zones)
@@ -365,13 +397,17 @@ class MonitorForm(ObjectForm):
     def refuse(self, field: str | None, reason: str) -> None:
         """Add an error of the API. `content_rules[1].path` is a field of the second row that was sent.
 
-        `records[1]` is the second line of a list of texts that is not blank.
+        `records[1]` is the second line of a list of texts that is not blank, `tags[1]` the second one between commas.
         """
         place = _PLACE.fullmatch(field or "")
         if place is None or place[1] not in self.fields:
             return super().refuse(field, reason)
         if place[1] == "locations":
             return super().refuse("locations", reason.removeprefix(f"{field}: "))
+        if self.settings[place[1]].inline:
+            text = _separated(self[place[1]].value())[int(place[2])]
+            self.add_error(place[1], f"{quote(text)} {reason.removeprefix(f'{field}: ')}")
+            return None
         if place[1] not in self.rows:
             number, _ = _numbered_lines(self[place[1]].value())[int(place[2])]
             self.add_error(place[1], f"Line {number} {reason.removeprefix(f'{field}: ')}")

@@ -1,4 +1,4 @@
-// The monitor form: suggested values, clearing rows, the address of its parts, and removing errors when a field changes.
+// The monitor form: suggestions, tags, clearing rows, the address of its parts, and removing errors when a field changes.
 function press(input) {
   for (const chip of document.querySelectorAll(`[data-fills="${input.id}"]`)) {
     chip.setAttribute("aria-pressed", String(chip.dataset.fill === input.value.trim()));
@@ -46,6 +46,18 @@ function takeApart(input) {
   change(input, host.replace(/[[\]]/g, ""));
 }
 
+// The browser completes a whole value: offer what is typed before the last comma, and a tag after it.
+let tagNames;
+
+function completeTags(input) {
+  const options = document.getElementById("tag-names");
+  tagNames ??= [...options.options].map((option) => option.value);
+  const before = input.value.slice(0, input.value.lastIndexOf(",") + 1);
+  const taken = new Set(before.split(",").map((tag) => tag.trim().toLowerCase()));
+  const free = tagNames.filter((name) => !taken.has(name.toLowerCase()));
+  options.replaceChildren(...free.map((name) => new Option("", before ? `${before} ${name}` : name)));
+}
+
 function prepare() {
   showAddress();
   for (const chip of document.querySelectorAll("[data-fills]")) press(document.getElementById(chip.dataset.fills));
@@ -67,6 +79,7 @@ document.addEventListener("input", (event) => {
   if (!input.id) return;
   press(input);
   if (PARTS.includes(input.name)) showAddress();
+  if (input.name === "tags") completeTags(input);
   if (input.getAttribute("aria-invalid") !== "true") return;
   input.removeAttribute("aria-invalid");
   document.getElementById(`${input.id}_error`)?.remove();
