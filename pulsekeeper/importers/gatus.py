@@ -109,7 +109,7 @@ def _map(builder: MonitorBuilder) -> None:
         builder.map_type("url", scheme.lower()[:30] if there else "a URL without http://", _SCHEMES)
     builder.enabled = builder.source.get("enabled") is not False
     if isinstance(labels := builder.source.get("extra-labels"), Mapping):
-        builder.note_tags("extra-labels", labels)
+        builder.set_tags("extra-labels", (f"{name}: {value}" for name, value in labels.items()))
     builder.note_ignored(_IGNORED)
 
 

@@ -31,7 +31,7 @@ def _map(builder: MonitorBuilder) -> None:
     builder.note("ping_url", "the ping URL changes")
     builder.enabled = builder.text("status") != "paused"
     builder.set_channels(key for key in builder.text("channels").split(",") if key)
-    builder.note_tags("tags", builder.text("tags").split())
+    builder.set_tags("tags", builder.text("tags").split())
     builder.note_ignored(_IGNORED)
 
 

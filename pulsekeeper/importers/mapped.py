@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -23,11 +24,12 @@ from monitors import types
 from monitors.types.content import MAX_RULES
 from monitors.types.http import BODY_METHODS, MAX_HEADERS
 from monitors.types.settings import MAX_NAME, MonitorConfig, settings_of
+from monitors.types.tags import MAX_TAG, MAX_TAGS, normalized, tag_key
 
 MAX_QUESTIONS = 50
 """Servers of one import that are asked whether https responds. Each may take seconds."""
-MAX_CHANNELS, MAX_TAGS = 50, 20
-"""Of a monitor. An account has as many channels."""
+MAX_CHANNELS = 50
+"""Of a monitor. An account has as many."""
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may contain them alone, and no database stores them
 
 _NO_EXPORTS = {b"SQLite format 3\0": "a SQLite database", b"PK\x03\x04": "a zip archive", b"\x1f\x8b": "a gzip file"}
@@ -235,11 +237,26 @@ class MonitorBuilder(Builder):
         found = dict.fromkeys(short_name(key) for key in keys if isinstance(key, str))
         self.channels = tuple(found)[:MAX_CHANNELS]
 
-    def note_tags(self, field: str, names: Iterable[object]) -> None:
-        """Add a note for each tag, so that a preview counts the monitors of each."""
-        for name in list(names)[:MAX_TAGS]:
-            if isinstance(name, str) and name.strip():
-                self.note(field, f"{shorten(name.strip(), limit=100)} is not imported: monitors have no tags")
+    def set_tags(self, field: str, names: Iterable[object]) -> None:
+        """Set the tags. Other values than text, and repetitions, are left out."""
+        tags: dict[str, str] = {}
+        for name in names:
+            if not isinstance(name, str) or not name.strip():
+                continue
+            tag, problem = normalized(shorten(name.replace(",", " "), limit=MAX_TAG))
+            if problem:
+                self.note(field, f"{shorten(name, limit=MAX_TAG)} is skipped: a tag {problem}")
+            elif tag_key(tag) in tags:
+                continue
+            elif len(tags) == MAX_TAGS:
+                self.note(field, f"the limit is {MAX_TAGS} tags; the others are skipped")
+                break
+            else:
+                tags[tag_key(tag)] = tag
+                if tag != unicodedata.normalize("NFC", name.strip()):
+                    self.note(field, f"{shorten(name.strip(), limit=100)} becomes {tag}")
+        if tags:
+            self.body["tags"] = list(tags.values())
 
     def number(self, field: str) -> float | None:
         """Return the number, or None if it is missing. Raises UnsupportedError if it is not a number."""

@@ -88,6 +88,12 @@ def _path(groups: Mapping[str, Mapping[str, Any]], parent: object) -> list[objec
     return names
 
 
+def _tag(tag: Mapping[str, Any]) -> object:
+    """Return a tag as its list shows it: `name: value`, or the name alone."""
+    name, value = tag.get("name"), tag.get("value")
+    return f"{name}: {value}" if isinstance(name, str) and isinstance(value, str) and value.strip() else name
+
+
 def _map(groups: Mapping[str, Mapping[str, Any]], builder: MonitorBuilder) -> None:
     builder.set_group(*_path(groups, builder.source.get("parent")))
     if builder.source.get("upsideDown"):
@@ -97,7 +103,7 @@ def _map(groups: Mapping[str, Mapping[str, Any]], builder: MonitorBuilder) -> No
     used, tags = builder.source.get("notificationIDList"), builder.source.get("tags")
     builder.set_channels([key for key, is_used in used.items() if is_used] if isinstance(used, Mapping) else ())
     if isinstance(tags, list):
-        builder.note_tags("tags", (tag.get("name") for tag in tags if isinstance(tag, Mapping)))
+        builder.set_tags("tags", (_tag(tag) for tag in tags if isinstance(tag, Mapping)))
     builder.note_ignored(_IGNORED)
 
 

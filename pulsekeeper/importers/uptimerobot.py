@@ -143,7 +143,7 @@ def _map(builder: MonitorBuilder) -> None:
     builder.set_channels(_contacts(builder.source))
     tags = builder.source.get("tags")
     names = (tag.get("name") if isinstance(tag, Mapping) else tag for tag in tags) if isinstance(tags, list) else ()
-    builder.note_tags("tags", names)
+    builder.set_tags("tags", names)
     builder.note_ignored(_IGNORED)
     options = builder.source.get("config")
     for name, why in _UNSUPPORTED_OPTIONS.items():

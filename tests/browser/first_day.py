@@ -46,7 +46,6 @@ SKIPPED = [
 """The monitors of EXPORT that are not imported, and why."""
 CHANGED = {
     "Access point": "packetSize is not supported: all packets have the same size",
-    "Shop": "tags prod is not imported: monitors have no tags",
     "Sign-in": "accepted_statuscodes is not supported; any 2xx or 3xx is accepted instead",
     "Nightly backup": "pushToken the ping URL changes",
 }

@@ -458,13 +458,13 @@ class TestChannels:
         assert "is a private or reserved address" in page
         assert "signal is not supported" in page
         assert "no created monitor uses it" in page
-        assert "prod is not imported: monitors have no tags (1 monitor)" in page
         assert ("hunter2" in page, HOSTILE in page) == (False, False)
         address = self.import_all(web)
         channel = slack().get()
         assert (channel.name, channel.kind, channel.config["url"]) == ("Chat", "slack", SLACK)
         assert (channel.owner, channel.project, channel.scope) == (user, None, "chosen")
-        assert {monitor.name for monitor in channel.monitors.all()} == {"A", "B"}
+        tags = {monitor.name: monitor.tags[:1] for monitor in channel.monitors.all()}
+        assert tags == {"A": [], "B": ["prod"]}
         text = web.get(address).content.decode()
         assert f"/alert-channels/{channel.public_id}" in text
         assert "hunter2" not in text + str(list(Entry.objects.values()))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitors.types.tags import settle_tags
 from pulsekeeper.importers import gatus, healthchecks, uptime_kuma, uptimerobot
 from pulsekeeper.importers.gatus import duration
 from pulsekeeper.importers.mapped import (
@@ -79,8 +80,9 @@ def test_uptime_kuma_1() -> None:
         "follow_redirects": True,
         "check_ssl": True,
         "request_headers": [header("X-Api-Key", "hunter2-key", "apikey"), header("Accept", "text/html")],
+        "tags": ["prod"],
     }
-    assert set(notes_of(shop)) == {"tags"}
+    assert notes_of(shop) == {}
     login = found["Login"]
     assert given_of(login) == {
         "name": "Login",
@@ -245,10 +247,15 @@ def test_hosts_that_uptime_kuma_would_not_reach(fields: dict[str, Any], field: s
 def test_healthchecks() -> None:
     found = sample("healthchecks-v3.json")
     files = found["Filesystem Backup"]
-    assert given_of(files) == {"name": "Filesystem Backup", "type": "heartbeat", "interval_sec": 3600, "grace_sec": 600}
+    assert given_of(files) == {
+        "name": "Filesystem Backup",
+        "type": "heartbeat",
+        "interval_sec": 3600,
+        "grace_sec": 600,
+        "tags": ["backup", "fs"],
+    }
     assert set(notes_of(files)) == {
         "ping_url",
-        "tags",
         "desc",
         "success_kw",
         "failure_kw",
@@ -345,6 +352,7 @@ def test_uptimerobot_3() -> None:
         "check_domain": True,
         "request_headers": [header("X-Key", "hunter2-key")],
         "request_body": '{"dry": true}',
+        "tags": ["prod"],
     }
     errors = found["No errors"]
     assert given_of(errors)["content_rules"] == [{"type": "text_absent", "value": "Fatal error"}]
@@ -787,9 +795,7 @@ def test_channels_of_gatus() -> None:
     endpoint = {"name": "x", "url": "https://x.example", "alerts": alerts, "extra-labels": {"env": "prod"}}
     found = gatus.read(json.dumps({"alerting": alerting, "endpoints": [endpoint]}))
     assert found.monitors[0].channels == ("slack", "discord")
-    assert [note.text for note in found.monitors[0].notes if note.field == "extra-labels"] == [
-        "env is not imported: monitors have no tags"
-    ]
+    assert given_of(found.monitors[0])["tags"] == ["env: prod"]
     assert [(each.key, (each.body or {}).get("kind")) for each in found.channels] == [
         ("slack", "slack"),
         ("telegram", "telegram"),
@@ -807,10 +813,7 @@ def test_channels_of_healthchecks_and_uptimerobot() -> None:
     check = {"name": "x", "timeout": 60, "channels": "1bdea468-03bf,ca9d2a7a-27d4", "tags": "prod eu"}
     found = healthchecks.read(json.dumps([check]))
     assert found.monitors[0].channels == ("1bdea468-03bf", "ca9d2a7a-27d4")
-    assert [note.text for note in found.monitors[0].notes if note.field == "tags"] == [
-        "prod is not imported: monitors have no tags",
-        "eu is not imported: monitors have no tags",
-    ]
+    assert given_of(found.monitors[0])["tags"] == ["prod", "eu"]
     assert [each.body for each in found.channels] == [None, None]
     contacts = [{"id": "1", "type": 2, "value": "me@x.example"}, {"id": "2", "type": 1, "value": "+49"}]
     old = uptimerobot.read(
@@ -821,6 +824,33 @@ def test_channels_of_healthchecks_and_uptimerobot() -> None:
     monitor = {"friendlyName": "a", "type": "HTTP", "url": "https://a.example"}
     new = uptimerobot.read(json.dumps([{**monitor, "assignedAlertContacts": [{"alertContactId": 5}]}]))
     assert [(each.key, each.body) for each in new.channels] == [("5", None)]
+
+
+@pytest.mark.parametrize(
+    ("given", "tags", "notes"),
+    [
+        ([{"name": " Prod "}, {"name": "prod"}, {"name": ""}, {"name": None}, 5], ["Prod"], []),
+        ([{"name": "env", "value": "prod"}, {"name": "team", "value": " "}], ["env: prod", "team"], []),
+        ([{"name": "e\u0301tude"}], ["\u00e9tude"], []),
+        ([{"name": "a,b"}], ["a b"], ["a,b becomes a b"]),
+        ([{"name": "a\nb"}], ["a b"], None),
+        ([{"name": "x" * 41}], ["x" * 39 + "…"], [f"{'x' * 41} becomes {'x' * 39}…"]),
+        ([{"name": ","}], None, [", is skipped: a tag cannot be blank."]),
+        ([{"name": "\ud800"}], None, None),
+        (
+            [{"name": str(number)} for number in range(22)],
+            [str(number) for number in range(20)],
+            ["the limit is 20 tags; the others are skipped"],
+        ),
+    ],
+)
+def test_tags_of_uptime_kuma(given: list[Any], tags: list[str] | None, notes: list[str] | None) -> None:
+    entry = {"name": "x", "type": "http", "url": "https://x.example/", "tags": given}
+    (mapped,) = uptime_kuma.read(json.dumps([entry])).monitors
+    assert given_of(mapped).get("tags") == tags
+    assert settle_tags(tags or ()) == tuple(tags or ())
+    if notes is not None:
+        assert [note.text for note in mapped.notes if note.field == "tags"] == notes
 
 
 @pytest.mark.parametrize(
