@@ -23,6 +23,7 @@ urlpatterns = [
     path("changes", changes.changes, name="changes"),
     path("monitors", overview.overview, name="monitors"),
     path("monitors/live", overview.live, name="monitors_live"),
+    path("monitors/tags", overview.tags, name="monitors_tags"),
     path("monitors/actions", overview.act, name="monitors_act"),
     # Before the page of a monitor, whose URL these would match.
     path("monitors/new", editing.new, name="monitor_new"),

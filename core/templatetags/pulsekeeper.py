@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from zlib import crc32
 
 from django import template
 from django.template.context import RequestContext
@@ -16,6 +17,7 @@ from core import mail, outbound, private_networks
 register = template.Library()
 
 NOTHING = "\N{EN DASH}"
+HUES = 12
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -67,6 +69,12 @@ def when(moment: datetime | None, style: str = "full", *, never: str = "never") 
     return mark_safe(  # noqa: S308 - numbers, names of months, and a word of a template
         f'<time datetime="{utc.isoformat(timespec="seconds")}" title="{exact}" data-time="{style}">{shown}</time>'
     )
+
+
+@register.filter
+def hue(text: str) -> int:
+    """Return the number of the colour for a text, regardless of case. base.css has HUES colours."""
+    return crc32(text.casefold().encode()) % HUES
 
 
 @register.filter

@@ -467,7 +467,7 @@ def facts_of(monitor: Monitor, locations: Sequence[Location]) -> list[Fact]:
             _fact_text(setting, [one.title for one in locations] if name == "locations" else config[name])
             + (f"\n{schedule.in_words()}" if schedule and name == "schedule" else ""),
             config[name],
-            _FACT_TEMPLATES.get(setting.item),
+            "dashboard/monitors/facts_tags.html" if setting.inline else _FACT_TEMPLATES.get(setting.item),
         )
         for name, setting in monitor.kind.asked.items()
         if name not in hidden and (config[name] or setting.placeholder or setting.type in (bool, int))

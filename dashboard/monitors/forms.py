@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from heapq import nlargest
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -40,13 +38,12 @@ from dashboard.forms import (
 from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
 from dashboard.monitors.notified import Notified, notified, selected_place
+from dashboard.monitors.tags import offered
 from locations.models import Location
 from locations.selectors import with_agents
 from monitors import configuration, types
 from monitors.checking import interactive
-from monitors.filters import tags_of
 from monitors.models import Monitor
-from monitors.selectors import list_monitors
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from monitors.services import locations_at, preselected_of
 from monitors.types.base import MonitorType
@@ -56,8 +53,6 @@ from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
 from projects.access import Caller
 
 SCOPE = "create-and-test"
-MAX_COMPLETED = 500
-"""How many tags the form completes."""
 LOCATIONS_OFFERED = "locations_offered"
 """Hidden field beside the checkboxes of locations, with the ids of all that were shown."""
 PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
@@ -250,10 +245,8 @@ class MonitorForm(ObjectForm):
 
     @cached_property
     def known_tags(self) -> list[str]:
-        """Return the tags to complete: those of most monitors, by name."""
-        found = tags_of(list_monitors(self._caller))
-        most = nlargest(MAX_COMPLETED, found, key=attrgetter("monitors"))
-        return [tag.name for tag in sorted(most, key=found.index)]
+        """Return the tags to complete."""
+        return [tag.name for tag in offered(self._caller)]
 
     presets = schedules.PRESETS
     time_zones = staticmethod(time_zones)

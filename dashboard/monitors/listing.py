@@ -27,16 +27,19 @@ from django.db.models import (
     When,
 )
 from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
+from django.http import QueryDict
 
 from checks.spec import Verdict
 from core.api.converters import is_public_id
 from core.db import compiled_once
 from incidents import windows
 from monitors import types
+from monitors.filters import Filters
 from monitors.models import Monitor
 from monitors.partial import is_partial
 from monitors.selectors import failing, held_back, list_monitors
 from monitors.stale import stale
+from monitors.types.tags import MAX_TAGS, normalized, tag_key
 from projects.access import Caller
 from projects.models import Project
 
@@ -61,6 +64,7 @@ _PLACED = ("pk", "name", "project", "project__name")
 # `is_stale`, because a stale monitor that is down keeps that standing.
 _SHOWN = (
     *_PLACED, "url", "muted_until", "state__last_checked_at", "state__last_latency_ms", "is_stale", "state__fault",
+    "tags",
 )  # fmt: skip
 
 
@@ -71,18 +75,20 @@ class Listing:
     state: str = ""
     type: str = ""
     project: str = ""
+    tag: tuple[str, ...] = ()
     search: str = ""
     sort: str = "state"
     grouped: bool = False
     page: int = 1
 
     @classmethod
-    def read(cls, given: Mapping[str, str]) -> Listing:
+    def read(cls, given: QueryDict) -> Listing:
         page, project = given.get("page", ""), given.get("project", "")
         return cls(
             state=_one_of(STATES, given.get("state")),
             type=_one_of(types.REGISTRY, given.get("type")),
             project=project if is_public_id(project) else "",
+            tag=_valid_tags(given.getlist("tag")),
             search=given.get("search", "").replace("\0", "").strip()[:MAX_SEARCH],
             sort=_one_of(SORTS, given.get("sort")) or "state",
             grouped=given.get("grouped") == "1",
@@ -92,13 +98,26 @@ class Listing:
     @property
     def query(self) -> str:
         """Return the query string with `?` and without defaults, or an empty string."""
+        return f"?{urlencode(self.pairs)}" if self.pairs else ""
+
+    @property
+    def pairs(self) -> list[tuple[str, Any]]:
+        """Return the names and values of the query string, without defaults."""
         usual = Listing()
         changes = {
-            field.name: "1" if value is True else value
+            field.name: value
             for field in fields(self)
             if (value := getattr(self, field.name)) != getattr(usual, field.name)
         }
-        return f"?{urlencode(changes)}" if changes else ""
+        return [
+            (name, "1" if one is True else one)
+            for name, value in changes.items()
+            for one in (value if isinstance(value, tuple) else (value,))
+        ]
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.state or self.type or self.project or self.tag or self.search)
 
     def changed(self, **changes: Any) -> Listing:
         """Return a copy with these changes, on its first page."""
@@ -177,15 +196,12 @@ def _standing(now: datetime) -> Case:
 
 
 def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
-    monitors = list_monitors(caller)
-    if listing.type:
-        monitors = monitors.filter(type=listing.type)
+    types = (listing.type,) if listing.type else ()
+    monitors = Filters(tags=listing.tag, text=listing.search, types=types).narrow(list_monitors(caller))
     if listing.project == NO_PROJECT:
         monitors = monitors.filter(project=None)
     elif listing.project:
         monitors = monitors.filter(project__public_id=listing.project)
-    if listing.search:
-        monitors = monitors.filter(Q(name__icontains=listing.search) | Q(url__icontains=listing.search))
     return monitors
 
 
@@ -237,6 +253,12 @@ def _mark(keys: Func, now: datetime) -> QuerySet[Any, Any]:
 
 
 _marked = compiled_once(_mark)
+
+
+def _valid_tags(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags that a monitor may have, each once."""
+    found = (normalized(text) for text in given[:MAX_TAGS])
+    return tuple({tag_key(tag): tag for tag, problem in found if not problem}.values())
 
 
 def _one_of(known: Mapping[str, object], given: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -17,10 +17,12 @@ from core.errors import ChangedMeanwhile
 from dashboard.monitors import actions
 from dashboard.monitors.listing import NO_PROJECT, SORTS, STATES, Listing, Tally, matching, tally
 from dashboard.monitors.rows import read_page, rows_of
+from dashboard.monitors.tags import offered
 from dashboard.pages import PageRequest, action, count_request, read_only, render_page
 from monitors import types
 from monitors.selectors import list_monitors
 from monitors.stale import load_schedules
+from monitors.types.tags import tag_key
 from projects.access import accessible_projects
 
 MAX_LIVE = 100
@@ -32,7 +34,7 @@ MAX_NAMED = 100
 @read_only
 def overview(request: PageRequest) -> HttpResponse:
     """Show the overview; for htmx, only the list, or the rows of a further page."""
-    listing, now = Listing.read(request.GET.dict()), request.now
+    listing, now = Listing.read(request.GET), request.now
     shown = read_page(request.caller, listing, now=now)
     partial = request.htmx and not request.htmx.history_restore_request
     context: dict[str, Any] = {
@@ -44,7 +46,7 @@ def overview(request: PageRequest) -> HttpResponse:
     if partial and listing.page > 1:
         return render_page(request, "monitors/rows", **context)
     counted = tally(request.caller, listing, now=now)
-    is_narrowed = listing.page > 1 or bool(listing.state or listing.type or listing.project or listing.search)
+    is_narrowed = listing.page > 1 or listing.is_narrowed
     projects = list(accessible_projects(request.caller).order_by("name", "pk"))
     context |= _head(listing, counted) | {
         "projects": projects,
@@ -54,7 +56,7 @@ def overview(request: PageRequest) -> HttpResponse:
         "no_project": NO_PROJECT,
         "empty": "" if shown.rows else "filtered" if is_narrowed or counted.total else "nothing",
         "first_page": listing.changed().query,
-        "carried": asdict(listing.changed(grouped=False)),
+        "carried": listing.changed(grouped=False).pairs,
     }
     if not partial:
         return render_page(request, "monitors/overview", **context)
@@ -64,12 +66,21 @@ def overview(request: PageRequest) -> HttpResponse:
 
 
 @read_only
+def tags(request: PageRequest) -> HttpResponse:
+    """Show the tags to filter by."""
+    listing = Listing.read(request.GET)
+    chosen = {tag_key(tag) for tag in listing.tag}
+    rest = [tag for tag in offered(request.caller) if tag_key(tag.name) not in chosen]
+    return render_page(request, "monitors/tags", chosen=listing.tag, tags=rest)
+
+
+@read_only
 def live(request: PageRequest) -> HttpResponse:
     """Return the rows that changed. `row` is `id:version` of each visible row, `content` the version of the list.
 
     Return 204 if nothing changed, after one query and without rendering.
     """
-    listing, now = Listing.read(request.GET.dict()), request.now
+    listing, now = Listing.read(request.GET), request.now
     counted = tally(request.caller, listing, now=now)
     if counted.content == request.GET.get("content"):
         return HttpResponse(status=204)
@@ -97,7 +108,7 @@ def act(request: PageRequest) -> HttpResponse:
     if tags:
         chosen = list(tags)
     elif request.POST.get("all") == "1":
-        listing = Listing.read(request.POST.dict())
+        listing = Listing.read(request.POST)
         chosen = list(matching(caller, listing, now=now).values_list("public_id", flat=True))
     else:
         # One field has several ids, as forms may not have more than a thousand fields.
@@ -155,8 +166,10 @@ def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
         (state, STATES.get(state, "All"), counted.counts.get(state, counted.total), listing.changed(state=state).query)
         for state in shown
     ]
+    without = {tag: tuple(other for other in listing.tag if other != tag) for tag in listing.tag}
     return {
         "facets": facets,
+        "tag_filters": [(tag, listing.changed(tag=others).query) for tag, others in without.items()],
         "counted": counted,
         "matching": counted.counts.get(listing.state, counted.total),
         "title": f"{counted.counts['down']} down · Monitors" if counted.counts["down"] else "Monitors",

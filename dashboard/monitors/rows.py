@@ -21,6 +21,7 @@ from core.templatetags.pulsekeeper import icon, milliseconds, percent, when
 from core.text import shorten
 from dashboard.incidents import reason_in_words
 from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
+from dashboard.monitors.tags import chips
 from incidents import windows
 from monitors.models import LocationFailure, Monitor
 from monitors.partial import failing_from
@@ -130,7 +131,7 @@ class Row(Summary):
             f'<td class="pick"><input type="checkbox" name="monitor" value="{public_id}" aria-label="{name}"></td>\n'
             f'<td class="standing"><span class="badge" data-status="{standing}">{mark}{self.word}</span></td>\n'
             f'<td class="main"><a class="name truncate" href="/monitors/{public_id}">{name}</a>{self._notes}'
-            f'<div class="target truncate">{place}{escape(self.address)}</div></td>\n'
+            f'<div class="target truncate">{place}{escape(self.address)}</div>{chips(monitor.tags)}</td>\n'
             f'<td class="day">{bar(self.cells)}</td>\n'
             f'<td class="latency"><div>{spark(self.latency)}'
             f'<span class="number">{milliseconds(state.last_latency_ms)}</span></div></td>\n'

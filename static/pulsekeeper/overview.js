@@ -173,7 +173,10 @@ document.addEventListener("htmx:afterSettle", (event) => {
   showChosen();
   if (event.target.id !== "list") return;
   const state = document.querySelector("[data-filters] input[name=state]");
-  if (state) state.value = new URLSearchParams(form.dataset.query).get("state") ?? "";
+  const query = new URLSearchParams(form.dataset.query);
+  if (state) state.value = query.get("state") ?? "";
+  const count = document.querySelector("[data-tag-count]");
+  if (count) count.textContent = query.getAll("tag").length || "";
   announce(`${number(Number(form.dataset.matching))} monitors`);
 });
 

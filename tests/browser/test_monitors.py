@@ -226,6 +226,37 @@ def test_the_list_shows_reasons_and_may_be_compact(browse: Browse, app: Applicat
     expect(page.get_by_role("checkbox", name="Compact rows")).not_to_be_checked()
 
 
+def test_tags_are_completed_and_narrow_the_list(browse: Browse, app: Application) -> None:
+    somebody = app.person("tagger")
+    page = browse(somebody)
+    with somebody.client() as client:
+        tags = [f"tag {number}" for number in range(12)]
+        client.post("/monitors", HEARTBEAT | {"name": "Backup", "tags": ["production", "db", *tags]})
+        client.post("/monitors", HEARTBEAT | {"name": "Report", "tags": ["production"]})
+        client.post("/monitors", HEARTBEAT | {"name": "Draft"})
+    page.goto("/monitors/new")
+    page.get_by_label("Tags").press_sequentially("production, d")
+    offered = page.locator("#tag-names option").evaluate_all("options => options.map(option => option.value)")
+    assert offered[0] == "production, db"
+    assert "production, production" not in offered
+    page.goto("/monitors")
+    axe(page)
+    page.locator("summary", has_text="Tags").click()
+    page.get_by_role("checkbox", name="production").check()
+    expect(page.get_by_role("link", name="Draft")).to_be_hidden()
+    expect(page.get_by_role("link", name="Report")).to_be_visible()
+    page.get_by_role("checkbox", name="db 1").check()
+    expect(page.get_by_role("link", name="Report")).to_be_hidden()
+    expect(page).to_have_url(re.compile(r"/monitors\?tag=production&tag=db$|/monitors\?tag=db&tag=production$"))
+    axe(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Remove the filter db").click()
+    expect(page.get_by_role("link", name="Report")).to_be_visible()
+    page.get_by_role("link", name="Backup", exact=True).click()
+    expect(page.get_by_role("link", name="tag 11")).to_be_visible()
+    axe(page)
+
+
 def _height(row: Locator) -> float:
     box = row.bounding_box()
     assert box is not None
