@@ -12,19 +12,22 @@ from django.db.models import Q, QuerySet
 from monitors.models import Monitor
 from monitors.types.tags import tag_key
 
+NO_PROJECT = "none"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
     """What monitors of a list have in common. An empty filter matches all.
 
     Monitors match if they have all `tags`, compared without case, the `text` in their name or address, and one of the
-    `statuses` and `types`.
+    `statuses` and `types`. `project` is its public id, or NO_PROJECT.
     """
 
     tags: Sequence[str] = ()
     text: str = ""
     statuses: Collection[str] = ()
     types: Collection[str] = ()
+    project: str = ""
     enabled: bool | None = None
 
     def narrow(self, monitors: QuerySet[Monitor]) -> QuerySet[Monitor]:
@@ -37,6 +40,10 @@ class Filters:
             monitors = monitors.filter(state__status__in=self.statuses)
         if self.types:
             monitors = monitors.filter(type__in=self.types)
+        if self.project == NO_PROJECT:
+            monitors = monitors.filter(project=None)
+        elif self.project:
+            monitors = monitors.filter(project__public_id=self.project)
         return monitors if self.enabled is None else monitors.filter(enabled=self.enabled)
 
 

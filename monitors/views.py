@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from checks.spec import Verdict
 from core.api.idempotency import Created, create_once
-from core.api.query import ChoiceParam, IntParam, ListParam, Pages, Param, TextParam, TimeParam
+from core.api.query import ChoiceParam, IdParam, IntParam, ListParam, Pages, Param, TextParam, TimeParam
 from core.api.viewsets import ETAG, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker, ValidationFailed
@@ -21,7 +21,7 @@ from core.throttles import ProbeThrottle
 from core.waiting import limit_waiting
 from monitors import operations, selectors, services, types
 from monitors.checking import interactive
-from monitors.filters import Filters, Tag, tags_of
+from monitors.filters import NO_PROJECT, Filters, Tag, tags_of
 from monitors.models import Monitor
 from monitors.serializers import (
     CheckResultSerializer,
@@ -73,6 +73,7 @@ FILTERS = (
         "Only monitors of this type. May repeat: any of them.",
         ChoiceParam("type", "", types.names()),
     ),
+    IdParam("project_id", f"Only monitors of this project; `{NO_PROJECT}`: only those without a project."),
     ChoiceParam("enabled", "true: only monitors that are not paused; false: only paused ones.", ["true", "false"]),
 )
 """Query parameters that narrow a list of monitors."""
@@ -143,6 +144,7 @@ class MonitorViewSet(ServiceViewSet):
             text=q or "",
             statuses=params["status"],
             types=params["type"],
+            project=params["project_id"] or "",
             enabled=None if enabled is None else enabled == "true",
         )
         return filters.narrow(selectors.list_monitors(self.caller)).defer("header_values")

@@ -45,7 +45,6 @@ from projects.models import Project
 
 PAGE = 50
 MAX_SEARCH = 200
-NO_PROJECT = "none"
 # Each monitor has exactly one standing. They are sorted by urgency.
 STANDINGS = {
     "down": "Down",
@@ -197,12 +196,8 @@ def _standing(now: datetime) -> Case:
 
 def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
     types = (listing.type,) if listing.type else ()
-    monitors = Filters(tags=listing.tag, text=listing.search, types=types).narrow(list_monitors(caller))
-    if listing.project == NO_PROJECT:
-        monitors = monitors.filter(project=None)
-    elif listing.project:
-        monitors = monitors.filter(project__public_id=listing.project)
-    return monitors
+    filters = Filters(tags=listing.tag, text=listing.search, types=types, project=listing.project)
+    return filters.narrow(list_monitors(caller))
 
 
 def _marks(now: datetime) -> dict[str, Q | Exists]:

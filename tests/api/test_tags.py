@@ -122,9 +122,23 @@ def test_other_filters(api: Api, user: User) -> None:
     assert found(api, "tag=web&type=heartbeat&enabled=true&q=beat") == ["Beat 100%"]
 
 
+def test_a_list_of_a_project(api: Api, user: User) -> None:
+    member = UserFactory()
+    project, other = ProjectFactory(owner=user, member=member), ProjectFactory(owner=UserFactory())
+    tagged(user, "web", name="a", project_id=project.public_id)
+    tagged(user, "web", name="b")
+    tagged(member, "web", name="c")
+    assert found(api, f"project_id={project.public_id}&tag=web") == ["a"]
+    assert found(api, "project_id=none") == ["b"]
+    assert found(api, f"project_id={other.public_id}") == found(api, "project_id=prj_nowhere") == []
+    assert found(Api.signed_in(member), f"project_id={project.public_id}") == ["a"]
+    assert found(Api.with_token(user, project), "project_id=none") == []
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [
+        ("project_id=", "project_id"),
         ("status=pending", "status"),
         ("status=up&status=", "status"),
         ("type=snmp", "type"),
