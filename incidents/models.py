@@ -31,6 +31,7 @@ class Incident(models.Model):
         MUTED = "muted"
         MAINTENANCE = "maintenance"
         FLAPPING = "flapping"
+        HELD = "held"  # a monitor that this one depends on is down, or may be
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.incident_id, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="incidents")
@@ -50,6 +51,15 @@ class Incident(models.Model):
     resolved_at = models.DateTimeField(null=True)
     resolution = models.CharField(max_length=9, null=True, choices=Resolution.choices)
 
+    caused_by = models.ForeignKey(
+        "self",
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="effects",
+        db_constraint=False,
+        db_index=False,  # a partial one below
+        help_text="The outage of a monitor that this one depends on, which held its alerts.",
+    )
     announced_at = models.DateTimeField(null=True, help_text="When the outage was announced.")
     acknowledgement_announced_at = models.DateTimeField(null=True)
     closing_announced_at = models.DateTimeField(null=True, help_text="When the recovery was announced.")
@@ -71,6 +81,7 @@ class Incident(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["monitor", "started_at"], name="incidents_of_monitor"),
             models.Index(fields=["id"], name="incident_open", condition=Q(resolved_at=None)),
+            models.Index(fields=["caused_by"], name="incident_effects", condition=Q(caused_by__isnull=False)),
             models.Index(
                 fields=["id"],
                 name="incident_closing_due",

@@ -310,6 +310,29 @@ class MonitorState(models.Model):
         return f"state of {self.monitor_id}"
 
 
+class Dependency(models.Model):
+    """A monitor (`child`) whose alerts are held while another one of its owner (`parent`) is down.
+
+    No chain is longer than `monitors.dependencies.LONGEST_CHAIN`, and none is a cycle. `position` is the order of a
+    child's parents.
+    """
+
+    # Without database constraints, as Verification. The constraint's index starts with the child.
+    child = models.ForeignKey(
+        Monitor, on_delete=models.CASCADE, related_name="dependencies", db_constraint=False, db_index=False
+    )
+    parent = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="dependents", db_constraint=False)
+    position = models.SmallIntegerField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["child", "parent"], name="one_dependency_per_parent"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.child_id} on {self.parent_id}"
+
+
 class ScheduleSlots(models.Model):
     """Coming times of a monitor's cron schedule, and what they were computed from (`monitors.slots`).
 

@@ -40,6 +40,7 @@ NOT_EXPORTED = {
     "locations.JoinToken": _SECRET,
     "manifests.Upload": "a file of the person's own, with passwords, that expires within the hour",
     "monitors.Canary": _OPERATION,
+    "monitors.Dependency": "exported with the monitor, as `depends_on`",
     "monitors.DnsAlert": "an outbox; the changes that it announces are exported",
     "monitors.DomainRegistration": "shared by all accounts; the expiry is exported with the monitor",
     "monitors.PingGap": _OPERATION,

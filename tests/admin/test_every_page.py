@@ -25,6 +25,7 @@ NOT_REGISTERED = {
     "checks.CheckResult",
     "checks.HourlyRollup",
     "monitors.DailyUptime",
+    "monitors.Dependency",
     "monitors.DnsAlert",
     "monitors.DnsAnswer",
     "monitors.MaintenanceSpan",

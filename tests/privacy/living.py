@@ -26,6 +26,7 @@ from manifests.models import Upload
 from monitors.heartbeats import services as heartbeats
 from monitors.models import (
     DailyUptime,
+    Dependency,
     DnsAlert,
     DnsAnswer,
     DnsChange,
@@ -116,6 +117,7 @@ def _leave_in_monitor(monitor: Monitor, *, now: datetime) -> None:
     DailyUptime.objects.create(monitor=monitor, day=now.date(), observed_ms=5, down_ms=1, outages=1)
     DnsAnswer.objects.create(monitor=monitor, owner_id=monitor.owner_id, config_version=1, since=now, records=[address])
     DnsChange.objects.create(monitor=monitor, at=now, added=[address], removed=[], added_count=1, removed_count=0)
+    Dependency.objects.create(child=monitor, parent=monitor, position=0)
     DnsAlert.objects.create(monitor=monitor, records=[address], due_at=now)
     ExpiryWarning.objects.create(monitor=monitor, subject="domain", expires_at=now, threshold_days=7, at=now)
     FlappingSpell.objects.create(monitor=monitor, started_at=now, last_change_at=now)
