@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db.models import Q
@@ -15,7 +16,8 @@ from alerts.outbox import OutboxItem, put
 from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
 from core.text import counted
-from incidents import flapping, windows
+from incidents import flapping, holding, windows
+from incidents.holding import Cause, Hold
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
 
@@ -24,6 +26,18 @@ LOOK_AGAIN = timedelta(seconds=15)
 
 Quiet = Incident.Quiet
 
+# A check of the parent, and what follows from it, is a matter of seconds.
+_LOOK_AGAIN_AT_PARENT = {
+    Cause.DOWN: LOOK_AGAIN,
+    Cause.FAILING: timedelta(seconds=2),
+    Cause.UNCHECKED: timedelta(seconds=1),
+    Cause.RECOVERED: timedelta(seconds=5),
+}
+# What is only in doubt is not noted: it mostly ends after a second.
+_HELD = {
+    Cause.DOWN: "is down",
+    Cause.RECOVERED: "was down, and further checks show whether this monitor is down on its own",
+}
 _SUPPRESSED = {Quiet.MUTED: "muted", Quiet.MAINTENANCE: "under maintenance", Quiet.FLAPPING: "flapping"}
 
 
@@ -98,13 +112,15 @@ class Notice(NamedTuple):
 class NotificationBatch:
     """The notifications of some of these incidents: `notices`, written together with their timelines.
 
-    `silences`: why no alert of a monitor is sent now. `routes`: the channels of the monitors, if the caller has them.
+    `silences`: why no alert of a monitor is sent now. `holds`: which incidents wait for a monitor that theirs depends
+    on. `routes`: the channels of the monitors, if the caller has them.
     """
 
     def __init__(self, incidents: Sequence[Incident], now: datetime, routes: Routes | None = None) -> None:
         self.now = now
         self._routes = routes
         self.silences = silences_of((incident.monitor for incident in incidents), now)
+        self.holds = holding.find(incidents, now=now)
         self.notices: list[Notice] = []
         self._events: list[IncidentEvent] = []
 
@@ -117,6 +133,34 @@ class NotificationBatch:
             self._events.append(
                 IncidentEvent(incident=incident, type=IncidentEvent.Type.SUPPRESSED, text=text, at=self.now, data=data)
             )
+
+    def is_silent(self, incident: Incident) -> bool:
+        """Return whether no alert of an open incident is sent now."""
+        hold = self.holds.of.get(incident.pk)
+        return incident.monitor_id in self.silences or (hold is not None and hold.cause is Cause.DOWN)
+
+    def hold(self, incident: Incident, hold: Hold) -> None:
+        """Record that an incident waits for a parent of its monitor. One that was over before is not notified."""
+        incident.look_again_at = self.now + _LOOK_AGAIN_AT_PARENT[hold.cause]
+        if hold.cause not in _HELD:
+            return
+        if hold.cause is Cause.DOWN:
+            incident.caused_by = self._outages.get(hold.parent_id)
+        if incident.quiet != Quiet.HELD:
+            incident.quiet = Quiet.HELD
+            data = {"reason": Quiet.HELD.value, "cause": incident.caused_by and incident.caused_by.public_id}
+            text = f"Alerts are held: {hold.parent} {_HELD[hold.cause]}."
+            self._events.append(
+                IncidentEvent(incident=incident, type=IncidentEvent.Type.SUPPRESSED, text=text, at=self.now, data=data)
+            )
+
+    @cached_property
+    def _outages(self) -> dict[int | None, Incident]:
+        """The open incidents of parents that are down, by monitor."""
+        down = {hold.parent_id for hold in self.holds.of.values() if hold.cause is Cause.DOWN}
+        return {
+            incident.monitor_id: incident for incident in Incident.objects.filter(monitor__in=down, resolved_at=None)
+        }
 
     def write(self) -> None:
         """Write the timelines and the messages."""

@@ -1,4 +1,4 @@
-"""Which notifications are sent for incidents, and when none are: mutes, maintenance windows, flapping.
+"""Which notifications are sent for incidents, and when none are: mutes, windows, flapping, and parents that are down.
 
 An incident stays pending until its last notification matches its current state. Each run either writes the notification
 into the outbox and marks the incident, in one transaction, or records why not. When a silence ends, for any reason, the
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -24,7 +25,7 @@ from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
 from core.db import lock_in_turn
 from core.text import quote
-from incidents import flapping, windows
+from incidents import flapping, holding, windows
 from incidents.consuming import note_on_open
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from monitors.locking import write_columns
@@ -36,7 +37,14 @@ MOST_ITEMS = 2_000
 waits for that with a connection of the pool."""
 _LISTED_RECORDS = 3
 _INSTANT = timedelta(microseconds=1)
-_COLUMNS = ("announced_at", "acknowledgement_announced_at", "closing_announced_at", "quiet", "look_again_at")
+_COLUMNS = (
+    "announced_at",
+    "acknowledgement_announced_at",
+    "closing_announced_at",
+    "quiet",
+    "look_again_at",
+    "caused_by",
+)
 
 Quiet = Incident.Quiet
 
@@ -195,6 +203,9 @@ def _notify_due(now: datetime) -> bool:
         if reason is not None:
             batch.suppress(incident, reason)
             continue
+        if (hold := batch.holds.of.get(incident.pk)) is not None:
+            batch.hold(incident, hold)
+            continue
         if not incident.is_open:
             if incident.announced_at is None:
                 batch.notices.append(Notice(incident, EventType.DOWN))
@@ -208,12 +219,16 @@ def _notify_due(now: datetime) -> bool:
             batch.notices.append(Notice(incident, EventType.FLAPPING))
         else:
             incident.announced_at = now
-            batch.notices.append(Notice(incident, EventType.STILL_DOWN if incident.quiet else EventType.DOWN))
+            is_known = incident.quiet not in (None, Quiet.HELD)
+            batch.notices.append(Notice(incident, EventType.STILL_DOWN if is_known else EventType.DOWN))
         if incident.acknowledged_at is not None:  # before its first alert
             incident.acknowledgement_announced_at = incident.acknowledgement_announced_at or now
         incident.quiet = incident.look_again_at = None
+        if incident.is_open:
+            incident.caused_by = None
     write_columns(incidents, _COLUMNS)
     batch.write()
+    transaction.on_commit(partial(holding.check_parents, batch.holds.unchecked, now=now))
     return is_full or len(incidents) < len(found)
 
 
@@ -278,7 +293,7 @@ def _notify_settled(now: datetime) -> None:
             incident.look_again_at = None
             reason = batch.silences.get(incident.monitor_id)
             if incident.is_open:
-                if reason is None:
+                if not batch.is_silent(incident):
                     incident.announced_at, incident.quiet = now, None
                     batch.notices.append(Notice(incident, EventType.STILL_DOWN))
             elif last[incident.monitor_id] is not incident:
@@ -301,7 +316,7 @@ def _end_windows(now: datetime) -> None:
         incidents = list(_locked(Q(resolved_at=None), pk__in=outlasting))
         batch = NotificationBatch(incidents, now)
         for incident in incidents:
-            if batch.silences.get(incident.monitor_id) is None:
+            if not batch.is_silent(incident):
                 batch.notices.append(Notice(incident, EventType.STILL_DOWN))
         batch.write()
 
@@ -363,7 +378,7 @@ def remind(now: datetime) -> None:
             channels = _overdue({incident.pk: incident.monitor_id for incident in incidents}, now)
             batch = NotificationBatch(incidents, now)
             for incident in incidents:
-                if incident.pk in channels and batch.silences.get(incident.monitor_id) is None:
+                if incident.pk in channels and not batch.is_silent(incident):
                     batch.notices.append(Notice(incident, EventType.REMINDER, channel_ids=channels[incident.pk]))
             batch.write()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from django.http import HttpResponse, QueryDict
 from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
 from dashboard.forms import MultilineField, ObjectForm, PageForm, ProjectField, project_choices
+from dashboard.monitors.listing import version_of
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.paging import first_page
 from incidents import selectors, services
@@ -23,6 +24,7 @@ from monitors.selectors import list_monitors
 from projects.access import Caller
 
 PAGE = 50
+EFFECTS = 100
 STATES = {"open": "Open", "acknowledged": "Acknowledged", "resolved": "Resolved"}
 
 Type = IncidentEvent.Type
@@ -58,9 +60,10 @@ def reason_in_words(code: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IncidentView:
-    """An incident as pages show it."""
+    """An incident as pages show it. `effects` are the outages whose alerts it held, on its own page."""
 
     incident: Incident
+    effects: Sequence[IncidentView] = ()
 
     @property
     def state(self) -> str:
@@ -91,7 +94,8 @@ class IncidentView:
     def seen(self) -> str:
         """Return a version of the page: every change of an incident adds a line to its timeline."""
         events = self.incident.events.all()
-        return events[len(events) - 1].public_id if events else "none"
+        effects = [(effect.incident.pk, effect.state) for effect in self.effects]
+        return version_of(events[len(events) - 1].public_id if events else "none", effects)
 
     def lines(self) -> Iterator[tuple[IncidentEvent, str, str, str]]:
         """Return the event, title and status of each line of the timeline, and its author if the text names none."""
@@ -155,13 +159,13 @@ def index(request: PageRequest) -> HttpResponse:
 @page
 def show(request: PageRequest, incident_id: str) -> HttpResponse:
     incident = selectors.get_incident(request.caller, incident_id)
-    return render_page(request, "incidents/detail", shown=IncidentView(incident), form=CommentForm())
+    return render_page(request, "incidents/detail", shown=_view(request, incident), form=CommentForm())
 
 
 @page
 def live(request: PageRequest, incident_id: str) -> HttpResponse:
     """Return the changed parts of the page, or 204 if nothing changed."""
-    shown = IncidentView(selectors.get_incident(request.caller, incident_id))
+    shown = _view(request, selectors.get_incident(request.caller, incident_id))
     if shown.seen == request.GET.get("seen"):
         return HttpResponse(status=204)
     return render_page(request, "incidents/live", shown=shown, live=True)
@@ -183,13 +187,18 @@ def comment(request: PageRequest, incident_id: str) -> HttpResponse:
     form = CommentForm(request.POST)
     if form.save(request, lambda: services.comment(request.caller, incident_id, **form.cleaned_data, now=request.now)):
         return done(request, "Comment added.", "incident", incident_id)
-    return render_page(request, "incidents/detail", shown=IncidentView(incident), form=form)
+    return render_page(request, "incidents/detail", shown=_view(request, incident), form=form)
 
 
 acknowledge = button(
     services.acknowledge, "Acknowledged. No more reminders are sent.", "incident", to_first_id=True, takes_now=True
 )
 resolve = button(services.resolve, "Incident resolved.", "incident", to_first_id=True, takes_now=True)
+
+
+def _view(request: PageRequest, incident: Incident) -> IncidentView:
+    effects = selectors.effects_of(request.caller, incident, limit=EFFECTS)
+    return IncidentView(incident, [IncidentView(effect) for effect in effects])
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from django.db.models import Func, IntegerField, Prefetch, Q, QuerySet, Value
-from django.db.models.functions import Coalesce, Length
+from django.db.models import Func, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce, JSONObject, Length
 
 from accounts.models import User
 from core.db import compiled_for_users, get_or_not_found, total_of
@@ -23,9 +23,12 @@ def list_incidents(
 ) -> QuerySet[Incident]:
     """Return the incidents of accessible monitors, and declared ones by their own owner and project.
 
+    `cause` is the id and name of the outage that caused one, as a dictionary, if the caller can access it.
+
     A union instead of OR, for which PostgreSQL would scan the incidents of all accounts.
     """
-    of_monitors = Incident.objects.filter(monitor__in=access.accessible(caller, Monitor.objects.all()).values("pk"))
+    monitors = access.accessible(caller, Monitor.objects.all()).values("pk")
+    of_monitors = Incident.objects.filter(monitor__in=monitors)
     of_none = access.accessible(caller, Incident.objects.filter(monitor=None))
     found = Incident.objects.filter(pk__in=of_monitors.values("pk").union(of_none.values("pk"), all=True))
     if monitor_id is not None:
@@ -35,7 +38,9 @@ def list_incidents(
     if is_open is not None:
         found = found.filter(resolved_at__isnull=is_open)
     unread = ("monitor__config", "monitor__header_values", "monitor__url")  # may take 40 KB for each incident
-    return found.select_related("monitor__project", "project").defer(*unread)
+    cause = Incident.objects.filter(pk=OuterRef("caused_by"), monitor__in=monitors)
+    cause_of = Subquery(cause.values(json=JSONObject(id="public_id", name="name")))
+    return found.select_related("monitor__project", "project").defer(*unread).annotate(cause=cause_of)
 
 
 _count_open = compiled_for_users(
@@ -56,9 +61,18 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
     return get_or_not_found(list_incidents(caller).prefetch_related(TIMELINE), public_id=public_id)
 
 
+def effects_of(caller: Caller, incident: Incident, *, limit: int) -> list[Incident]:
+    """Return outages whose alerts this one held, newest first."""
+    return list(list_incidents(caller).filter(caused_by=incident).order_by("-pk")[:limit])
+
+
 def newest_incidents(monitor: Monitor, *, limit: int) -> list[Incident]:
-    """Return the newest incidents of a monitor that the caller may see, newest first, without their evidence."""
-    return list(Incident.objects.filter(monitor=monitor).defer("evidence").order_by("-started_at", "-pk")[:limit])
+    """Return the newest incidents of a monitor that the caller may see, newest first, without their evidence.
+
+    With the outages that caused them.
+    """
+    found = Incident.objects.filter(monitor=monitor).select_related("caused_by")
+    return list(found.defer("evidence", "caused_by__evidence").order_by("-started_at", "-pk")[:limit])
 
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:

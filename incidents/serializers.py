@@ -48,6 +48,15 @@ class IncidentSerializer(serializers.Serializer[Any]):
         choices=Incident.Resolution.values, allow_null=True, help_text="closed: by a person."
     )
 
+    caused_by = serializers.SerializerMethodField(
+        help_text="The outage of a monitor that this one depends on, which held its alerts; null without any."
+    )
+
+    @extend_schema_field({"type": ["string", "null"]})
+    def get_caused_by(self, incident: Incident) -> str | None:
+        cause: dict[str, str] | None = getattr(incident, "cause", None)
+        return cause["id"] if cause else None
+
     @extend_schema_field({"type": ["string", "null"]})
     def get_monitor_id(self, incident: Incident) -> str | None:
         return incident.monitor_public_id or None

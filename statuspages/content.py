@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from dateutil.relativedelta import relativedelta
-from django.db.models import Prefetch, QuerySet
+from django.db.models import F, Prefetch, QuerySet
 
 from checks.spec import Verdict
 from incidents import windows
@@ -194,8 +194,10 @@ def _incidents(
     """Return the incidents that began in [since, until), newest first, and with `and_open` earlier open ones."""
     # A subquery: a list of a thousand ids costs more than the search itself.
     shown = showable().filter(page=page).values("monitor")
-    incidents = Incident.objects.filter(monitor__in=shown, confirmed_at__isnull=False).only(
-        "public_id", "monitor", "started_at", "resolved_at"
+    incidents = (
+        Incident.objects.filter(monitor__in=shown, confirmed_at__isnull=False)
+        .only("public_id", "monitor", "started_at", "resolved_at")
+        .annotate(cause=F("caused_by__monitor"))
     )
     notes = list(_notes(page, created_at__gte=since, created_at__lt=until))
     began = incidents.filter(started_at__gte=since, started_at__lt=until)
@@ -209,7 +211,7 @@ def _incidents(
     entries += [
         IncidentEntry(
             outage.public_id,
-            f"{names[pk]} {'is' if outage.resolved_at is None else 'was'} down",
+            _title(names[pk], names.get(outage.cause), is_over=outage.resolved_at is not None),
             outage.started_at,
             outage.resolved_at,
             names[pk],
@@ -218,6 +220,12 @@ def _incidents(
         if outage.pk not in announced and (pk := outage.monitor_id) in names
     ]
     return sorted(entries, key=lambda one: one.started_at, reverse=True)
+
+
+def _title(name: str, cause: str | None, *, is_over: bool) -> str:
+    """Return the title of an outage. `cause`: the name of the monitor that it depends on, if the page shows that."""
+    verb = "was" if is_over else "is"
+    return f"{name} {verb} down" + (f" because {cause} {verb}" if cause else "")
 
 
 def _notes(page: StatusPage, **period: Any) -> QuerySet[PageNote]:

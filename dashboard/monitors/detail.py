@@ -295,6 +295,7 @@ def _moving(monitor: Monitor, locations: Sequence[Location], *, now: datetime) -
         "locations": [] if kind.waits else _last_by_location(locations, checks, row.partial),
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident) for incident in incidents],
+        "held": next((one for one in incidents[:1] if one.is_open and one.quiet == Incident.Quiet.HELD), None),
         "expiries": _expiries(monitor, now=now),
         "maintenance_until": max((one.ends_at for one in on), default=None),
         "why": _why(row, checks),
@@ -325,7 +326,7 @@ def _seen(
         state.runs, signal,
         monitor.enabled, muted, monitor.muted_until, monitor.name, failing_since(monitor, now=now),
         stale_since(monitor, now=now), state.fault,
-        newest and (newest.pk, newest.acknowledged_at, newest.resolved_at, newest.reason_code),
+        newest and (newest.pk, newest.acknowledged_at, newest.resolved_at, newest.reason_code, newest.quiet),
         [location.is_online for location in locations],
         maintenance, now.replace(minute=0, second=0, microsecond=0),
     )  # fmt: skip

@@ -15,14 +15,14 @@ from monitors.models import Monitor
 from projects.access import Caller
 from projects.models import Project
 from tests.api.client import Api
-from tests.factories import IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import IncidentFactory, MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON, run_concurrently
 
 PATH = "/v1/incidents"
 NOW = to_ms(NOON)
 FIELDS = [
     *("id", "monitor_id", "project_id", "title", "status", "reason_code", "detail"),
-    *("started_at", "confirmed_at", "acknowledged_at", "resolved_at", "resolution"),
+    *("started_at", "confirmed_at", "acknowledged_at", "resolved_at", "resolution", "caused_by"),
 ]
 
 
@@ -75,6 +75,7 @@ def test_the_object_of_decision_45(api: Api, user: User) -> None:
         "acknowledged_at": None,
         "resolved_at": None,
         "resolution": None,
+        "caused_by": None,
     }
     assert list(listed) == FIELDS
     shown = api.get(f"{PATH}/{incident.public_id}").json
@@ -93,6 +94,16 @@ def test_the_object_of_decision_45(api: Api, user: User) -> None:
     ]
     assert len({e["id"] for e in events}) == 3
     assert all(e["id"].startswith("evt_") for e in events)
+
+
+def test_what_caused_one_is_shown_to_those_who_can_access_it(api: Api, user: User) -> None:
+    project = ProjectFactory(owner=user)
+    cause = make_incident(MonitorFactory(owner=user))
+    effect = make_incident(MonitorFactory(project=project), caused_by=cause)
+    assert api.get(f"{PATH}/{effect.public_id}").json["caused_by"] == cause.public_id
+    assert [each["caused_by"] for each in api.get(PATH).json] == [cause.public_id, None]
+    helper = MembershipFactory(project=project).user
+    assert [each["caused_by"] for each in Api.signed_in(helper).get(PATH).json] == [None]
 
 
 @pytest.mark.parametrize("resolution", ["recovered", "paused", "deleted"])
@@ -221,6 +232,7 @@ def test_declared_commented_and_resolved(api: Api, user: User) -> None:
         "acknowledged_at": None,
         "resolved_at": None,
         "resolution": None,
+        "caused_by": None,
     }
     path = f"{PATH}/{shown['id']}"
     assert api.post(f"{path}/acknowledge").status == 200
