@@ -20,12 +20,12 @@ from core.bulk import array
 from incidents.models import Incident
 from monitors import types
 from monitors.checking import on_demand
-from monitors.models import LEASE_MARGIN
 from monitors.recording import fast_path
 from monitors.state import LEAST_APART
 
 RECENT = timedelta(seconds=15)
-"""A parent that was checked within this time before its child was down is not checked again."""
+"""A parent that was checked within this time before its child was down, and since that began to fail, is not checked
+again."""
 LONGEST_DOUBT = timedelta(minutes=5)
 """How long alerts are held while no parent is down."""
 
@@ -45,7 +45,8 @@ _IS_DOWN = "state.status = 'down' AND NOT state.fresh AND state.failures = 0 AND
 # Only recoveries since the child failed are read, and none while the parent is down: its history may be long.
 _PARENTS = f"""
     SELECT incident.id, parent.id, coalesce(nullif(parent.name, ''), nullif(left(parent.url, 100), ''), parent.type),
-           parent.type, parent.timeout_ms, {_IS_DOWN}, state.failures > 0, state.failing_since, state.last_checked_at,
+           parent.type, {_IS_DOWN}, state.failures > 0, state.failing_since, state.last_checked_at,
+           state.last_checked_at - coalesce(state.last_latency_ms, 0) * interval '1 millisecond',
            state.claimed_at IS NOT NULL, recovery.first_at, recovery.last_at, outage.began_at
       FROM incidents_incident AS incident
       JOIN monitors_dependency AS dependency ON dependency.child_id = incident.monitor_id
@@ -73,11 +74,13 @@ _PARENTS = f"""
 _CHECKS_SINCE = f"""
     SELECT given.incident_id, count(result.*)
       FROM unnest(%(incidents)s::bigint[], %(monitors)s::bigint[], %(since)s::timestamptz[], %(hours)s::timestamptz[],
-                  %(wanted)s::int[]) AS given (incident_id, monitor_id, since, hour, wanted)
+                  %(wanted)s::int[], %(timeouts)s::int[])
+                AS given (incident_id, monitor_id, since, hour, wanted, timeout_ms)
      CROSS JOIN LATERAL (
             SELECT
               FROM checks_checkresult
              WHERE monitor_id = given.monitor_id AND {HOUR_OF_CHECK} >= given.hour AND checked_at > given.since
+               AND checked_at - coalesce(latency_ms, given.timeout_ms) * interval '1 millisecond' > given.since
                AND verdict = 'down' AND confirmed IS DISTINCT FROM false
              LIMIT given.wanted
            ) AS result
@@ -93,11 +96,12 @@ class _Parent:
     monitor_id: int
     name: str
     type: str
-    timeout_ms: int
     is_down: bool
     is_failing: bool
     failing_since: datetime | None
     last_checked_at: datetime | None
+    asked_at: datetime | None
+    """When that check began: a slow answer shows what was true then."""
     is_claimed: bool
     recovered_first_at: datetime | None
     """The first recovery since the incident began, of an outage since `outage_began_at`."""
@@ -190,10 +194,9 @@ def _cause_of_past(parent: _Parent, ended: datetime, *, now: datetime) -> Cause 
 def _is_unchecked(incident: Incident, parent: _Parent, *, now: datetime) -> bool:
     """Return whether the parent's first check since the monitor is down is missing, and may still come."""
     assert incident.confirmed_at is not None
-    patience = timedelta(milliseconds=parent.timeout_ms) + LEASE_MARGIN
-    if not types.get(parent.type).polls or now - incident.confirmed_at > patience:
+    if not types.get(parent.type).polls or now - incident.confirmed_at > LONGEST_DOUBT:
         return False
-    return parent.last_checked_at is None or parent.last_checked_at < incident.confirmed_at - RECENT
+    return parent.asked_at is None or parent.asked_at < max(incident.started_at, incident.confirmed_at - RECENT)
 
 
 def _is_to_be_checked(incident: Incident, parent: _Parent, *, now: datetime) -> bool:
@@ -215,7 +218,7 @@ def _recovered_at(parent: _Parent) -> datetime:
 def _checked_enough(recovered: Mapping[int, tuple[Incident, datetime]], *, now: datetime) -> Collection[int]:
     """Return the incidents whose monitors failed often enough since these recoveries.
 
-    That is `fail_threshold` times, or for one that waits for pings until its next deadline.
+    That is `fail_threshold` times, in checks that began later, or for one that waits for pings until its next deadline.
     """
     enough: set[int] = set()
     polled: dict[int, tuple[Incident, datetime]] = {}
@@ -233,6 +236,7 @@ def _checked_enough(recovered: Mapping[int, tuple[Incident, datetime]], *, now: 
             "since": array(at for _, at in polled.values()),
             "hours": array(start_of_hour(at) for _, at in polled.values()),
             "wanted": array(wanted.values()),
+            "timeouts": array(incident.monitor.timeout_ms for incident, _ in polled.values() if incident.monitor),
         }
         with connection.cursor() as cursor:
             cursor.execute(_CHECKS_SINCE, given)

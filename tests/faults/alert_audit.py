@@ -1,7 +1,8 @@
 """Compare accepted alerts with incidents, and incidents with status changes. Import it after Django is set up.
 
 Every change to down opens an incident and every change back resolves it. Each channel of the monitor gets one alert
-about the outage and then one about its end. Repetitions must have the same key.
+about the outage and then one about its end; of a monitor that depends on another one, none. Repetitions must have the
+same key.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def unfinished() -> str:
     due = Q(announced_at=None) | Q(resolved_at__isnull=False, closing_announced_at=None)
     left = {
         "changes": StatusChange.objects.filter(processed_at=None).count(),
-        "incidents": Incident.objects.filter(due).count(),
+        "incidents": Incident.objects.filter(due).exclude(quiet=Incident.Quiet.HELD).count(),
         "messages": Delivery.objects.filter(state__in=OPEN).count(),
     }
     return ", ".join(f"{count} {what}" for what, count in left.items() if count)
@@ -133,9 +134,13 @@ def _compare_outages(
 
 
 def _check_announced(audit: Audit, watched: MonitoredPart, incident: Incident) -> None:
-    """Check that the incident and its end were announced."""
+    """Check that the incident and its end were announced, or neither if its cause is that of the parent."""
     assert incident.confirmed_at is not None
     at = incident.confirmed_at.timestamp() - audit.start
+    if watched.part.parent is not None:
+        if incident.announced_at is not None:
+            audit.report("double_alerts", watched, at, f"{incident} was announced beside that of its parent")
+        return
     if incident.announced_at is None:
         audit.report("lost_alerts", watched, at, f"{incident} was not announced")
     elif incident.resolved_at is not None and incident.closing_announced_at is None:

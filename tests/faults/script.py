@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 INTERVAL_SEC = 2
@@ -27,6 +27,8 @@ STARTING_SEC = 14.0  # for the processes of one machine to start after the last 
 MANY_STARTING_SEC = 30.0  # the same for several hosts
 BURST_SEC = 20.0
 STOP_SEC = 36.0  # a gap of more than 30 s counts as a scheduler stop and moves heartbeat deadlines
+
+CHILDREN = 40  # of a hundred parts, and some of these are of other kinds
 
 SERVERS = ("postgres", "valkey")
 # The server supervisor gives up after five deaths in a minute.
@@ -54,6 +56,7 @@ class Part:
     confirmation_sec: int | None = None
     cron: bool = False  # it is due every minute by a cron schedule
     reports: bool = False  # the job reports its failure when it goes down, instead of only falling silent
+    parent: int | None = None  # the part that it depends on, whose states it has too
 
     def is_up(self, at: float) -> bool:
         return [flip.up for flip in self.flips if flip.at <= at or flip is self.flips[0]][-1]
@@ -115,7 +118,16 @@ def write_script(
     dice = random.Random(seed)
     calm_sec = starting_sec + WITHIN_SEC
     bursts = _replacements(seconds, replaced, calm_sec) if replaced else _bursts(dice, seconds, victims, calm_sec)
-    return Script(seed, seconds, tuple(_part(dice, number, bursts) for number in range(monitors)), bursts)
+    parts = [_part(dice, number, bursts) for number in range(monitors)]
+    return Script(seed, seconds, tuple(_depending(part, parts) for part in parts), bursts)
+
+
+def _depending(part: Part, parts: Sequence[Part]) -> Part:
+    """Of each hundred parts, let some depend on one: they are up and down with it, and fail in their own ways."""
+    parent = part.number - part.number % 100 + 3
+    if part.kind != "http" or not parent < part.number < parent + CHILDREN:
+        return part
+    return replace(part, flips=parts[parent].flips, parent=parent)
 
 
 def _bursts(dice: random.Random, seconds: float, victims: dict[str, list[str]], calm_sec: float) -> tuple[Burst, ...]:

@@ -16,7 +16,7 @@ from alerts.events import Topic
 from alerts.models import AlertChannel
 from alerts.services import create_channel
 from core.clock import utc_now
-from monitors.models import Monitor, MonitorState
+from monitors.models import Dependency, Monitor, MonitorState
 from monitors.services import create_monitor
 from projects.access import Caller
 from tests.faults.script import GRACE_SEC, HEARTBEAT_SEC, INTERVAL_SEC, TIMEOUT_MS, Part
@@ -41,7 +41,14 @@ def make_monitors(parts: Sequence[Part], *, target: str) -> list[MonitoredPart]:
     """Create the monitors; none is due before `schedule_checks`. `target` is `http://host:port`."""
     Plan.objects.create(name="faults", min_interval_sec=1, monitor_limit=len(parts))
     account = create_account(email="faults@example.com", password="a fine long password", plan="faults")
-    return [_make(Caller(account), part, target=target) for part in parts]
+    fleet = [_make(Caller(account), part, target=target) for part in parts]
+    made = {watched.part.number: watched.monitor_id for watched in fleet}
+    Dependency.objects.bulk_create(
+        Dependency(child_id=watched.monitor_id, parent_id=made[watched.part.parent], position=0)
+        for watched in fleet
+        if watched.part.parent is not None
+    )
+    return fleet
 
 
 def _make(caller: Caller, part: Part, *, target: str) -> MonitoredPart:
