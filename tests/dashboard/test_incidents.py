@@ -269,6 +269,22 @@ def test_a_declaration_that_is_refused_keeps_what_was_typed(
     assert not Incident.objects.exists()
 
 
+def test_cause_and_effect_link_to_each_other(web: Client, user: User) -> None:
+    cause = outage(user, name="Router")
+    effect = outage(user, name=HOSTILE, caused_by=cause, quiet=Incident.Quiet.HELD)
+    hidden = outage(UserFactory(), name="Hidden", caused_by=cause)
+    page = web.get(f"/incidents/{effect.public_id}").content.decode()
+    assert f'<dt>Caused by</dt><dd><a href="/incidents/{cause.public_id}">Router</a>' in page
+    page = web.get(f"/incidents/{cause.public_id}").content.decode()
+    assert f'<a href="/incidents/{effect.public_id}">{ESCAPED}</a> <span class="small muted">open</span>' in page
+    assert hidden.public_id not in page
+    assert "Alerts held: Router is down" in web.get(f"/monitors/{effect.monitor_public_id}").content.decode()
+    (live,) = map(unescape, re.findall(r'data-poll="([^"]+)"', page))
+    assert web.get(live, headers={"HX-Request": "true"}).status_code == 204
+    Incident.objects.filter(pk=effect.pk).update(resolved_at=NOON, resolution="recovered")
+    assert "resolved</span>" in web.get(live, headers={"HX-Request": "true"}).content.decode()
+
+
 def test_incidents_of_others_are_not_there(web: Client, user: User) -> None:
     theirs = outage(UserFactory())
     address = f"/incidents/{theirs.public_id}"

@@ -246,6 +246,17 @@ def test_json_says_what_the_page_says(user: User) -> None:
     assert [one["title"] for one in found["past_incidents"]] == ["Shown 1 was down"]
 
 
+@pytest.mark.parametrize(
+    ("is_shown", "title"), [(True, "Shown 1 is down because Shown 2 is"), (False, "Shown 1 is down")]
+)
+def test_a_cause_is_named_if_the_page_shows_it(user: User, is_shown: bool, title: str) -> None:
+    shop, router = private_monitor(user), private_monitor(user)
+    page = make_page(user, [shop, router] if is_shown else [shop])
+    has_outage(shop, caused_by=has_outage(router))
+    found = json.loads(look(f"/status/{page.slug}.json").content)
+    assert title in [one["title"] for one in found["incidents"]]
+
+
 def test_the_feed_is_atom(user: User) -> None:
     monitor = private_monitor(user)
     page = make_page(user, [monitor])
