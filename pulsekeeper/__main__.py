@@ -18,6 +18,7 @@ COMMANDS = {
     "export": "write that file",
     "check": "run checks of monitors now",
     "import": "create monitors from the export of another product",
+    "discover": "create monitors from labels of Docker, Kubernetes and Compose",
     "probe": "check one address from this machine",
     "run": "run a job and report it to a heartbeat",
     "agent": "make the checks of a location",
@@ -27,8 +28,9 @@ usage: pulsekeeper COMMAND [OPTIONS]
 
 {commands}
 
-pulsekeeper COMMAND --help describes a command. apply, export, check and import work on a server: PULSEKEEPER_URL or
---url is its address, and PULSEKEEPER_TOKEN, or the file that PULSEKEEPER_TOKEN_FILE or --token-file names, has a token.
+pulsekeeper COMMAND --help describes a command. apply, export, check, import and discover work on a server:
+PULSEKEEPER_URL or --url is its address, and PULSEKEEPER_TOKEN, or the file that PULSEKEEPER_TOKEN_FILE or --token-file
+names, has a token.
 """
 
 
@@ -42,6 +44,10 @@ def command_named(name: str) -> Command:
             from pulsekeeper.check.command import Check
 
             return Check()
+        case "discover":
+            from pulsekeeper.discover.command import Discover
+
+            return Discover()
         case "probe":
             from monitors.checking.command import Probe, engine_of_environment
 

@@ -28,13 +28,14 @@ class RemoteBackend(Backend):
     private_networks = "the operator of the server can allow them."
     add_arguments = staticmethod(add_server_arguments)
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], *, environment: Mapping[str, str] = os.environ) -> None:
         self._server = server_of(options)
+        self._environment = environment
 
     def apply(self, document: Document, *, prune: bool, dry_run: bool) -> Report:
         if not isinstance(document.root, dict):
             raise InvalidManifest([document.problem((), "the file must be a map.")])
-        variables = variables_in(document.root, os.environ)
+        variables = variables_in(document.root, self._environment)
         body = {"manifest": document.root, "variables": variables, "prune": prune, "dry_run": dry_run}
         lost = "the file was applied completely or not at all: apply it again"
         answer = self._send("PUT", "/v1/manifest", body, lost=lost)
