@@ -56,11 +56,13 @@ class Command(ABC):
 
     `epilog` is printed unchanged, with `{prog}` replaced: examples, and a table `exit codes:`. docs/use/commands.md has
     the same table; a test compares the two. `usage_code` is the exit code for arguments that argparse refuses.
+    `mixes_arguments`: an argument without a name may follow options, although others come before them.
     """
 
     help: ClassVar[str]
     epilog: ClassVar[str]
     usage_code: ClassVar[int] = EXIT_USAGE
+    mixes_arguments: ClassVar[bool] = False
 
     @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...

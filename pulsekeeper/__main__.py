@@ -101,7 +101,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     use_utf8(sys.stdout)
     try:
         command = command_named(name)
-        options = vars(_Parser(command, name).parse_args(rest))
+        parser = _Parser(command, name)
+        parse = parser.parse_intermixed_args if command.mixes_arguments else parser.parse_args
+        options = vars(parse(rest))
         sys.exit(command.run(options, out=sys.stdout, err=sys.stderr))
     except CommandFailed as error:
         sys.stderr.write(f"pulsekeeper {name}: {command.explain(str(error))}\n")

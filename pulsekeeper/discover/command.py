@@ -27,7 +27,7 @@ from pulsekeeper.manifest.problems import MAX_PROBLEMS, InvalidManifest, printab
 from pulsekeeper.manifest.yaml_reader import MAX_BYTES, Document, read
 
 EXIT_INCOMPLETE = 1
-CONFIRM_SEC = 30
+CONFIRM_SEC, MAX_CONFIRM_SEC = 30, 3600
 MAX_PER_NAMESPACE = 100
 _SOURCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,28}")
 _ONLY_FOR: Mapping[str, Sequence[str]] = {
@@ -40,6 +40,7 @@ _ONLY_FOR: Mapping[str, Sequence[str]] = {
 
 
 class Discover(Command):
+    mixes_arguments = True
     help = "Create monitors from labels of containers, and annotations of Kubernetes objects."
     epilog = """\
 platforms:
@@ -116,7 +117,7 @@ exit codes:
         parser.add_argument("--allow-empty", action="store_true", help="with --prune: remove all if the list is empty")
         parser.add_argument(
             "--confirm-after",
-            type=int,
+            type=float,
             default=CONFIRM_SEC,
             metavar="SEC",
             help=f"with --prune: list again before removing (default: {CONFIRM_SEC}; 0: do not)",
@@ -133,8 +134,10 @@ exit codes:
                 raise UsageError(f"--{name.replace('_', '-')} is for {' and '.join(platforms)} only")
         if (platform == "compose") != (options["file"] is not None):
             raise UsageError("compose needs a FILE, and the other platforms have none")
-        if options["confirm_after"] < 0 or (options["max_per_namespace"] or 1) < 1:
-            raise UsageError("--confirm-after must be at least 0, and --max-per-namespace at least 1")
+        if not 0 <= options["confirm_after"] <= MAX_CONFIRM_SEC:
+            raise UsageError(f"--confirm-after must be 0 to {MAX_CONFIRM_SEC}")
+        if options["max_per_namespace"] is not None and options["max_per_namespace"] < 1:
+            raise UsageError("--max-per-namespace must be at least 1")
         try:
             defaults = parse_defaults(options["defaults"])
         except ValueError as error:
