@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from django.core.management import get_commands, load_command_class
 
+from core.cli import Command
 from pulsekeeper.agent.command import AgentCommand
+from pulsekeeper.discover.command import Discover
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "use" / "commands.md").read_text()
@@ -40,13 +42,14 @@ def test_the_page_says_what_help_says(name: str) -> None:
     assert f"[`{name}`](#{name})" in PAGE
 
 
-def test_the_page_says_what_help_of_the_agent_says() -> None:
-    """The only command of `pulsekeeper` that `manage.py` does not have."""
+@pytest.mark.parametrize(("name", "command"), [("agent", AgentCommand()), ("discover", Discover())])
+def test_the_page_says_what_help_of_commands_of_pulsekeeper_says(name: str, command: Command) -> None:
+    """Those that `manage.py` does not have."""
     parser = ArgumentParser()
-    AgentCommand().add_arguments(parser)
-    parser.epilog = AgentCommand.epilog
-    compare("agent", parser)
-    assert "[`agent`](#agent)" in PAGE
+    command.add_arguments(parser)
+    parser.epilog = command.epilog
+    compare(name, parser)
+    assert f"[`{name}`](#{name})" in PAGE
 
 
 def compare(name: str, parser: ArgumentParser) -> None:

@@ -196,6 +196,7 @@ def test_errors_are_sentences(pulsekeeper: Installed) -> None:
         (("probe",), 3, "URL"),
         (("run", "--ulr=https://x/secret/ping"), 125, "unrecognized arguments: --ulr"),
         (("agent",), 2, "this is the first start"),
+        (("discover", "compose", "--source", "x", "none.yaml"), 2, "No such file"),
         (("deploy",), 2, "no command 'deploy'"),
     ):
         ran = pulsekeeper(*arguments, stdin=SHOP)
@@ -216,6 +217,7 @@ def test_errors_are_sentences(pulsekeeper: Installed) -> None:
         (("probe", "--help"), False),
         (("check", "--help"), False),
         (("apply", "--help"), False),
+        (("discover", "--help"), False),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
