@@ -41,7 +41,7 @@ def _of_pod(environment: Mapping[str, str], account: Path) -> Endpoint:
     host = environment["KUBERNETES_SERVICE_HOST"]
     port = environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise UsageError("KUBERNETES_SERVICE_PORT is no port")
+        raise UsageError("KUBERNETES_SERVICE_PORT is invalid")
     try:
         tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
     except (OSError, ssl.SSLError):
@@ -75,7 +75,7 @@ def _of_kubeconfig(path: Path, context: str | None) -> Endpoint:
     except ValueError:
         host, port = "", None
     if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc:
-        raise UsageError(f"{path}: server of the cluster is no valid address")
+        raise UsageError(f"{path}: server of the cluster is not a valid address")
     token = str(user.get("token") or "")
     if not token and user.get("tokenFile"):
         token = _token(config.folder / str(user["tokenFile"]))

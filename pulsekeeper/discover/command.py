@@ -55,7 +55,7 @@ examples:
 
 A label pulsekeeper.url creates a monitor, and others set it up: pulsekeeper.name, pulsekeeper.interval
 (docs/use/discovery.md). The tag discovered:SOURCE marks the monitors of a source. Others are never changed or removed.
-With --prune, monitors that nothing in the list explains any more are removed.
+With --prune, those that are no longer in the list are removed.
 
 exit codes:
   0  applied, or nothing to change

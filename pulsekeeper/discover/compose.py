@@ -1,4 +1,4 @@
-"""Services of a Compose file, as it is written: `docker compose` is not needed."""
+"""Services of a Compose file. `docker compose` is not needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def list_compose(document: Document, *, traefik: bool, variables: Mapping[str, s
     root = document.root
     services = root.get("services") if isinstance(root, dict) else None
     if not isinstance(services, dict):
-        raise InvalidManifest([document.problem((), "is no Compose file: it has no map `services`.")])
+        raise InvalidManifest([document.problem((), "is not a Compose file: it has no map `services`.")])
     listing = Listing()
     if "include" in root:
         _gap(listing, Complaint("include", "", "is not supported: discover from each file, with its own --source."))
@@ -89,7 +89,7 @@ def _filler(variables: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
             return "$"
         name, operator, word = hole[2] or hole[5], hole[3] or "", hole[4] or ""
         if not name:
-            raise ValueError("has a $ that is no variable; write $$ for a literal $.")
+            raise ValueError("has a $ without the name of a variable; write $$ for a literal $.")
         value = variables.get(name)
         there = value is not None and (value != "" or not operator.startswith(":"))
         if operator.endswith("+"):

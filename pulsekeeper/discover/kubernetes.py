@@ -111,7 +111,7 @@ def _object(kind: Kind, item: Mapping[str, Any], listing: Listing, *, derived: b
 
 
 def _of_ingress(spec: Mapping[str, Any], problems: list[str]) -> list[str]:
-    """Return one address for each host: / if there is such a path, else the shortest one."""
+    """Return one address for each host, with the path / if a rule has it, else with the shortest path."""
     paths: dict[str, list[str]] = {}
     for rule in spec.get("rules") or []:
         host = rule.get("host") or ""

@@ -83,7 +83,7 @@ class Platform:
 
 
 class Docker(Platform):
-    """`containers` and `services` are those of the API. `services` is None: it is no manager of a swarm."""
+    """`containers` and `services` are those of the API. `services` is None if it does not manage a swarm."""
 
     headers: Mapping[str, str] = {"Api-Version": "1.47"}
 

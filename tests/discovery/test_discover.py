@@ -167,7 +167,7 @@ def test_a_container_that_is_back_when_listed_again(discover: Discover, docker: 
             return found[0], found[1][:1]
         return found
 
-    docker.answer = at_second_list  # type: ignore[method-assign]
+    docker.answer = at_second_list  # type: ignore[method-assign, assignment]
     ran = discover("docker", "--prune", "--confirm-after", "0.001")
     assert (ran.code, "when it was read again" in ran.out) == (0, True)
     assert names() == {"web", "api"}
