@@ -45,6 +45,8 @@ class Account(RemoteBackend):
     """
 
     def __init__(self, options: Mapping[str, Any], *, project: str | None) -> None:
+        if project is not None and project.startswith("prj_"):
+            raise UsageError("--project takes the name of a project, not its id")
         super().__init__(options, environment={})
         self.project = project
 
@@ -135,8 +137,7 @@ def match(discovered: Discovered, existing: Sequence[Existing], *, source: str) 
         if one.name not in discovered.names:
             by_url[one.url].append(one)
     for found in unmatched:
-        prefix = f"{found.namespace}/" if found.namespace else ""
-        same = [one for one in by_url[found.entry["url"]] if one.name.startswith(prefix)]
+        same = [one for one in by_url[found.entry["url"]] if one.name.startswith(_prefix(found.namespace))]
         if len(same) == 1:
             ids[id(found)] = same[0].id
             by_url[found.entry["url"]].remove(same[0])
@@ -149,13 +150,19 @@ def match(discovered: Discovered, existing: Sequence[Existing], *, source: str) 
             continue
         own_id = {} if number is None else {"id": number}
         result.entries.append(Entry(found, {**own_id, **found.entry, "tags": [*found.entry["tags"], mark]}))
+
+    def is_kept(one: Existing) -> bool:
+        return any(one.url == url and one.name.startswith(_prefix(namespace)) for namespace, url in discovered.urls)
+
     used = set(ids.values())
     result.missing = [
-        one
-        for one in left
-        if one.id not in used and one.name not in discovered.names and one.url not in discovered.urls
+        one for one in left if one.id not in used and one.name not in discovered.names and not is_kept(one)
     ]
     return result
+
+
+def _prefix(namespace: str) -> str:
+    return f"{namespace}/" if namespace else ""
 
 
 @dataclass(frozen=True, slots=True)

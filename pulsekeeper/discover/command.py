@@ -16,7 +16,7 @@ from core.cli import Command, Output, UsageError
 from core.text import counted
 from pulsekeeper.client import add_server_arguments
 from pulsekeeper.discover import cluster
-from pulsekeeper.discover.applying import Account, Applying, Matched, match
+from pulsekeeper.discover.applying import Account, Applying, Existing, Matched, match
 from pulsekeeper.discover.compose import list_compose
 from pulsekeeper.discover.docker import list_docker
 from pulsekeeper.discover.kubernetes import list_kubernetes
@@ -221,27 +221,32 @@ class _Result:
 
 def _synchronize(account: Account, source: _Source, options: Mapping[str, Any]) -> _Result:
     """Make the monitors match the list. Raises CommandFailed and InvalidManifest."""
-    dry_run, name = options["dry_run"], options["source"]
-    listing, found = source.read()
-    existing = account.monitors()
-    matched = match(found, existing, source=name)
-    notes = list(listing.notes)
-    removed = list(matched.missing) if options["prune"] and not listing.gaps else []
-    if removed and found.is_empty and not options["allow_empty"]:
-        raise UsageError(f"the list is empty; --allow-empty removes all {counted(len(removed), 'monitor')} of {name}")
+    dry_run = options["dry_run"]
+    listing, found, matched, removed = _look(account, source, options)
     if removed and not dry_run and options["confirm_after"]:
         time.sleep(options["confirm_after"])
-        again, now = source.read()
-        still = {one.id for one in match(now, existing, source=name).missing}
-        removed = [one for one in removed if one.id in still and not again.gaps]
-        if now.is_empty and not found.is_empty:
-            removed = []
+        before = {one.id for one in removed}
+        listing, found, matched, again = _look(account, source, options)
+        removed = [one for one in again if one.id in before]
     outcome = Applying(account, matched, removed=removed, dry_run=dry_run).run()
-    notes += outcome.notes
+    notes = [*listing.notes, *outcome.notes]
     if left := outcome.report.unmentioned:
         notes.append(_left(left, listing, matched, prune=options["prune"]))
     complaints = sorted({*found.complaints, *outcome.complaints})
     return _Result(outcome.report, complaints, notes)
+
+
+def _look(
+    account: Account, source: _Source, options: Mapping[str, Any]
+) -> tuple[Listing, Discovered, Matched, list[Existing]]:
+    """Return what is there, and which monitors may be removed."""
+    listing, found = source.read()
+    matched = match(found, account.monitors(), source=options["source"])
+    removed = list(matched.missing) if options["prune"] and not listing.gaps else []
+    if removed and found.is_empty and not options["allow_empty"]:
+        count = counted(len(removed), "monitor")
+        raise UsageError(f"the list is empty; --allow-empty removes all {count} of {options['source']}")
+    return listing, found, matched, removed
 
 
 def _left(count: int, listing: Listing, matched: Matched, *, prune: bool) -> str:
@@ -249,7 +254,7 @@ def _left(count: int, listing: Listing, matched: Matched, *, prune: bool) -> str
     if listing.gaps:
         return f"{monitors} not in the list; nothing is removed while something could not be listed."
     if prune:
-        return f"{monitors} not in the list at first, but when it was read again."
+        return f"{monitors} not in the second list, but in the first: the next run removes them."
     return f"{monitors} not in the list; --prune would remove them."
 
 

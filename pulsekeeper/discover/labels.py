@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from core.text import one_line
+from core.text import one_line, shorten
 from pulsekeeper.manifest.problems import Hints, printable
 
 PREFIX = "pulsekeeper."
@@ -64,25 +64,31 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A monitor, as an entry of a manifest without project and mark."""
+    """A monitor, as an entry of a manifest without project and mark. `label` is empty if no label has its address."""
 
     place: str
     label: str
     entry: dict[str, Any]
     namespace: str = ""
 
+    def is_same(self, other: Found) -> bool:
+        """Return whether both are of one host and path, which several routers or ingresses may share."""
+        mine, theirs = (one.entry["url"].partition("://")[2] for one in (self, other))
+        return not self.label and not other.label and mine == theirs
+
 
 @dataclass(slots=True)
 class Discovered:
-    """The monitors of a listing. `names` and `urls` are those of existing monitors that have to stay.
+    """The monitors of a listing.
 
-    They include those of objects with invalid labels.
+    `names`, and `urls` with their namespaces, are those of existing monitors that have to stay: of objects with
+    invalid labels.
     """
 
     monitors: list[Found] = field(default_factory=list)
     complaints: list[Complaint] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
-    urls: set[str] = field(default_factory=set)
+    urls: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def is_empty(self) -> bool:
@@ -221,20 +227,24 @@ def discover(listing: Listing, *, defaults: Mapping[str, Any], max_per_namespace
     """Return the monitors of all objects. What is invalid is skipped with a complaint."""
     found = Discovered(complaints=list(listing.complaints))
     hints = Hints()
-    taken: dict[str, str] = {}
+    taken: dict[str, Found] = {}
     counts: Counter[str] = Counter()
+    full: set[str] = set()
     for one in sorted(listing.objects, key=lambda one: (one.namespace, one.place)):
         for monitor in _Reading(one, defaults, found, hints).monitors():
             name = monitor.entry["name"]
             if name in taken:
-                said = f"another monitor is named {name!r} already, by {taken[name]}; set another name."
-                found.complaints.append(Complaint(monitor.place, monitor.label, said))
+                if not monitor.is_same(taken[name]):
+                    said = f"another monitor is named {name!r} already, by {taken[name].place}; set another name."
+                    found.complaints.append(Complaint(monitor.place, monitor.label, said))
             elif one.namespace and counts[one.namespace] >= max_per_namespace:
-                said = f"namespace {one.namespace} has more than {max_per_namespace} monitors (--max-per-namespace)."
-                found.complaints.append(Complaint(monitor.place, monitor.label, said))
                 found.names.add(name)
+                if one.namespace not in full:
+                    full.add(one.namespace)
+                    said = f"the namespace has more than {max_per_namespace} monitors (--max-per-namespace)."
+                    found.complaints.append(Complaint(monitor.place, monitor.label, f"{said} The others are skipped."))
             else:
-                taken[name] = monitor.place
+                taken[name] = monitor
                 counts[one.namespace] += 1
                 found.monitors.append(monitor)
     return found
@@ -264,27 +274,33 @@ class _Reading:
         if len(ids) > MAX_PER_OBJECT:
             self._report("", f"has more than {MAX_PER_OBJECT} monitors; the others are skipped.")
             for key in ids[MAX_PER_OBJECT:]:
-                self._keep(key, {}, "")
+                self._keep(key, "")
         if ids:
-            yield from self._built((key, {}) for key in ids[:MAX_PER_OBJECT])
+            yield from self._built((key, "") for key in ids[:MAX_PER_OBJECT])
         elif self._one.addresses:
-            addresses = self._one.addresses[:MAX_ADDRESSES]
-            yield from self._built(("", {"url": address, "of": str(len(addresses))}) for address in addresses)
-        elif labels and "" not in self._broken:
-            self._report("", f"has labels that begin with {PREFIX}, but no {PREFIX}url.")
+            if len(self._one.addresses) > MAX_ADDRESSES:
+                self._report("", f"has more than {MAX_ADDRESSES} hosts and paths; the others are skipped.")
+                for address in self._one.addresses[MAX_ADDRESSES:]:
+                    self._keep("", address)
+            yield from self._built(("", address) for address in self._one.addresses[:MAX_ADDRESSES])
+        elif labels:
+            if "" not in self._broken:
+                self._report("", f"has labels that begin with {PREFIX}, but no {PREFIX}url.")
+            self._keep("", "")  # the label of the address may be misspelled
 
-    def _built(self, wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterable[Found]:
+    def _built(self, wanted: Iterable[tuple[str, str]]) -> Iterable[Found]:
+        """Yield the valid ones of monitors, each given by its id, and its address if that comes from a router."""
         for key, derived in wanted:
             prefix = f"{PREFIX}{key}." if key else PREFIX
             if key in self._broken or "" in self._broken:
-                self._keep(key, derived, prefix)
+                self._keep(key, derived)
                 continue
             try:
                 label = "" if derived else f"{prefix}url"
                 yield Found(self._one.place, label, self._entry(key, derived), self._one.namespace)
             except _InvalidLabel as error:
                 self._report(error.label, error.message)
-                self._keep(key, derived, prefix)
+                self._keep(key, derived)
 
     def _sort(self, label: str, value: str) -> None:
         """Add a label to its monitor, or report it."""
@@ -293,6 +309,7 @@ class _Reading:
         if len(ids) > 1 or (ids and not _ID.fullmatch(key)):
             self._report(label, f"must be {PREFIX}SETTING or {PREFIX}ID.SETTING.")
             self._broken.add("")
+            self._given.setdefault(key, {})
             return
         name = setting.lower().replace("-", "_")
         name = _SHORT.get(name, name)
@@ -312,7 +329,7 @@ class _Reading:
         else:
             given[name] = (label, value)
 
-    def _entry(self, key: str, derived: Mapping[str, str]) -> dict[str, Any]:
+    def _entry(self, key: str, derived: str) -> dict[str, Any]:
         """Return the entry. Raises _InvalidLabel."""
         inherited = {name: given for name, given in self._given[""].items() if not key or name not in _OWN}
         settings: dict[str, Any] = dict(self._defaults)
@@ -324,7 +341,7 @@ class _Reading:
             settings[name] = [*settings.get("tags", ()), *parsed] if name == "tags" else parsed
         path, scheme = (settings.pop(name, None) for name in _DERIVED)
         if derived:
-            settings["url"] = _derived_url(derived["url"], path=path, scheme=scheme)
+            settings["url"] = _derived_url(derived, path=path, scheme=scheme)
         elif "url" not in settings:
             raise _InvalidLabel(f"{PREFIX}{key}.url", "is missing.")
         label = self._given[key].get("url", ("url", ""))[0]
@@ -337,15 +354,15 @@ class _Reading:
         rules = [_rule(name, settings.pop(name)) for name in _RULES if name in settings]
         return {**settings, **({"content_rules": rules} if rules else {})}
 
-    def _full_name(self, key: str, derived: Mapping[str, str], given: str | None) -> str:
-        shown = derived.get("url", "").partition("://")[2].rstrip("/")
+    def _full_name(self, key: str, derived: str, given: str | None) -> str:
+        shown = derived.partition("://")[2].rstrip("/")
         if given is None:
             name = shown or (f"{self._one.name}: {key}" if key else self._one.name)
         else:
-            name = f"{given}: {shown}" if shown and derived["of"] != "1" else given
+            name = f"{given}: {shown}" if shown and len(self._one.addresses) > 1 else given
         return one_line(f"{self._one.namespace}/{name}" if self._one.namespace else name, limit=MAX_NAME)
 
-    def _keep(self, key: str, derived: Mapping[str, str], prefix: str) -> None:
+    def _keep(self, key: str, derived: str) -> None:
         """Keep what an object with invalid labels may have created: by its name, and by its address."""
         given = self._given.get(key, {})
         try:
@@ -353,11 +370,11 @@ class _Reading:
         except ValueError:
             name = None
         self._found.names.add(self._full_name(key, derived, name))
-        if url := derived.get("url") or given.get("url", ("", ""))[1].strip():
-            self._found.urls.add(url)
+        if url := derived or given.get("url", ("", ""))[1].strip():
+            self._found.urls.add((self._one.namespace, url))
 
     def _report(self, label: str, message: str) -> None:
-        self._found.complaints.append(Complaint(self._one.place, label, message))
+        self._found.complaints.append(Complaint(self._one.place, shorten(label, limit=MAX_NAME), message))
 
 
 def _refuse(message: str) -> Callable[[str], Any]:

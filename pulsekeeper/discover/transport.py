@@ -74,7 +74,6 @@ def get(endpoint: Endpoint, path: str, parameters: Mapping[str, str] | None = No
         connection.request("GET", endpoint.base + path + query, headers=headers)
         answer = connection.getresponse()
         data = answer.read(MAX_ANSWER + 1)
-        complete = answer.isclosed() or not answer.read(1)
     except SSLError:
         raise UnreachableError(f"{endpoint.name}: its certificate is not trusted, or TLS fails") from None
     except TimeoutError:
@@ -88,7 +87,7 @@ def get(endpoint: Endpoint, path: str, parameters: Mapping[str, str] | None = No
     if len(data) > MAX_ANSWER:
         raise UnreachableError(f"{endpoint.name} answers with more than {MAX_ANSWER // 2**20} MiB")
     length = answer.getheader("Content-Length")
-    if not complete or (length is not None and length.isdecimal() and int(length) != len(data)):
+    if length is not None and length.isdecimal() and int(length) != len(data):
         raise UnreachableError(f"{endpoint.name} closed the connection before its answer was complete")
     try:
         body = json.loads(data)

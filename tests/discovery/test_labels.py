@@ -96,7 +96,7 @@ def test_an_invalid_label_names_its_object_and_no_value(label: str, value: str, 
     assert words in str(complaint)
     assert found.monitors == []
     assert label == "url" or len(value) < 5 or value not in str(complaint)
-    assert "web" in found.names or URL in found.urls  # what it created before stays
+    assert "web" in found.names or ("", URL) in found.urls  # what it created before stays
 
 
 def test_several_monitors_of_an_object() -> None:
@@ -149,6 +149,27 @@ def test_namespaces_cannot_take_names_or_all_places() -> None:
     assert [one.entry["name"] for one in limited.monitors] == ["a/web: m0", "a/web: m1", "a/web: m2", "b/Shop"]
     assert {"a/web: m3", "a/web: m4"} <= limited.names
     assert "more than 3 monitors" in str(limited.complaints[0])
+
+
+def test_a_misspelled_label_of_the_address_keeps_the_monitor() -> None:
+    assert read({"ulr": URL}).names == {"web"}
+    assert read({"ulr": URL, "name": "Shop"}).names == {"Shop"}
+    assert read({"a..url": URL}).names == {"web: a"}
+    assert read({"name": "Shop"}, namespace="n").names == {"n/Shop"}
+
+
+def test_hosts_that_several_objects_share() -> None:
+    first, second = (
+        Labelled(place=f"ingress n/{name}", name=name, namespace="n", labels={}, addresses=[URL]) for name in "ab"
+    )
+    found = discover(Listing([first, second]), defaults={}, max_per_namespace=9)
+    assert ([monitor.place for monitor in found.monitors], found.complaints) == (["ingress n/a"], [])
+
+
+def test_more_hosts_than_an_object_may_have() -> None:
+    found = read({}, addresses=[f"https://h{number}.example/" for number in range(60)])
+    assert (len(found.monitors), len(found.names)) == (50, 10)
+    assert "more than 50 hosts" in str(found.complaints[0])
 
 
 def test_the_same_name_twice() -> None:
