@@ -125,6 +125,7 @@ def match(discovered: Discovered, existing: Sequence[Existing], *, source: str) 
     result = Matched()
     unmatched: list[Found] = []
     ids: dict[int, str] = {}
+    kept = set(discovered.urls)
     for found in discovered.monitors:
         name = found.entry["name"]
         if own[name]:
@@ -132,37 +133,34 @@ def match(discovered: Discovered, existing: Sequence[Existing], *, source: str) 
         elif name not in others:
             unmatched.append(found)
     left = [one for found in own.values() for one in found]
-    by_url: dict[str, list[Existing]] = defaultdict(list)
+    by_url: dict[tuple[str, str], list[Existing]] = defaultdict(list)
     for one in left:
-        if one.name not in discovered.names:
-            by_url[one.url].append(one)
+        for key in () if one.name in discovered.names else _keys(one):
+            by_url[key].append(one)
     for found in unmatched:
-        same = [one for one in by_url[found.entry["url"]] if one.name.startswith(_prefix(found.namespace))]
+        same = by_url.pop((found.namespace, found.entry["url"]), [])
         if len(same) == 1:
             ids[id(found)] = same[0].id
-            by_url[found.entry["url"]].remove(same[0])
     for found in discovered.monitors:
         name, number = found.entry["name"], ids.get(id(found))
         if number is None and name in others:
             said = f"a monitor named {name!r} is there that discovery {source} did not create. Set another name, "
             said += f"or hand it over by the tag {mark}."
             result.complaints.append(Complaint(found.place, found.label, said))
+            kept.add((found.namespace, found.entry["url"]))
             continue
         own_id = {} if number is None else {"id": number}
         result.entries.append(Entry(found, {**own_id, **found.entry, "tags": [*found.entry["tags"], mark]}))
-
-    def is_kept(one: Existing) -> bool:
-        return any(one.url == url and one.name.startswith(_prefix(namespace)) for namespace, url in discovered.urls)
-
     used = set(ids.values())
     result.missing = [
-        one for one in left if one.id not in used and one.name not in discovered.names and not is_kept(one)
+        one for one in left if one.id not in used and one.name not in discovered.names and not _keys(one) & kept
     ]
     return result
 
 
-def _prefix(namespace: str) -> str:
-    return f"{namespace}/" if namespace else ""
+def _keys(one: Existing) -> set[tuple[str, str]]:
+    """Return the address of a monitor with each namespace that it may be of: none, or that which begins its name."""
+    return {("", one.url), (one.name.partition("/")[0], one.url)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,15 @@ from urllib.parse import quote
 
 from core.cli import UnreachableError, UsageError
 from pulsekeeper.discover.labels import Complaint, Labelled, Listing
-from pulsekeeper.discover.traefik import complete, is_encrypted, is_host, read_rule, usable_path
+from pulsekeeper.discover.traefik import (
+    MAX_RULES,
+    TOO_MANY_RULES,
+    complete,
+    is_encrypted,
+    is_host,
+    read_rule,
+    usable_path,
+)
 from pulsekeeper.discover.transport import Endpoint, get, refused
 
 PAGE, MAX_PAGES, MAX_STARTS = "200", 1_000, 3
@@ -152,7 +160,10 @@ def _of_ingress_route(spec: Mapping[str, Any], problems: list[str]) -> list[str]
     points = [str(point) for point in spec.get("entryPoints") or []]
     encrypted = is_encrypted(points, tls=spec.get("tls") is not None)
     found: list[tuple[str, str, bool]] = []
-    for route in spec.get("routes") or []:
+    routes = list(spec.get("routes") or [])
+    if len(routes) > MAX_RULES:
+        problems.append(f"has {TOO_MANY_RULES}")
+    for route in routes[:MAX_RULES]:
         read, problem = read_rule(str(route.get("match") or ""))
         if problem:
             problems.append(f"a rule {problem}")

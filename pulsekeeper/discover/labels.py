@@ -237,6 +237,7 @@ def discover(listing: Listing, *, defaults: Mapping[str, Any], max_per_namespace
                 if not monitor.is_same(taken[name]):
                     said = f"another monitor is named {name!r} already, by {taken[name].place}; set another name."
                     found.complaints.append(Complaint(monitor.place, monitor.label, said))
+                    found.urls.add((one.namespace, monitor.entry["url"]))
             elif one.namespace and counts[one.namespace] >= max_per_namespace:
                 found.names.add(name)
                 if one.namespace not in full:

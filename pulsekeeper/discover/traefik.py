@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 from urllib.parse import quote
 
-MAX_RULE, MAX_DEPTH, MAX_ALTERNATIVES = 4_096, 30, 100
+MAX_RULE, MAX_DEPTH, MAX_ALTERNATIVES, MAX_PAIRS, MAX_RULES = 4_096, 30, 100, 1_000, 50
+"""MAX_PAIRS: how many alternatives one && may combine. MAX_RULES: those of one object."""
+TOO_MANY_RULES = f"more than {MAX_RULES} rules; the others are skipped."
 TLS_ENTRY_POINTS = ("websecure", "https")
 _ROUTER = re.compile(r"traefik\.http\.routers\.([^.]+)\.(.+)", re.IGNORECASE)
 _TOKEN = re.compile(r"\s*(?:(&&|\|\||[()!,])|([A-Za-z]+)|`([^`]*)`|\"([^\"\\]*)\"|(\Z))")
@@ -53,9 +55,10 @@ def addresses_of_labels(labels: Mapping[str, str]) -> tuple[list[str], list[tupl
             routers.setdefault(found[1], {})[found[2].lower()] = value
     pairs: list[tuple[str, str, bool]] = []
     problems = []
-    for name, settings in routers.items():
-        if "rule" not in settings:
-            continue
+    ruled = [(name, settings) for name, settings in routers.items() if "rule" in settings]
+    if len(ruled) > MAX_RULES:
+        problems.append(("traefik.http.routers", TOO_MANY_RULES))
+    for name, settings in ruled[:MAX_RULES]:
         read, problem = read_rule(settings["rule"])
         if problem:
             problems.append((f"traefik.http.routers.{name}.rule", problem))
@@ -127,7 +130,10 @@ class _Parser:
     def _both(self, depth: int) -> list[Alternative]:
         found = self._one(depth)
         while self._accept("&&"):
-            pairs = product(found, self._one(depth))
+            others = self._one(depth)
+            if len(found) * len(others) > MAX_PAIRS:
+                raise UnreadableRuleError(f"has more than {MAX_ALTERNATIVES} alternatives.")
+            pairs = product(found, others)
             found = _limited(dict.fromkeys(both for one, other in pairs if (both := _and(one, other)) is not None))
         return found
 

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from core.cli import UnreachableError
+from core.text import sentence
 from core.version import product_version
 
 TIMEOUT_SEC = 60.0
@@ -99,5 +100,5 @@ def get(endpoint: Endpoint, path: str, parameters: Mapping[str, str] | None = No
 def refused(endpoint: Endpoint, path: str, reply: Reply) -> UnreachableError:
     """Return the error for an answer that is not expected."""
     said = reply.body.get("message") if isinstance(reply.body, dict) else None
-    why = f": {said[:200]}" if isinstance(said, str) else ""
+    why = f": {sentence(said)}" if isinstance(said, str) else ""
     return UnreachableError(f"{endpoint.name} answers {path} with status {reply.status}{why}")

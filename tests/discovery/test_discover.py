@@ -221,7 +221,13 @@ def test_a_monitor_of_a_person_is_not_taken_over(discover: Discover, docker: Doc
     ran = discover("docker", "--prune")
     assert (ran.code, "hand it over by the tag discovered:host-1" in ran.err) == (1, True)
     assert Monitor.objects.get().url == "https://mine.example.com/"
-    Monitor.objects.get()
+    docker.containers.clear()
+    docker.run("api", SHOP)
+    discover("docker")
+    docker.containers.clear()
+    docker.run("api", SHOP | {"pulsekeeper.name": "web"})
+    assert discover("docker", "--prune").code == 1
+    assert names() == {"web", "api"}
 
 
 def test_another_name_keeps_the_history(discover: Discover, docker: Docker) -> None:

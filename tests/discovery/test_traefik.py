@@ -7,6 +7,10 @@ import pytest
 from pulsekeeper.discover.traefik import addresses_of_labels, read_rule
 
 
+def _hosts(count: int) -> str:
+    return f"Host({','.join(f'`h{number}`' for number in range(count))})"
+
+
 def _any(matcher: str, start: str) -> str:
     return " || ".join(f"{matcher}(`{start}{number}`)" for number in range(12))
 
@@ -60,6 +64,7 @@ def test_a_rule(rule: str, expected: list[tuple[str, str]]) -> None:
         ("!" * 1000 + "Host(`a.example`)", "too deeply"),
         ("Host(`a.example`) ||" * 400 + "Host(`b.example`)", "more than 4096 characters"),
         (f"({_any('Host', 'h')}) && ({_any('Path', '/')})", "more than 100 alternatives"),
+        (f"{_hosts(40)} && {_hosts(40)}", "more than 100 alternatives"),
     ],
 )
 def test_a_rule_without_an_address(rule: str, words: str) -> None:
@@ -86,3 +91,6 @@ def test_labels_of_routers() -> None:
     assert set(found) == {"https://a.example/", "https://b.example/", "http://c.example/", "https://d.example/"}
     assert problems == [("traefik.http.routers.odd.rule", "cannot be read.")]
     assert addresses_of_labels({**labels, "traefik.enable": "false"}) == ([], [])
+    many = {f"traefik.http.routers.r{number:02}.rule": f"Host(`h{number}`)" for number in range(60)}
+    found, problems = addresses_of_labels(many)
+    assert (len(found), problems) == (50, [("traefik.http.routers", "more than 50 rules; the others are skipped.")])
