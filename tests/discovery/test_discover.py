@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -303,6 +305,23 @@ def test_more_monitors_than_one_request_takes(
     assert (dry.code, dry.out.splitlines()[-1]) == (0, "6 to create, 0 to change, 0 to remove."), dry.err
     assert discover("docker", "--project", "New").out.splitlines()[-1] == "6 created, 0 changed, 0 removed."
     assert len(names()) == 5
+
+
+def test_two_at_once(discover: Discover, docker: Docker) -> None:
+    for number in range(4):
+        docker.run(f"c{number}", SHOP)
+    discover("docker")
+    docker.containers[:] = [docker.containers[0]]
+    docker.run("new", SHOP)
+    command = [sys.executable, "-m", "pulsekeeper", "discover", "docker", "--source", "host-1", "--prune"]
+    both = [
+        subprocess.Popen([*command, "--confirm-after", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for _ in range(2)
+    ]
+    for process in both:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output.decode()
+    assert sorted(Monitor.objects.values_list("name", flat=True)) == ["c0", "new"]
 
 
 def test_a_compose_file(discover: Discover, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
