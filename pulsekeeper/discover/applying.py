@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from core.cli import UsageError
+from core.text import counted
 from pulsekeeper.discover.labels import TAG, Complaint, Discovered, Found
 from pulsekeeper.manifest.changes import Change, Report
 from pulsekeeper.manifest.problems import InvalidManifest, Problem, parse_path
@@ -187,7 +188,7 @@ class Applying:
         gone = list(self._removed)
         if not self._dry_run:
             gone = [one for one in gone if self._account.delete(one)]
-            tried = [(chunk, self._put(chunk, dry_run=False)) for chunk, _ in tried if chunk]
+            tried = self._put_all([chunk for chunk, _ in tried if chunk], removed=len(gone))
         changes = [change for _, report in tried for change in report.changes]
         if self._dry_run:  # each part would create the project
             made = [change for change in changes if change.kind == "project"]
@@ -201,6 +202,20 @@ class Applying:
         missing, first = len(self._matched.missing) - len(self._removed), sum(one.first_checks for _, one in tried)
         report = Report(changes, (), missing, first, applied=not self._dry_run)
         return Outcome(report, self._complaints, notes)
+
+    def _put_all(self, chunks: Sequence[list[Entry]], *, removed: int) -> list[tuple[list[Entry], Report]]:
+        """Apply all parts. Raises InvalidManifest if nothing was changed, and UsageError if something was."""
+        done: list[tuple[list[Entry], Report]] = []
+        for chunk in chunks:
+            try:
+                done.append((chunk, self._put(chunk, dry_run=False)))
+            except InvalidManifest as error:
+                if not removed and not done:
+                    raise
+                applied = sum(len(each) for each, _ in done)
+                counts = f"{counted(removed, 'monitor')} removed and {applied} applied, but the others not"
+                raise UsageError(f"{counts}: {error.problems[0].message}") from None
+        return done
 
     def _put(self, chunk: Sequence[Entry], *, dry_run: bool) -> Report:
         return self._account.put([entry.values for entry in chunk], dry_run=dry_run)

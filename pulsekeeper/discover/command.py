@@ -60,7 +60,7 @@ With --prune, those that are no longer in the list are removed.
 exit codes:
   0  applied, or nothing to change
   1  some labels are invalid, or something could not be listed; the rest was applied
-  2  nothing changed: usage error, or the server refuses all of it
+  2  usage error, or the server refuses the monitors; nothing was created or changed unless the message says so
   3  with --detailed-exitcode: there were changes (with --dry-run: there would be)
   4  the platform or the server cannot be reached. If it was during a change, repeat it
 """

@@ -104,7 +104,7 @@ def _rank(one: Any) -> tuple[bool, float]:
 
 
 def _container(one: Mapping[str, Any]) -> tuple[str, str, dict[str, str]]:
-    labels = _labels(one["Labels"])
+    labels = _labels(one.get("Labels"))
     project, service = labels.get(f"{_COMPOSE}project"), labels.get(f"{_COMPOSE}service")
     if project and service:
         return f"service {project}/{service}", f"{project}/{service}", labels

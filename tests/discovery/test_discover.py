@@ -293,6 +293,12 @@ def test_a_full_plan(discover: Discover, docker: Docker, user: User) -> None:
     docker.run("d", SHOP | {"pulsekeeper.url": "https://d.example.com/"})
     assert discover("docker", "--prune").code == 0
     assert names() == {"b", "d"}
+    docker.containers.pop(0)
+    for name in ("e", "f"):
+        docker.run(name, SHOP | {"pulsekeeper.url": f"https://{name}.example.com/"})
+    over = discover("docker", "--prune")
+    assert (over.code, names()) == (2, {"d"})
+    assert "1 monitor removed and 0 applied, but the others not: exceed the plan's limit of 2" in over.err
 
 
 def test_more_monitors_than_one_request_takes(
