@@ -36,14 +36,22 @@ MAX_CHANNELS = 50
 DELETED_AT_ONCE = 1_000
 
 Scope = AlertChannel.Scope
+_FIXED = "cannot be changed; create a new channel."
 
 
-def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> tuple[AlertChannel, str | None]:
-    """Create a channel. Return it with its setting `secret`, which is shown only once."""
+def create_channel(
+    caller: Caller, given: Mapping[str, Any], *, now: datetime, copied_from: str | None = None
+) -> tuple[AlertChannel, str | None]:
+    """Create a channel. Return it with its setting `secret`, which is shown only once.
+
+    It has the stored secrets of the channel with the id `copied_from` if it is in the same project and sends to the
+    same server. The owner of an e-mail address is asked again.
+    """
     kind = KINDS[given["kind"]]
-    config = _merge_config(kind, given, stored={})
+    source = None if copied_from is None else get_channel(caller, copied_from)
+    config = _merge_config(kind, given, stored={}) if source is None else _copied_config(kind, given, source)
     with transaction.atomic():
-        own = confirmation.own_address(caller) if kind.consent in given else None
+        own = confirmation.own_address(caller) if kind.consent else None
         monitors = _lock_monitors(caller, given)
         project, owner = placement.place(caller, given)
         scope_project = _lock_scope_project(caller, given)
@@ -59,8 +67,9 @@ def create_channel(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
             channel.confirmed_at = now
         channel.save(force_insert=True)
         channel.monitors.set(chosen or [])
-        _record(caller, Action.CHANNEL_CREATED, channel)
-    return get_channel(caller, channel.public_id), config.get("secret")
+        _record(caller, Action.CHANNEL_CREATED, channel, **({"copied_from": copied_from} if source else {}))
+    is_known = source is not None and config.get("secret") == source.config.get("secret")
+    return get_channel(caller, channel.public_id), None if is_known else config.get("secret")
 
 
 def update_channel(
@@ -73,10 +82,8 @@ def update_channel(
         monitors = _lock_monitors(caller, given)
         scope_project = _lock_scope_project(caller, given)
         channel = access.lock(get_channel, caller, public_id, with_owner=bool(monitors), if_match=if_match)
-        fixed = "cannot be changed; create a new channel."
-        if given.get("kind", channel.kind) != channel.kind:
-            raise ValidationFailed(fixed, field="kind")
-        placement.require_same_project(channel, given, reason=fixed)
+        _require_kind(channel, given)
+        placement.require_same_project(channel, given, reason=_FIXED)
         kind, before = KINDS[channel.kind], channel.config
         config = _merge_config(kind, given, stored=before)
         changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
@@ -294,6 +301,27 @@ def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mappin
             if setting.default is not None:
                 config[setting.name] = setting.default()
     return config
+
+
+def _require_kind(channel: AlertChannel, given: Mapping[str, Any]) -> None:
+    if given.get("kind", channel.kind) != channel.kind:
+        raise ValidationFailed(_FIXED, field="kind")
+
+
+def _copied_config(kind: ChannelKind, given: Mapping[str, Any], source: AlertChannel) -> dict[str, str]:
+    """Return the settings of a copy: the stored ones, changed by new ones.
+
+    Secrets are write-only: members must not send them to a server of their own, or use them in another project.
+    """
+    _require_kind(source, given)
+    stored = source.config
+    secrets = {setting.name for setting in kind.settings if setting.secret}
+    public = {name: value for name, value in stored.items() if name not in secrets}
+    is_here = given.get("project_id") == (source.project and source.project.public_id)
+    config = _merge_config(kind, given, stored=stored if is_here else public)
+    servers = [setting.name for setting in kind.settings if setting.input_type == "url"]
+    is_moved = any(config.get(name) != stored.get(name) for name in servers)
+    return _merge_config(kind, given, stored=public) if is_moved else config
 
 
 def add_own_address(user: User) -> None:

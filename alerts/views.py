@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,8 @@ from alerts.serializers import (
     ChannelTestSerializer,
     DeliverySerializer,
 )
+from alerts.transports import KINDS
+from core import throttles
 from core.api.query import ChoiceParam, Pages, TimePages
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
@@ -51,6 +53,28 @@ class ChannelViewSet(ServiceViewSet):
         """
         channel, self.secret = services.create_channel(self.caller, data, now=self.now)
         return channel
+
+    @operation("copy", body=ChannelPatchSerializer, status=201, is_idempotent=True, errors=(ChannelLimit, LimitReached))
+    def copy(self, channel_id: str, data: dict[str, Any]) -> AlertChannel:
+        """Copy an alert channel.
+
+        Creates a channel with all settings of this one, changed by the body, if there is one: by default enabled, with
+        the same name and " (copy)". Deliveries are not copied. Addresses and secrets are copied within the same project
+        only, and no longer if the URL or the server changes: enter them again, or 422. The owner of an e-mail address
+        has to confirm again, unless it is the caller's sign-in address. Only this response contains a new secret of a
+        webhook.
+        """
+        given = self.body_of_copy(
+            ChannelInputSerializer, data, dependent={"monitors": ("scope_project_id", "monitor_ids")}
+        )
+        channel, self.secret = services.create_channel(self.caller, given, now=self.now, copied_from=channel_id)
+        return channel
+
+    def create_once(self, create: Callable[[], Any], serialize: Any) -> Any:
+        """Count a copy that asks the owner of an e-mail address, as ChannelAddressThrottle counts other requests."""
+        if self.action == "copy" and KINDS[self.found.kind].consent:
+            throttles.count_request(ChannelAddressThrottle.scope, self.caller.account)
+        return super().create_once(create, serialize)
 
     @operation()
     def retrieve(self, channel_id: str) -> AlertChannel:

@@ -7,6 +7,7 @@ import unicodedata
 
 DETAIL_CHARS = 300
 NAME_CHARS = 80
+_COPY = " (copy)"
 
 # Control characters from 127 on, line and paragraph separators, bidirectional overrides, and lone surrogates, which no
 # database stores.
@@ -46,6 +47,11 @@ def counted(number: int, noun: str) -> str:
 
 def quote(text: str, *, limit: int = 80) -> str:
     return f'"{shorten(text, limit=limit)}"'
+
+
+def copy_name(name: str, *, limit: int) -> str:
+    """Return the name of a copy, such as `Shop (copy)`, of at most `limit` characters: a long name is cut."""
+    return f"{name[: limit - len(_COPY)].rstrip()}{_COPY}"
 
 
 def sentence(text: str) -> str:

@@ -102,6 +102,16 @@ class WindowViewSet(ServiceViewSet):
         """
         return windows.create_window(self.caller, data, now=self.now)
 
+    @operation("copy", body=WindowPatchSerializer, status=201, is_idempotent=True, errors=(WindowLimit, LimitReached))
+    def copy(self, window_id: str, data: dict[str, Any]) -> MaintenanceWindow:
+        """Copy a maintenance window.
+
+        Creates a window with all settings of this one, changed by the body, if there is one: by default with the same
+        name and " (copy)". A window that has ended needs other times.
+        """
+        given = self.body_of_copy(WindowInputSerializer, data, dependent={"monitors": ("monitor_ids",)})
+        return windows.create_window(self.caller, given, now=self.now)
+
     @operation()
     def retrieve(self, window_id: str) -> MaintenanceWindow:
         """Read a maintenance window."""

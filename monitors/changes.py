@@ -66,10 +66,12 @@ def draft(
     *,
     project: Project | None,
     action: Action | None = None,
+    source: Monitor | None = None,
 ) -> Entry:
     """Return an unsaved entry for the log of `project`. Without a caller, staff or a command acts for the owner.
 
-    Without an action it is an edit: a pause or a resumption if nothing else changed.
+    Without an action it is an edit: a pause or a resumption if nothing else changed. `source` is the monitor that this
+    one is a copy of.
     """
     if action is None:
         is_switch = [change["field"] for change in changes] == ["enabled"]
@@ -82,7 +84,8 @@ def draft(
         monitor_id=monitor.pk,
         target_id="" if monitor.kind.has_secret_id else monitor.public_id,
         target_name=monitor.name,
-        details={"changes": list(changes)},
+        details={"changes": list(changes)}
+        | ({"copied_from": source.public_id} if source is not None and not source.kind.has_secret_id else {}),
     )
 
 
@@ -92,10 +95,11 @@ def record(
     changes: Iterable[Sequence[Mapping[str, Any]]],
     *,
     action: Action | None = None,
+    source: Monitor | None = None,
 ) -> None:
-    """Record the changes of each monitor, with a single INSERT."""
+    """Record the changes of each monitor, with a single INSERT. `source` is that of a copy."""
     audit.services.record_all(
-        draft(caller, monitor, made, project=monitor.project, action=action)
+        draft(caller, monitor, made, project=monitor.project, action=action, source=source)
         for monitor, made in zip(monitors, changes, strict=False)
     )
 

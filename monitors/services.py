@@ -27,6 +27,7 @@ from core.errors import LocationInUse, MonitorLimit, NotFound, PrivateAddress, V
 from core.etags import IfMatch, require_match
 from core.ids import random_text
 from core.outbound import guard, private_networks_advice
+from core.text import copy_name
 from locations.models import Location
 from locations.selectors import lock_against_deletion, online_agents, usable, usable_by
 from monitors import changes, configuration, locking, types
@@ -47,7 +48,7 @@ from monitors.models import (
 )
 from monitors.selectors import get_monitor
 from monitors.slots import refill_slots
-from monitors.types.settings import DEFAULT_LOCATION, MAX_LOCATIONS, MonitorConfig
+from monitors.types.settings import DEFAULT_LOCATION, MAX_LOCATIONS, MAX_NAME, MonitorConfig
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
@@ -176,10 +177,59 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     return monitor
 
 
-def store_new(caller: Caller | None, drafts: Sequence[Draft], *, is_claimed: bool, now: datetime) -> list[Monitor]:
+def copy_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
+    """Create a monitor with the settings of another one, changed as by a PATCH of `given`.
+
+    Secrets are dropped where a PATCH drops them, and in another project. The first check is that of `create_monitor`.
+    """
+    with transaction.atomic():
+        source = get_monitor(caller, public_id)
+        project, owner = _place_copy(caller, source, given)
+        owner = lock_owner(owner)
+        config = _copied(caller, source, given, project=project, owner=owner)
+        enforce_quota(owner)
+        draft = Draft(owner, project, config, enabled=given.get("enabled", True))
+        (monitor,) = store_new(caller, [draft], is_claimed=True, now=now, source=source)
+    return monitor
+
+
+def config_of_copy(caller: Caller, public_id: str, given: Mapping[str, Any]) -> MonitorConfig:
+    """Return the config that `copy_monitor` would store, for a test run."""
+    source = get_monitor(caller, public_id)
+    with transaction.atomic():
+        project, owner = _place_copy(caller, source, given)
+    return _copied(caller, source, given, project=project, owner=owner)
+
+
+def _place_copy(caller: Caller, source: Monitor, given: Mapping[str, Any]) -> tuple[Project | None, User]:
+    """Return the project and owner of a copy: by default in the project of its source."""
+    return placement.place(caller, {"project_id": source.project and source.project.public_id, **given})
+
+
+def _copied(
+    caller: Caller, source: Monitor, given: Mapping[str, Any], *, project: Project | None, owner: User
+) -> MonitorConfig:
+    """Return the config of a copy in this place. Another project does not get the secrets."""
+    stored, is_here = source.full_config, project == source.project
+    if not is_here:
+        stored = configuration.without_secrets(stored, moved=owner.pk != source.owner_id)
+    limits = limits_at(project.pk if project else None, owner, caller=caller, kept=source.locations if is_here else ())
+    with _advising():
+        return configuration.patch(stored, {"name": copy_name(source.name, limit=MAX_NAME), **given}, limits)
+
+
+def store_new(
+    caller: Caller | None,
+    drafts: Sequence[Draft],
+    *,
+    is_claimed: bool,
+    now: datetime,
+    source: Monitor | None = None,
+) -> list[Monitor]:
     """Store new monitors, whose owners are locked, and return them in the given order.
 
-    The first checks are claimed as FIRST_CLAIM by the caller if `is_claimed`, and otherwise due at once.
+    The first checks are claimed as FIRST_CLAIM by the caller if `is_claimed`, and otherwise due at once. `source` is
+    the monitor that they are copies of.
     """
     _lock_locations(drafts)
     needs_agents = is_claimed and any(DEFAULT_LOCATION not in draft.config.locations for draft in drafts)
@@ -197,7 +247,7 @@ def store_new(caller: Caller | None, drafts: Sequence[Draft], *, is_claimed: boo
         state = MonitorState(monitor=monitor, domain_expires_at=registration.expires_at if registration else None)
         if monitor.schedule is not None and monitor.kind.fires:
             state.next_due_at = monitor.schedule.next_after(now)
-        elif is_claimed and not monitor.kind.waits:
+        elif is_claimed and draft.enabled and not monitor.kind.waits:
             state.claim, state.claimed_at, state.slot_at = FIRST_CLAIM, now, now
             state.agent_id = _first_agent(draft.config.locations, agents)
             state.next_due_at = now + timedelta(milliseconds=monitor.timeout_ms) + LEASE_MARGIN
@@ -211,13 +261,19 @@ def store_new(caller: Caller | None, drafts: Sequence[Draft], *, is_claimed: boo
     refill_slots(monitors)
     StatusChange.objects.bulk_create(transitions)
     made = [changes.compare(None, draft.config) + ([] if draft.enabled else _CREATED_PAUSED) for draft in drafts]
-    changes.record(caller, monitors, made, action=Action.MONITOR_CREATED)
+    changes.record(caller, monitors, made, action=Action.MONITOR_CREATED, source=source)
     return monitors
 
 
-def has_first_check(given: Mapping[str, Any]) -> bool:
-    """Return whether the new monitor is checked at once. A heartbeat waits for a ping, a schedule for its time."""
-    return not types.get(given.get("type", types.DEFAULT)).waits and not given.get("schedule")
+def has_first_check(given: Mapping[str, Any], *, source: Monitor | None = None) -> bool:
+    """Return whether the new monitor is checked at once. A heartbeat waits for a ping, a schedule for its time.
+
+    `source` is the monitor that is copied with the changes `given`.
+    """
+    if source is not None:
+        given = {"type": source.type, "schedule": source.options["schedule"], **given}
+    is_polled = not types.get(given.get("type", types.DEFAULT)).waits and not given.get("schedule")
+    return is_polled and given.get("enabled", True)
 
 
 def release_first_claim(monitor: Monitor, *, now: datetime) -> None:

@@ -159,7 +159,7 @@ class MonitorViewSet(ServiceViewSet):
 
     def create_once(self, create: Callable[[], Any], serialize: Any) -> Any:
         """Create the monitor and wait for its first check. A repetition reads the monitor again."""
-        is_checked = services.has_first_check(self.data)
+        is_checked = services.has_first_check(self.data, source=self.found)
         new: list[Monitor] = []
 
         def run() -> Created:
@@ -183,6 +183,25 @@ class MonitorViewSet(ServiceViewSet):
                     services.release_first_claim(monitor, now=utc_now())
             monitor = self.get_object(monitor.public_id)
             return serialize([monitor])[0] | {ETAG: etag(monitor)}
+
+    @operation(
+        "copy",
+        body=MonitorPatchSerializer,
+        status=201,
+        is_idempotent=True,
+        errors=(MonitorLimit,),
+        throttles=(ProbeThrottle,),
+    )
+    def copy(self, monitor_id: str, data: dict[str, Any]) -> Monitor:
+        """Copy a monitor.
+
+        Creates a monitor with all settings of this one, changed by the body, if there is one: by default enabled, with
+        the same name and " (copy)". State, history, incidents and badges are not copied, and neither are
+        the choices of alert channels, maintenance windows and status pages. Header values are copied unless the request
+        would go to another server (scheme, host or port of `url`, or the Host header), a private location is added, or
+        `project_id` names another project; they are dropped as by PATCH. Waits for the first check, as creation does.
+        """
+        return services.copy_monitor(self.caller, monitor_id, data, now=self.now)
 
     @operation(
         "test",

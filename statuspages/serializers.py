@@ -13,7 +13,7 @@ from core.api.fields import BoolField, ChoiceField, EpochMsField, ListField, Str
 from statuspages import badges
 from statuspages.logos import MAX_BYTES
 from statuspages.models import Badge, NoteUpdate, StatusPage
-from statuspages.services import MAX_MONITORS
+from statuspages.services import MAX_MONITORS, MAX_SLUG
 
 MAX_TEXT = 5_000
 MAX_GROUPS = 100
@@ -41,7 +41,7 @@ class PageInputSerializer(StrictSerializer):
         required=False, allow_null=True, max_length=64, help_text="null: a personal page. Cannot be changed later."
     )
     name = TextField(max_length=200)
-    slug = TextField(max_length=64, help_text="The page is at /status/<slug>: a-z, 0-9 and -.")
+    slug = TextField(max_length=MAX_SLUG, help_text="The page is at /status/<slug>: a-z, 0-9 and -.")
     description = TextField(required=False, allow_blank=True, max_length=MAX_TEXT)
     published = BoolField(required=False, help_text="false: the page is hidden. Default: true.")
     theme = ChoiceField(
@@ -135,7 +135,7 @@ class PagePatchSerializer(PageInputSerializer):
     ignored = frozenset(StatusPageSerializer().fields) - frozenset(PageInputSerializer().fields)
 
     name = TextField(required=False, max_length=200)
-    slug = TextField(required=False, max_length=64)
+    slug = TextField(required=False, max_length=MAX_SLUG)
     project_id = TextField(required=False, allow_null=True, max_length=64, help_text="Cannot be changed.")
 
 

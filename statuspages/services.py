@@ -29,6 +29,7 @@ from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, Pag
 from statuspages.selectors import get_note, get_page, showable
 
 MAX_PAGES = 50
+MAX_SLUG = 64
 MAX_MONITORS = 1_000
 MAX_UPDATES = 50
 """Limit of updates of a note."""
@@ -36,13 +37,40 @@ _DERIVED = ("password_hash", "domain_verified_at", "domain_check_at", "domain_fa
 _PLAIN = ("name", "description", "published", "theme", "show_window_names", "show_locations")
 
 
-def create_page(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> StatusPage:
+def create_page(
+    caller: Caller, given: Mapping[str, Any], *, now: datetime, copied_from: str | None = None
+) -> StatusPage:
+    """Create a page, with the password and the logo of the page with the id `copied_from`.
+
+    Raises ValidationFailed if the password would be lost, because the copy is in another project.
+    """
     given = _hashed(given)
     with transaction.atomic():
         monitors = _lock_monitors(caller, given)
         project, owner = place(caller, given)
         enforce_quota(owner, StatusPage, limit=MAX_PAGES, error=StatusPageLimit)
-        return _save(caller, StatusPage(owner=owner, project=project, created_at=now), given, monitors)
+        page = StatusPage(owner=owner, project=project, created_at=now)
+        if copied_from is None:
+            return _save(caller, page, given, monitors)
+        source = get_page(caller, copied_from)
+        if source.project == project:
+            page.password_hash = source.password_hash
+        elif source.is_protected and "password" not in given:
+            reason = "is not copied to another project; set one, or null: everyone can read the page."
+            raise ValidationFailed(reason, field="password")
+        _save(caller, page, given, monitors)
+        for logo in PageLogo.objects.filter(page=source):
+            logo.pk = page.pk
+            logo.save(force_insert=True)
+        return get_page(caller, page.public_id)
+
+
+def slug_of_copy(slug: str) -> str:
+    """Return a slug such as `shop-copy` or `shop-copy-2`, which no page has yet."""
+    endings = ("-copy", *(f"-copy-{number}" for number in range(2, 2 * MAX_PAGES)))
+    found = [f"{slug[: MAX_SLUG - len(ending)].rstrip('-')}{ending}" for ending in endings]
+    taken = set(StatusPage.objects.filter(slug__in=found).values_list("slug", flat=True))
+    return next((one for one in found if one not in taken), found[0])
 
 
 def update_page(caller: Caller, public_id: str, given: Mapping[str, Any], *, if_match: IfMatch = None) -> StatusPage:

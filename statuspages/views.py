@@ -54,6 +54,26 @@ class StatusPageViewSet(ServiceViewSet):
         """
         return services.create_page(self.caller, data, now=self.now)
 
+    @operation(
+        "copy",
+        body=PagePatchSerializer,
+        max_bytes=MAX_PAGE_BYTES,
+        status=201,
+        is_idempotent=True,
+        errors=(StatusPageLimit, LimitReached),
+    )
+    def copy(self, page_id: str, data: dict[str, Any]) -> StatusPage:
+        """Copy a status page.
+
+        Creates a page with all settings of this one and its logo, changed by the body, if there is one: by default with
+        the same name and " (copy)", and the same slug and `-copy`. It is public at once if this one is. Subscribers,
+        notes and the custom domain are not copied. The password is copied within the same project only: a page that has
+        one needs `password` in another project, or 422.
+        """
+        free = {"slug": services.slug_of_copy(self.found.slug), "custom_domain": None}
+        given = self.body_of_copy(PageInputSerializer, free | data, dependent={})
+        return services.create_page(self.caller, given, now=self.now, copied_from=page_id)
+
     @operation()
     def retrieve(self, page_id: str) -> StatusPage:
         """Read a status page."""

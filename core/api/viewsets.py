@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial, wraps
@@ -28,6 +28,7 @@ from core.api.query import Pages, Param
 from core.clock import utc_now
 from core.errors import ApiError
 from core.etags import IF_MATCH, IfMatch, etag, parse_if_match
+from core.text import copy_name
 
 Method = Literal["get", "post", "put", "delete"]
 
@@ -220,6 +221,22 @@ class ServiceViewSet(ViewSet):
             return Created(row.public_id, serialize([row])[0] | ({ETAG: etag(row)} if self.has_etag else {}))
 
         return create_once(self.request, self.caller, run, now=self.now).answer
+
+    def body_of_copy(
+        self, body: type[StrictSerializer], given: Mapping[str, Any], *, dependent: Mapping[str, Collection[str]]
+    ) -> dict[str, Any]:
+        """Return the body of a creation that copies `found` with the changes `given`.
+
+        Every setting that a response shows and `body` takes is copied. `dependent` are those that are not copied if
+        `given` changes the setting that they depend on.
+        """
+        shown, fields = self.serialize([self.found])[0], body().fields
+        changed = [name for name in dependent if given.get(name, shown[name]) != shown[name]]
+        left_out = {name for one in changed for name in dependent[one]}
+        kept = [name for name, field in fields.items() if name in shown and not field.write_only]
+        copied = {name: shown[name] for name in kept if name not in left_out}
+        copied["name"] = copy_name(shown["name"], limit=fields["name"].max_length)
+        return validated(body, copied) | given
 
     def get_serializer_context(self) -> dict[str, Any]:
         return {"now": self.now, "secret": self.secret}
