@@ -17,6 +17,7 @@ from alerts.services import choose_channels, lock_before_choice
 from checks.evidence import Evidence
 from checks.verdict import BLOCKED
 from core.errors import NoWorker
+from core.text import copy_name
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
 from dashboard.monitors.forms import SCOPE, MonitorForm
@@ -27,7 +28,7 @@ from monitors.checking import interactive
 from monitors.checking.results import CheckResult
 from monitors.models import Monitor
 from monitors.selectors import get_monitor
-from monitors.types.settings import MonitorConfig
+from monitors.types.settings import MAX_NAME, MonitorConfig
 
 USUAL_INTERVAL_SEC = 60  # the default, unless the plan requires a longer one
 FORM = "#monitor-form"
@@ -54,7 +55,7 @@ class TestRun(NamedTuple):
 
 @page
 def new(request: PageRequest) -> HttpResponse:
-    """Create a monitor of `?type=` in `?project=`, or a copy of the monitor `?from=` without header values."""
+    """Create a monitor of `?type=` in `?project=`, or a copy of the monitor `?from=`."""
     caller = request.caller
     source = get_monitor(caller, request.GET["from"]) if "from" in request.GET else None
     form = MonitorForm(
@@ -62,6 +63,7 @@ def new(request: PageRequest) -> HttpResponse:
         caller=caller,
         config=_first_config(request) if source is None else _copy_of(source),
         project=request.GET.get("project") if source is None else _project_of(source),
+        source=source,
         channels=() if source is None else chosen_by(caller, source),
     )
     if "test" in request.POST:
@@ -71,7 +73,10 @@ def new(request: PageRequest) -> HttpResponse:
         given, (add, remove) = form.given(), form.channel_changes()
         if add or remove:
             lock_before_choice(caller, None, given.get("project_id"))
-        monitor = services.create_monitor(caller, given, now=request.now)
+        if source is None:
+            monitor = services.create_monitor(caller, given, now=request.now)
+        else:
+            monitor = services.copy_monitor(caller, source.public_id, given, now=request.now)
         choose_channels(caller, monitor, add, remove)
         return monitor
 
@@ -83,6 +88,8 @@ def new(request: PageRequest) -> HttpResponse:
         messages.success(request, f"{monitor.name} is created.")
         _report_completion(request, form)
         _report_adjustments(request, form.body(), monitor)
+        if source is not None:
+            _warn_about_dropped(request, source, monitor, places="server or project")
         # The page of the monitor shows the first check when it is done.
         claim = services.FIRST_CLAIM
         if services.has_first_check(form.body()) and not interactive.enqueue_first_check(monitor, claim=claim):
@@ -124,7 +131,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     )
     _report_completion(request, form)
     _report_adjustments(request, body, changed)
-    _warn_about_dropped(request, monitor, changed)
+    _warn_about_dropped(request, monitor, changed, places="server or owner")
     return redirect("monitor", monitor_id)
 
 
@@ -144,7 +151,7 @@ def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = N
 
     Return only the result to htmx, to keep what is typed during the test; return the form if it is invalid.
     """
-    run = form.save(request, lambda: _run(request, form), limit=SCOPE)
+    run = form.save(request, lambda: _run(request, form, source=source), limit=SCOPE)
     if run is None:
         answer = _show(request, form, source=source, tested=True)
         return retarget(reswap(answer, "outerHTML"), FORM) if request.htmx else answer
@@ -153,11 +160,13 @@ def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = N
     return _show(request, form, source=source, run=run)
 
 
-def _run(request: PageRequest, form: MonitorForm) -> TestRun:
-    if form.stored is None:
-        config = services.config_of(request.caller, form.given())
-    else:
+def _run(request: PageRequest, form: MonitorForm, *, source: Monitor | None) -> TestRun:
+    if form.stored is not None:
         config = services.config_of_change(request.caller, form.stored.public_id, form.given())
+    elif source is not None:
+        config = services.config_of_copy(request.caller, source.public_id, form.given())
+    else:
+        config = services.config_of(request.caller, form.given())
     try:
         with limit_waiting(request.caller.account):
             spec, owner_id = services.test_spec(config), request.caller.user.pk
@@ -198,12 +207,12 @@ def _report_adjustments(request: PageRequest, body: dict[str, Any], monitor: Mon
         messages.info(request, f"The method is {method}: content rules need the body.")
 
 
-def _warn_about_dropped(request: PageRequest, before: Monitor, after: Monitor) -> None:
-    """Warn about secrets that were dropped because the server or owner changed."""
+def _warn_about_dropped(request: PageRequest, before: Monitor, after: Monitor, *, places: str) -> None:
+    """Warn about secrets that were dropped because one of the `places` changed."""
     names = after.public_config.own.dropped_secrets()
     if names:
         text = f"The stored values of these headers were dropped: {', '.join(names)}. They are not sent to another "
-        messages.warning(request, f"{text}server or owner; enter them again.")
+        messages.warning(request, f"{text}{places}; enter them again.")
     bodies = [monitor.options["request_body"] for monitor in (before, after)]
     if before.owner_id != after.owner_id and bodies[0] is not None and bodies[1] is None:
         messages.warning(request, "The request body was dropped: the monitor has another owner.")
@@ -217,7 +226,7 @@ def _first_config(request: PageRequest) -> MonitorConfig:
 
 def _copy_of(source: Monitor) -> MonitorConfig:
     config = source.public_config
-    return msgspec.structs.replace(config, name=f"{config.name[:190]} (copy)")
+    return msgspec.structs.replace(config, name=copy_name(config.name, limit=MAX_NAME))
 
 
 def _project_of(monitor: Monitor) -> str | None:

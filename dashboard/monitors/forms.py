@@ -130,7 +130,7 @@ def _numbered_lines(text: str) -> list[tuple[int, str]]:
 
 
 class MonitorForm(ObjectForm):
-    """The form of the monitor `stored`, or of a new one with the values of `config`."""
+    """The form of the monitor `stored`, or of a new one with the values of `config`, which may be a copy of `source`."""
 
     default_renderer = PlainRenderer
     use_required_attribute = False  # the type decides which fields are required
@@ -162,12 +162,14 @@ class MonitorForm(ObjectForm):
         config: MonitorConfig,
         project: str | None = None,
         stored: Monitor | None = None,
+        source: Monitor | None = None,
         channels: Sequence[str] = (),
     ) -> None:
         initial = _initial(config, is_new=stored is None) | {"project_id": project, "channels": channels or None}
         initial["channels_before"] = " ".join(channels) if stored is not None else ""
         super().__init__(data, stored=stored, initial=initial)
         self._caller = caller
+        self._base = stored or source  # whose family, locations and header values it keeps
         self.completed = ""
         self._lacks_tls = False
         self.plan = (caller.user if stored is None else stored.owner).plan
@@ -181,13 +183,13 @@ class MonitorForm(ObjectForm):
             none="None: personal",
             help_text="Shared with its members." if stored is None else _MOVING,
         )
-        names = types.names() if stored is None else types.family(stored.kind)
+        names = types.names() if self._base is None else types.family(self._base.kind)
         self.types = [types.get(name) for name in names]
         self.fields["type"].choices = [(kind.name, kind.label) for kind in self.types]  # type: ignore[attr-defined]
         for name, setting in self.settings.items():
             self.fields[name].help_text = _help_text(setting, self.types)
             self.fields[name].suggestions = setting.suggestions  # type: ignore[attr-defined]
-            if stored is None and _has_defaults_by_type(setting):
+            if self._base is None and _has_defaults_by_type(setting):
                 # Assigned, because the widget has its own list.
                 self.fields[name].choices = [("", "By the type"), *self.fields[name].choices]  # type: ignore[attr-defined]
         if stored is None:
@@ -202,7 +204,7 @@ class MonitorForm(ObjectForm):
             self.fields["channels"].choices = list(visible)  # type: ignore[attr-defined]
         self.fields["tags"].widget.attrs["list"] = "tag-names"
         self._offer_locations(is_blank=stored is None and _is_blank(config))
-        headers = () if stored is None else config["request_headers"]
+        headers = () if self._base is None else config["request_headers"]
         data = data and self.data  # with the stored values that the user chose
         self.rules = RuleRow.rows(data, config, blank=blank_rule(config))
         self.headers = HeaderRow.rows(data, config, blank={}, stored=headers)
@@ -211,7 +213,7 @@ class MonitorForm(ObjectForm):
     def _offer_locations(self, *, is_blank: bool) -> None:
         """Offer the locations of the selected place. A form that was sent without them keeps the initial values."""
         owner_id = self._caller.user.pk if self.stored is None else self.stored.owner_id
-        kept = () if self.stored is None else self.stored.locations
+        kept = () if self._base is None else self._base.locations
         project, owner_id = selected_place(self._caller, self["project_id"].value(), owner_id=owner_id)
         found = locations_at(project.pk if project else None, owner_id, caller=self._caller, kept=kept)
         self.offered: Sequence[Location] = list(with_agents(found, now=utc_now()))
@@ -365,7 +367,7 @@ class MonitorForm(ObjectForm):
     def _reads_certificates(self, body: Mapping[str, Any]) -> bool:
         """Return whether `check_ssl`, which is on by default, is possible with the address and the other settings."""
         is_encrypted = body["url"].lower().startswith(("https:", "tls:")) or body.get("follow_redirects", False)
-        return bool(body.get("tls_verify", True) and (is_encrypted or self.stored is not None))
+        return bool(body.get("tls_verify", True) and (is_encrypted or self._base is not None))
 
     @property
     def notified(self) -> Notified:

@@ -505,8 +505,8 @@ def test_a_member_edits_and_others_find_nothing(web: Client, user: User) -> None
     assert web.get("/monitors/mon_nothing/edit").status_code == 404
 
 
-def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User) -> None:
-    project = ProjectFactory(owner=user)
+def test_a_copy_starts_from_everything(web: Client, user: User) -> None:
+    project, other = ProjectFactory(owner=user), ProjectFactory(owner=user, name="Blog")
     monitor = MonitorFactory(
         owner=user, name="Shop", project=project, request_headers=[{"name": "X-Key", "value": "s3cret"}]
     )
@@ -514,10 +514,30 @@ def test_a_copy_starts_from_everything_but_header_values(web: Client, user: User
     page = web.get(path).content.decode()
     assert 'value="Shop (copy)"' in page
     assert f'<option value="{project.public_id}" selected>' in page
-    given = typed(name="Shop (copy)") | {"header-0-name": "X-Key"}
-    assert errors_in(web.post(path, given).content.decode())[0].startswith("Value: Stored values are hidden")
-    assert web.post(path, given | {"header-0-value": "again"}).status_code == 302
-    assert Monitor.objects.get(name="Shop (copy)").full_config["request_headers"][0].value == "again"
+    assert "s3cret" not in page
+    assert 'name="type" value="dns"' not in page, "a copy has the same settings"
+    given = typed(name="Shop (copy)", project_id=project.public_id) | {"header-0-name": "X-Key"}
+    for key, typed_value, value in (("a", "", "s3cret"), ("b", "again", "again")):
+        answer = web.post(path, given | {"form_key": key, "header-0-value": typed_value}, follow=True)
+        assert "were dropped" not in answer.content.decode()
+        assert Monitor.objects.latest("pk").header_values == [value]
+    for key, change in (("c", {"url": "http://127.0.0.1:10/"}), ("d", {"project_id": other.public_id})):
+        page = web.post(path, given | {"form_key": key} | change, follow=True).content.decode()
+        assert "were dropped: X-Key. They are not sent to another server or project" in page
+        assert Monitor.objects.latest("pk").header_values == [""]
+    new = given | {"form_key": "e", "header-1-name": "X-New"}
+    assert errors_in(web.post(path, new).content.decode())[0].startswith("Value: Stored values are hidden")
+    assert Monitor.objects.count() == 5
+
+
+def test_a_choice_of_a_copy_is_not_that_of_its_type(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user, method="POST", check_ssl=True)
+    path = f"/monitors/new?from={monitor.public_id}"
+    assert "By the type" not in web.get(path).content.decode()
+    given = typed(name="Copy", method="PUT", check_ssl="on")
+    assert web.post(path, given).status_code == 302
+    made = Monitor.objects.get(name="Copy")
+    assert (made.type, made.options["method"], made.check_ssl) == ("http", "PUT", True)
 
 
 @pytest.mark.parametrize("target", [{"url": "https://nas.example/"}, {"type": "port", "url": "tls://nas.example:993"}])
