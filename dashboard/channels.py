@@ -22,7 +22,7 @@ from core import mail
 from core.api.idempotency import Created
 from core.errors import ApiError
 from core.forms import conditional
-from core.text import counted
+from core.text import copy_name, counted
 from core.waiting import limit_waiting
 from dashboard.deletion import Deletable, deletion
 from dashboard.forms import ProjectField, ScopeForm
@@ -32,7 +32,7 @@ from notifications.outbox import SendResult
 from projects.access import Caller
 
 PAGE = 30
-MAX_ITEMS = 3
+MAX_ITEMS, MAX_NAME = 3, 200
 
 Scope = AlertChannel.Scope
 STATE_NAMES = dict(Delivery.State.choices) | {Delivery.State.DEAD.value: "Given up"}
@@ -55,11 +55,14 @@ SCOPE_NAMES = {
 
 
 class ChannelForm(ScopeForm):
-    """The form of the channel `stored`, or of a new one. Settings of the kind are fields, the first like `example`."""
+    """The form of the channel `stored`, or of a new one, which may be a copy of `source`.
+
+    Settings of the kind are fields, the first like `example`.
+    """
 
     needs: ClassVar = {**ScopeForm.needs, Scope.PROJECT: ("scope_project_id", "Choose a project.")}
     enabled = forms.BooleanField(label="Send alerts", required=False)
-    name = forms.CharField(max_length=200)
+    name = forms.CharField(max_length=MAX_NAME)
     topics = forms.MultipleChoiceField(
         label="Send alerts when",
         choices=[(topic.value, name) for topic, name in TOPIC_NAMES.items()],
@@ -89,13 +92,17 @@ class ChannelForm(ScopeForm):
         kind: ChannelKind,
         example: str = "",
         stored: AlertChannel | None = None,
+        source: AlertChannel | None = None,
     ) -> None:
-        initial = None if stored is None else _initial_of(stored)
+        base = stored or source
+        initial = None if base is None else _initial_of(base)
+        if source is not None:
+            initial = {**_initial_of(source), "name": copy_name(source.name, limit=MAX_NAME)}
         super().__init__(data, caller=caller, chosen_label="Selected monitors", stored=stored, initial=initial)
         self.kind = kind
         self.secret_fields = {setting.name for setting in kind.settings if setting.secret}
         self.fields["scope_project_id"] = conditional(ProjectField(self.projects, none="Choose a project"))
-        self.fields |= {setting.name: _field(setting, stored) for setting in kind.settings}
+        self.fields |= {setting.name: _field(setting, base) for setting in kind.settings}
         first = self.fields[kind.settings[0].name]
         if stored is None:
             del self.fields["enabled"]
@@ -106,8 +113,8 @@ class ChannelForm(ScopeForm):
                 none="None: personal",
                 help_text="Members of the project can see and change its channels, which send alerts of its monitors.",
             )
-        elif kind.settings[0].secret:
-            first.help_text = f"Currently {stored.hint}. Leave empty to keep it."
+        if base is not None and kind.settings[0].secret:
+            first.help_text = f"Currently {base.hint}. Leave empty to keep it."
         if example:
             first.widget.attrs["placeholder"] = example
             first.help_text = f"Format: {example}"
@@ -134,6 +141,7 @@ class ChannelForm(ScopeForm):
 
 def _initial_of(channel: AlertChannel) -> dict[str, Any]:
     return {name: getattr(channel, name) for name in ("name", "topics", "remind_every_hours", "enabled")} | {
+        "project_id": channel.project and channel.project.public_id,
         "monitors": channel.scope,
         "scope_project_id": channel.scope_project and channel.scope_project.public_id,
         "monitor_ids": [monitor.public_id for monitor in channel.monitors.all()],
@@ -251,21 +259,24 @@ def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
 
 @page
 def create(request: PageRequest) -> HttpResponse:
-    """Let the user choose a kind, then enter its settings. A new secret is shown once."""
-    caller, kind = request.caller, KINDS.get(request.GET.get("kind", ""))
+    """Let the user choose a kind, then enter its settings, or copy the channel `?from=`. A new secret is shown once."""
+    caller = request.caller
+    source = selectors.get_channel(caller, request.GET["from"]) if "from" in request.GET else None
+    kind = KINDS.get(request.GET.get("kind", "") if source is None else source.kind)
     variant = kind.variant(request.GET.get("service", "")) if kind is not None else None
-    if kind is None or (kind.variants() and variant is None):
+    if kind is None or (source is None and kind.variants() and variant is None):
         return _choose_kind(request)
     example = variant.example if variant else ""
-    form = ChannelForm(request.POST or None, caller=caller, kind=kind, example=example)
+    form = ChannelForm(request.POST or None, caller=caller, kind=kind, example=example, source=source)
 
     def make() -> Created:
-        channel, secret = services.create_channel(caller, form.given(), now=request.now)
+        copied_from = None if source is None else source.public_id
+        channel, secret = services.create_channel(caller, form.given(), now=request.now, copied_from=copied_from)
         return Created(channel.public_id, {"secret": secret})
 
     created = form.create(request, make, limit="invite" if kind.consent else None)
     if created is None:
-        return render_page(request, "channels/new", form=form, kind=kind, variant=variant)
+        return render_page(request, "channels/new", form=form, kind=kind, variant=variant, source=source)
     channel = selectors.get_channel(caller, created.object_id)
     secret = (created.answer or {}).get("secret")
     if secret is not None:

@@ -14,6 +14,7 @@ from django.shortcuts import redirect
 from django.utils.text import slugify
 
 from core.db import get_or_not_found
+from core.text import copy_name
 from core.waiting import limit_waiting
 from dashboard.deletion import Deletable, deletion
 from dashboard.forms import (
@@ -43,6 +44,7 @@ from statuspages.models import NoteUpdate, PageMonitor, StatusPage
 from statuspages.serializers import MAX_TEXT
 
 NOTES = 20
+MAX_NAME = 200
 UPDATES, NOTE_CHARS = 5, 1_000
 """Newest updates of each note on the page for editors, and characters of each. The public page has the rest."""
 MONITORS = 100
@@ -54,11 +56,12 @@ _PLAIN = ("name", "slug", "description", "published", "theme", "show_window_name
 class StatusPageForm(ObjectForm):
     """The form of the page `stored`, with rows of fields for shown monitors, or of a new one.
 
+    A copy of `source` stays in its project and shows the same monitors.
     The rows are those of `data`, or some from the position `first` on. Monitors without a row are not changed.
     """
 
     secret_fields = ("password",)
-    name = forms.CharField(max_length=200, help_text="The heading of the page.")
+    name = forms.CharField(max_length=MAX_NAME, help_text="The heading of the page.")
     slug = forms.CharField(
         max_length=64,
         label="Address",
@@ -106,18 +109,30 @@ class StatusPageForm(ObjectForm):
     )
     remove_password = forms.BooleanField(required=False, label="Remove the password")
 
-    def __init__(self, data: Any = None, *, caller: Caller, stored: StatusPage | None = None, first: int = 1) -> None:
-        initial = None if stored is None else {name: getattr(stored, name) for name in (*_PLAIN, *_NULLABLE)}
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        caller: Caller,
+        stored: StatusPage | None = None,
+        source: StatusPage | None = None,
+        first: int = 1,
+    ) -> None:
+        base = stored or source
+        initial = None if base is None else {name: getattr(base, name) for name in (*_PLAIN, *_NULLABLE)}
         super().__init__(data, stored=stored, initial=initial)
+        if source is not None:
+            name, slug = copy_name(source.name, limit=MAX_NAME), services.slug_of_copy(source.slug)
+            self.initial |= {"name": name, "slug": slug, "custom_domain": None}
         self.shown: list[tuple[str, PageMonitor]] = []
-        if stored is not None:
-            self.shown = [(group.name, item) for group in stored.groups.all() for item in group.monitors.all()]
+        if base is not None:
+            self.shown = [(group.name, item) for group in base.groups.all() for item in group.monitors.all()]
         self.names = dict(monitor_choices(caller))
         shown = {item.monitor.public_id for _, item in self.shown}
         self.fields["add"] = MonitorsField(
             required=False,
             choices=[choice for choice in self.names.items() if choice[0] not in shown],
-            label="Monitors to show" if stored is None else "Monitors to add",
+            label="Monitors to show" if base is None else "Monitors to add",
             help_text="You can change their public names later.",
         )
         self.fields["add_to"] = forms.CharField(
@@ -126,21 +141,23 @@ class StatusPageForm(ObjectForm):
         if stored is None:
             self.fields["slug"].required = False
             self.fields["slug"].help_text += " Empty: derived from the name."
+        if base is None:
             self.fields["project_id"] = ProjectField(
                 project_choices(caller),
                 help_text="Members of the project can change the page. It shows the project's monitors.",
             )
-        elif stored.password_hash:
+        if base is not None and base.password_hash:
             self.fields["password"].help_text = "Empty: keep the current password."
-        else:
+        elif stored is not None:
             self.fields["password"].help_text = "Required to read the page."
-        if stored is None or not stored.password_hash:
+        if base is None or not base.password_hash:
             del self.fields["remove_password"]
         found = [
             (position, heading, item)
             for position, (heading, item) in enumerate(self.shown, start=1)
             if (position >= first if data is None else f"name-{item.monitor.public_id}" in data)
         ]
+        found = [] if stored is None else found
         self.edited = found[:MONITORS]
         for position, heading, item in self.edited:
             self.fields |= _row_fields(item, heading=heading, position=position)
@@ -254,11 +271,22 @@ def index(request: PageRequest) -> HttpResponse:
 
 @page
 def create(request: PageRequest) -> HttpResponse:
-    form = StatusPageForm(request.POST or None, caller=request.caller)
-    created = form.create(request, lambda: services.create_page(request.caller, form.given(), now=request.now))
+    """Create a page, or a copy of the page `?from=`."""
+    caller = request.caller
+    source = selectors.get_page(caller, request.GET["from"]) if "from" in request.GET else None
+    form = StatusPageForm(request.POST or None, caller=caller, source=source)
+
+    def make() -> StatusPage:
+        given = form.given()
+        if source is None:
+            return services.create_page(caller, given, now=request.now)
+        given["project_id"] = source.project and source.project.public_id
+        return services.create_page(caller, given, now=request.now, copied_from=source.public_id)
+
+    created = form.create(request, make)
     if created is not None:
         return done(request, "Status page created.", "status_page", created.object_id)
-    return render_page(request, "status_pages/new", form=form)
+    return render_page(request, "status_pages/new", form=form, source=source)
 
 
 @page

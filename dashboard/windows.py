@@ -20,7 +20,7 @@ from django.shortcuts import redirect
 from django.utils.text import get_text_list
 
 from core.forms import conditional
-from core.text import counted
+from core.text import copy_name, counted
 from dashboard.deletion import Deletable, deletion
 from dashboard.forms import LongSelect, ProjectField, ScopeForm, Value, time_zone_choices
 from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
@@ -31,6 +31,7 @@ from projects.access import Caller
 
 AHEAD = timedelta(days=30)
 MOST_SHOWN = 200
+MAX_NAME = 200
 ONCE, RULE = "once", "rule"
 REPEATS = {
     ONCE: "Never",
@@ -109,9 +110,9 @@ class _LocalTimeField(forms.DateTimeField):
 
 
 class WindowForm(ScopeForm):
-    """The form of the window `stored`, or of a new one."""
+    """The form of the window `stored`, or of a new one, which may be a copy of `source`."""
 
-    name = forms.CharField(max_length=200, help_text="Status pages can show it.")
+    name = forms.CharField(max_length=MAX_NAME, help_text="Status pages can show it.")
     starts_at = _LocalTimeField(label="Starts")
     ends_at = _LocalTimeField(label="Ends")
     time_zone = forms.ChoiceField(
@@ -152,14 +153,24 @@ class WindowForm(ScopeForm):
         initial="all",
     )
 
-    def __init__(self, data: Any = None, *, caller: Caller, stored: MaintenanceWindow | None = None) -> None:
-        initial = {"time_zone": "UTC"} if stored is None else _initial_of(stored)
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        caller: Caller,
+        stored: MaintenanceWindow | None = None,
+        source: MaintenanceWindow | None = None,
+    ) -> None:
+        base = stored or source
+        initial = {"time_zone": "UTC"} if base is None else _initial_of(base)
+        if source is not None:
+            initial["name"] = copy_name(source.name, limit=MAX_NAME)
         super().__init__(data, caller=caller, chosen_label="Selected monitors", stored=stored, initial=initial)
         zone: Any = self.fields["time_zone"]
         name, zones = initial["time_zone"], time_zone_choices()
         zone.choices = zones if name in dict(zones) else [(name, name), *zones]  # the API accepts more names
         if stored is None:
-            zone.widget.attrs["data-own-zone"] = data is None
+            zone.widget.attrs["data-own-zone"] = data is None and source is None
             self.fields["project_id"] = ProjectField(
                 self.projects,
                 help_text="Members of the project can see and change the window. It covers the project's monitors.",
@@ -210,6 +221,7 @@ def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
     starts_at = window.starts_at.astimezone(zone)
     initial = {
         "name": window.name,
+        "project_id": window.project and window.project.public_id,
         "starts_at": _local_as_utc(starts_at),
         "ends_at": _local_as_utc(window.ends_at.astimezone(zone)),
         "time_zone": window.time_zone,
@@ -328,11 +340,13 @@ def index(request: PageRequest) -> HttpResponse:
 
 @page
 def create(request: PageRequest) -> HttpResponse:
+    """Create a window, or a copy of the window `?from=`."""
     caller = request.caller
-    form = WindowForm(request.POST or None, caller=caller)
+    source = selectors.get_window(caller, request.GET["from"]) if "from" in request.GET else None
+    form = WindowForm(request.POST or None, caller=caller, source=source)
     if form.create(request, lambda: windows.create_window(caller, form.given(), now=request.now)):
         return done(request, "Maintenance scheduled.", "maintenance")
-    return render_page(request, "windows/form", form=form)
+    return render_page(request, "windows/form", form=form, source=source)
 
 
 @page

@@ -130,7 +130,7 @@ def _numbered_lines(text: str) -> list[tuple[int, str]]:
 
 
 class MonitorForm(ObjectForm):
-    """The form of the monitor `stored`, or of a new one with the values of `config`, which may be a copy of `source`."""
+    """The form of the monitor `stored`, or of a new one, such as a copy of `source`, with the values of `config`."""
 
     default_renderer = PlainRenderer
     use_required_attribute = False  # the type decides which fields are required
