@@ -45,7 +45,7 @@ _WORDS = {
 _FIELDS = {"type": "Type", "enabled": "Active", "muted_until": "Muted until", "project_id": "Project"}
 """Labels of changes that are not settings."""
 _ONE_SIDED = (Action.MONITOR_CREATED, Action.MONITOR_DELETED)
-_LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was "}
+_LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was ", "copied_from": "copied from "}
 
 
 def _shown(entry: Entry, project: Project | None, names: Mapping[str, str]) -> dict[str, Any]:
