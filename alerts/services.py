@@ -277,8 +277,13 @@ def identifying_settings(given: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name, value in _merge_config(kind, given, stored={}).items() if name not in generated}
 
 
-def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
-    """Merge new settings into the stored ones, validated by the kind. Null counts as absent."""
+def _merge_config(
+    kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str], missing: str | None = None
+) -> dict[str, str]:
+    """Merge new settings into the stored ones, validated by the kind. Null counts as absent.
+
+    `missing` is the reason to refuse what lacks a required setting.
+    """
     own = {name: given[name] for name in settings_by_name() if given.get(name) is not None}
     names = {setting.name for setting in kind.settings}
     for name in own:
@@ -297,7 +302,8 @@ def _merge_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mappin
                 raise ValidationFailed(str(error), field=setting.name) from None
         elif setting.name not in config:
             if setting.required:
-                raise ValidationFailed(f"is required for a channel of kind {kind.name}.", field=setting.name)
+                missing = missing or f"is required for a channel of kind {kind.name}."
+                raise ValidationFailed(missing, field=setting.name)
             if setting.default is not None:
                 config[setting.name] = setting.default()
     return config
@@ -318,10 +324,11 @@ def _copied_config(kind: ChannelKind, given: Mapping[str, Any], source: AlertCha
     secrets = {setting.name for setting in kind.settings if setting.secret}
     public = {name: value for name, value in stored.items() if name not in secrets}
     is_here = given.get("project_id") == (source.project and source.project.public_id)
-    config = _merge_config(kind, given, stored=stored if is_here else public)
+    lost = "is not copied to another project or server; enter it."
+    config = _merge_config(kind, given, stored=stored if is_here else public, missing=lost)
     servers = [setting.name for setting in kind.settings if setting.input_type == "url"]
     is_moved = any(config.get(name) != stored.get(name) for name in servers)
-    return _merge_config(kind, given, stored=public) if is_moved else config
+    return _merge_config(kind, given, stored=public, missing=lost) if is_moved else config
 
 
 def add_own_address(user: User) -> None:

@@ -123,7 +123,7 @@ class StatusPageForm(ObjectForm):
         super().__init__(data, stored=stored, initial=initial)
         if source is not None:
             name, slug = copy_name(source.name, limit=MAX_NAME), services.slug_of_copy(source.slug)
-            self.initial |= {"name": name, "slug": slug, "custom_domain": None}
+            self.initial.update(name=name, slug=slug, custom_domain=None)
         self.shown: list[tuple[str, PageMonitor]] = []
         if base is not None:
             self.shown = [(group.name, item) for group in base.groups.all() for item in group.monitors.all()]

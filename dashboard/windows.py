@@ -219,7 +219,7 @@ class WindowForm(ScopeForm):
 def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
     zone = ZoneInfo(window.time_zone)
     starts_at = window.starts_at.astimezone(zone)
-    initial = {
+    initial: dict[str, Any] = {
         "name": window.name,
         "project_id": window.project and window.project.public_id,
         "starts_at": _local_as_utc(starts_at),

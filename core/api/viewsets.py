@@ -230,13 +230,14 @@ class ServiceViewSet(ViewSet):
         Every setting that a response shows and `body` takes is copied. `dependent` are those that are not copied if
         `given` changes the setting that they depend on.
         """
-        shown, fields = self.serialize([self.found])[0], body().fields
+        shown: dict[str, Any] = self.serialize([self.found])[0]
+        fields: Mapping[str, Any] = body().fields
         changed = [name for name in dependent if given.get(name, shown[name]) != shown[name]]
         left_out = {name for one in changed for name in dependent[one]}
         kept = [name for name, field in fields.items() if name in shown and not field.write_only]
         copied = {name: shown[name] for name in kept if name not in left_out}
         copied["name"] = copy_name(shown["name"], limit=fields["name"].max_length)
-        return validated(body, copied) | given
+        return {**validated(body, copied), **given}
 
     def get_serializer_context(self) -> dict[str, Any]:
         return {"now": self.now, "secret": self.secret}

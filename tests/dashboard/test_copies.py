@@ -83,7 +83,7 @@ def test_a_channel_is_copied_with_secrets_that_are_not_shown(web: Client, user: 
     _, done = copied(web, path, url="https://hooks.example/other")
     assert AlertChannel.objects.latest("pk").config["secret"] in done, "a new secret is shown once"
     _, refused = copied(web, path, project_id=other.public_id, monitors="all")
-    assert "Is required for a channel of kind webhook." in refused
+    assert "Is not copied to another project or server; enter it." in refused
     assert AlertChannel.objects.filter(project__isnull=False).count() == 3
 
 
