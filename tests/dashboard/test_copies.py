@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("template_contexts")
 
 
 def filled_in(page: str) -> dict[str, Any]:
-    """Return what a browser sends of the form of the page as it is."""
+    """Return what a browser sends of the form of the page if nothing is changed."""
     found: dict[str, list[str]] = {}
     form = page[page.index('<form class="card form"') :]
     form = form[: form.index("</form>")]
