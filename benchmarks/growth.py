@@ -165,7 +165,7 @@ def measure(total: int, caller: Any) -> dict[str, float]:
         record(part, now=utc_now())
 
     def list_some() -> list[Any]:
-        return serialize_monitors(list(selectors.list_monitors(caller)[:LISTED]))
+        return serialize_monitors(list(selectors.list_monitors(caller)[:LISTED]), caller=caller)
 
     found: dict[str, list[float]] = {step: [] for step in STEPS if step != "roll_up_us"}
     due = total // INTERVAL_SEC

@@ -86,7 +86,13 @@ class ConnectorViewSet(ServiceViewSet):
         refs = data.pop("external_refs")
         result = importing.import_projects(self.caller, provider, refs, place=data, now=self.now)
         failed = [{"external_ref": ref, "error": error} for ref, error in result.failed.items()]
-        return Response({"created": serialize_monitors(result.created), "skipped": result.skipped, "failed": failed})
+        return Response(
+            {
+                "created": serialize_monitors(result.created, caller=self.caller),
+                "skipped": result.skipped,
+                "failed": failed,
+            }
+        )
 
     @operation(id="disconnect_connector")
     def destroy(self, provider: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 from django.db import transaction
-from django.db.models import ForeignObjectRel, Q
+from django.db.models import ForeignObjectRel, Q, prefetch_related_objects
 
 from alerts.models import AlertChannel
 from alerts.selectors import get_channel, list_channels
@@ -127,6 +127,7 @@ def run(
             raise ValidationFailed("Select at least one monitor.")
         imported, report = _import(caller, found, mapped, now=now)
         found.imported_at = now
+        prefetch_related_objects(report.monitors, "dependencies")  # for their tags
         found.content = {
             "outcomes": asdict(imported),
             "monitors": {str(monitor.pk): etag(monitor) for monitor in report.monitors},
@@ -164,7 +165,7 @@ def undo(caller: Caller, public_id: str, *, now: datetime) -> Upload:
         if found.undone_at is not None:
             return found
         tags = {int(key): tag for key, tag in found.content["monitors"].items()}
-        monitors = lock_monitors(tags, list_monitors(caller))
+        monitors = lock_monitors(tags, list_monitors(caller).prefetch_related("dependencies"))
         own = found.content.get("channels", {})
         used = _used_monitors(tags, besides=[*own, *found.content.get("extended", ())])
         reasons = {key: _reason(monitor, tags[key], is_used=key in used) for key, monitor in monitors.items()}

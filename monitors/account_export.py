@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from itertools import chain
 
 from django.db.models import QuerySet
@@ -62,7 +63,7 @@ def sections(user: User, *, now: datetime) -> Sections:
         return serialized(DnsChange.objects.filter(monitor=monitor), DnsChangeSerializer)
 
     return {
-        "monitors": chain.from_iterable(map(serialize_monitors, chunks(monitors))),
+        "monitors": chain.from_iterable(map(partial(serialize_monitors, caller=None), chunks(monitors))),
         "status_changes": _of_each(monitors, status_changes),
         "dns_changes": _of_each(monitors, dns_changes),
         "pings": _of_each(heartbeats, lambda heartbeat: _pings(heartbeat, until=now)),

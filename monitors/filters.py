@@ -9,6 +9,7 @@ from typing import NamedTuple
 from django.db import connection
 from django.db.models import Q, QuerySet
 
+from monitors.dependencies import children_of
 from monitors.models import Monitor
 from monitors.types.tags import tag_key
 
@@ -20,7 +21,7 @@ class Filters:
     """What monitors of a list have in common. An empty filter matches all.
 
     Monitors match if they have all `tags`, compared without case, the `text` in their name or address, and one of the
-    `statuses` and `types`. `project` is its public id, or NO_PROJECT.
+    `statuses` and `types`. `project` is its public id, or NO_PROJECT, and `depends_on` the public id of a parent.
     """
 
     tags: Sequence[str] = ()
@@ -28,10 +29,13 @@ class Filters:
     statuses: Collection[str] = ()
     types: Collection[str] = ()
     project: str = ""
+    depends_on: str = ""
     enabled: bool | None = None
 
     def narrow(self, monitors: QuerySet[Monitor]) -> QuerySet[Monitor]:
         """Return the monitors that match all filters."""
+        if self.depends_on:  # first: the caller must be able to access the parent, which need not match
+            monitors = children_of(monitors, monitors.filter(public_id=self.depends_on))
         if self.tags:
             monitors = monitors.filter(tag_keys__contains=[tag_key(tag) for tag in self.tags])
         if self.text:

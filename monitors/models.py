@@ -161,9 +161,14 @@ class Monitor(models.Model):
     first_check_at: datetime | None
     """When its observed time began, if `selectors.get_monitor_with_first_check` loaded it."""
 
+    shown_dependencies: list[Dependency]
+    """Its dependencies that a caller sees, if `dependencies.load` loaded them."""
+
     @property
     def tagged_settings(self) -> Any:
-        return [to_builtins(self.full_config), self.enabled, self.project and self.project.public_id]
+        rows = sorted(self.dependencies.all(), key=lambda row: (row.position, row.pk))
+        parents = [row.parent_id for row in rows]
+        return [to_builtins(self.full_config), self.enabled, self.project and self.project.public_id, parents]
 
     @property
     def schedule(self) -> cron.Schedule | None:

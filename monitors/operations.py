@@ -8,7 +8,7 @@ The actions are idempotent. The result has the reason of each skipped monitor; m
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from itertools import repeat
 from typing import Any
@@ -67,7 +67,7 @@ def delete(
 ) -> BulkResult[Monitor]:
     """Delete monitors at once, without those for which `unless` returns a reason. Results are removed soon after."""
     with transaction.atomic():
-        result = _each(ids, caller, unless)
+        result = _each(ids, caller, unless, load=["dependencies"])
         delete_locked(caller, result.done)
     return result
 
@@ -127,10 +127,19 @@ def _switch(ids: Collection[int], caller: Caller | None, *, enabled: bool, now: 
     return result
 
 
-def _each(ids: Collection[int], caller: Caller | None, do: Callable[[Monitor], str | None]) -> BulkResult[Monitor]:
-    """Lock the monitors and call `do` for each. It returns None, or the reason why it skipped the monitor."""
+def _each(
+    ids: Collection[int],
+    caller: Caller | None,
+    do: Callable[[Monitor], str | None],
+    *,
+    load: Sequence[str] = (),
+) -> BulkResult[Monitor]:
+    """Lock the monitors and call `do` for each. It returns None, or the reason why it skipped the monitor.
+
+    `load` names relations that `do` reads.
+    """
     # Access is evaluated after locking. Entries of the audit log have the project, or without a caller the owner.
-    among = Monitor.objects.select_related("project")
+    among = Monitor.objects.select_related("project").prefetch_related(*load)
     among = among.select_related("owner") if caller is None else accessible(caller, among)
     reasons = [(monitor, do(monitor)) for monitor in lock_monitors(ids, among).values()]
     done = [monitor for monitor, reason in reasons if reason is None]

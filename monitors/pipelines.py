@@ -37,7 +37,7 @@ class LocalSource:
 
     def targets(self) -> list[Target]:
         self._monitors = {monitor.public_id: monitor for monitor in self._chosen()}
-        return msgspec.convert(serialize_monitors(list(self._monitors.values())), list[Target])
+        return msgspec.convert(serialize_monitors(list(self._monitors.values()), caller=None), list[Target])
 
     def run(self, targets: Sequence[Target], *, timeout_sec: float) -> Generator[Finding]:
         now = utc_now()

@@ -13,13 +13,14 @@ from checks.spec import RuleType, Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 from core.clock import to_ms, utc_now
 from core.registry import union
-from monitors import types
+from monitors import dependencies, types
 from monitors.models import Monitor
 from monitors.selectors import DAY, uptimes
 from monitors.stale import stale_reason, stale_since
 from monitors.types.content import MAX_RULE_PATH, MAX_RULE_VALUE, Rule
 from monitors.types.http import HEADER_TYPES, MAX_HEADER_NAME, MAX_HEADER_VALUE, Header
 from monitors.types.settings import MonitorConfig, Setting
+from projects.access import Caller
 
 Field = serializers.Field[Any, Any, Any, Any]
 
@@ -128,8 +129,16 @@ class MonitorInputSerializer(StrictSerializer):
         fields = {name: input_field(setting) for name, setting in types.settings().items()}
         kind = ChoiceField(choices=types.names(), required=False, help_text=f"Default: {types.DEFAULT}.")
         project_id = TextField(required=False, allow_null=True, max_length=64)
+        depends_on = ListField(
+            child=TextField(max_length=64),
+            required=False,
+            max_length=dependencies.MAX_PARENTS,
+            help_text="Ids of monitors of the same account, without cycles. While one of them is down, alerts of this "
+            f"monitor are held. At most {dependencies.LONGEST_CHAIN} monitors may depend on each other in a chain.",
+        )
         first = {"url": fields.pop("url"), "name": fields.pop("name"), "type": kind}
-        return union(common=first, settings=fields, ownership={"project_id": project_id})
+        others: dict[str, Field] = {"project_id": project_id, dependencies.FIELD: depends_on}
+        return union(common=first, settings=fields, ownership=others)
 
 
 class MuteSerializer(StrictSerializer):
@@ -147,6 +156,9 @@ class MonitorSerializer(serializers.Serializer[Any]):
     muted_until = serializers.SerializerMethodField()
     enabled = serializers.BooleanField()
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
+    depends_on = serializers.SerializerMethodField(
+        help_text="Ids of the monitors that it depends on, of those that the caller can access."
+    )
     status = serializers.ChoiceField(source="state.status", choices=[v.value for v in Verdict], allow_null=True)
     status_since = EpochMsField(source="state.status_since", allow_null=True)
     last_latency_ms = serializers.IntegerField(source="state.last_latency_ms", allow_null=True)
@@ -169,6 +181,9 @@ class MonitorSerializer(serializers.Serializer[Any]):
         fields["type"] = serializers.ChoiceField(choices=types.names())
         first = {"id": fields.pop("id"), "name": settings.pop("name")}
         return union(common=first, monitor=fields, settings=settings)
+
+    def get_depends_on(self, monitor: Monitor) -> list[str]:
+        return dependencies.shown_ids(monitor)
 
     @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
     def get_muted_until(self, monitor: Monitor) -> int | None:
@@ -198,9 +213,13 @@ class MonitorSerializer(serializers.Serializer[Any]):
         return latency
 
 
-def serialize_monitors(monitors: Sequence[Monitor]) -> list[Any]:
-    """Return the monitors as the API shows them, with their statistics, in a constant number of queries."""
+def serialize_monitors(monitors: Sequence[Monitor], *, caller: Caller | None) -> list[Any]:
+    """Return the monitors as the API shows them to the caller, or else to their owner, with their statistics.
+
+    The number of queries is constant.
+    """
     now = utc_now()
+    dependencies.load(monitors, caller=caller)
     latencies = average_latency([monitor.pk for monitor in monitors], since=now - DAY)
     context = {"now": now, "uptimes": uptimes(monitors, now=now), "latencies": latencies}
     return list(MonitorSerializer(monitors, many=True, context=context).data)

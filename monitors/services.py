@@ -30,7 +30,7 @@ from core.outbound import guard, private_networks_advice
 from core.text import copy_name
 from locations.models import Location
 from locations.selectors import lock_against_deletion, online_agents, usable, usable_by
-from monitors import changes, configuration, locking, types
+from monitors import changes, configuration, dependencies, locking, types
 from monitors.configuration import Limits, apply_floor, check_type, config_columns, watched_domain
 from monitors.edits import RECONFIGURED, changes_domain, reconfigure, switch
 from monitors.expiry.registrations import lock_registrations
@@ -71,13 +71,15 @@ PLACED = ("project", "owner", "owned_since")
 class Draft:
     """A monitor to create, or the complete target state of an existing one.
 
-    `monitors.configuration` has settled the config with the owner's minimum interval.
+    `monitors.configuration` has settled the config with the owner's minimum interval. `parents` are those that
+    `dependencies.replace` stores; None keeps the present ones.
     """
 
     owner: User
     project: Project | None
     config: MonitorConfig
     enabled: bool = True
+    parents: Sequence[Monitor] | None = None
 
 
 def permits_host(host: str) -> bool:
@@ -169,12 +171,21 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
     If that check is never made, the lease expires and the monitor is due like any other.
     """
     with transaction.atomic():
+        parents = lock_parents(caller, given.get(dependencies.FIELD, ()))
         project, owner = placement.place(caller, given)
         owner = lock_owner(owner)
         config = complete(given, limits_at(project.pk if project else None, owner, caller=caller))
         enforce_quota(owner)
-        (monitor,) = store_new(caller, [Draft(owner, project, config)], is_claimed=True, now=now)
+        (monitor,) = store_new(caller, [Draft(owner, project, config, parents=parents)], is_claimed=True, now=now)
     return monitor
+
+
+def lock_parents(caller: Caller, public_ids: Sequence[str]) -> list[Monitor]:
+    """Return the monitors with these ids, for a draft of a new monitor, locked as by `lock_monitors`.
+
+    Raises DependencyRefused.
+    """
+    return dependencies.named(public_ids, lock_monitors(caller, public_ids))
 
 
 def copy_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
@@ -184,11 +195,15 @@ def copy_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, no
     """
     with transaction.atomic():
         source = get_monitor(caller, public_id)
+        dependencies.load([source], caller=caller)
+        parents = lock_parents(caller, given.get(dependencies.FIELD, dependencies.shown_ids(source)))
         project, owner = _place_copy(caller, source, given)
         owner = lock_owner(owner)
+        if owner.pk != source.owner_id and dependencies.FIELD not in given:
+            parents = []
         config = _copied(caller, source, given, project=project, owner=owner)
         enforce_quota(owner)
-        draft = Draft(owner, project, config, enabled=given.get("enabled", True))
+        draft = Draft(owner, project, config, enabled=given.get("enabled", True), parents=parents)
         (monitor,) = store_new(caller, [draft], is_claimed=True, now=now, source=source)
     return monitor
 
@@ -260,9 +275,23 @@ def store_new(
     MonitorState.objects.bulk_create(monitor.state for monitor in monitors)
     refill_slots(monitors)
     StatusChange.objects.bulk_create(transitions)
-    made = [changes.compare(None, draft.config) + ([] if draft.enabled else _CREATED_PAUSED) for draft in drafts]
+    dependent = _store_parents(caller, zip(monitors, drafts, strict=True))
+    made = [
+        changes.compare(None, draft.config) + ([] if draft.enabled else _CREATED_PAUSED) + dependent.get(monitor.pk, [])
+        for monitor, draft in zip(monitors, drafts, strict=True)
+    ]
     changes.record(caller, monitors, made, action=Action.MONITOR_CREATED, source=source)
     return monitors
+
+
+def _store_parents(caller: Caller | None, drafts: Iterable[tuple[Monitor, Draft]]) -> dict[int, list[dict[str, Any]]]:
+    """Store the parents of those drafts that have some. Return the changes for the audit log by the monitor's key."""
+    choices = [
+        dependencies.Choice(monitor, draft.owner.pk, draft.parents)
+        for monitor, draft in drafts
+        if draft.parents is not None
+    ]
+    return dependencies.replace(caller, choices)
 
 
 def has_first_check(given: Mapping[str, Any], *, source: Monitor | None = None) -> bool:
@@ -312,7 +341,9 @@ def update_monitor(
     (`configuration.patch`).
     """
     with transaction.atomic():
-        monitor = _lock(caller, public_id, if_match=if_match)
+        named = given.get(dependencies.FIELD)
+        monitor, found = _lock_with_parents(caller, public_id, named or (), if_match=if_match)
+        parents = None if named is None else dependencies.named(named, found)
         project, owner = (monitor.project, monitor.owner)
         if "project_id" in given:
             project, owner = placement.move(caller, given, project=project, owner=owner)
@@ -321,8 +352,10 @@ def update_monitor(
                 enforce_quota(owner)
                 log.record_moves(caller, [move_of(monitor, project, owner)])
                 hide_earlier([monitor], now=now)
+        if parents is not None and owner.pk == monitor.owner_id:
+            lock_owner(owner)
         config = _patched(caller, monitor, given, project=project, owner=owner)
-        draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled))
+        draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled), parents=parents)
         # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
         store_changed(caller, [(monitor, draft)], PLACED if "project_id" in given else (), now=now)
     return monitor
@@ -351,10 +384,13 @@ def store_changed(
     _lock_locations([draft for monitor, draft in drafts if monitor.locations != [*draft.config.locations]])
     domains = {watched_domain(draft.config) for monitor, draft in drafts if changes_domain(monitor, draft.config)}
     registrations = lock_registrations(filter(None, domains), now=now)
+    if moved := [monitor.pk for monitor, draft in drafts if monitor.owner_id != draft.owner.pk]:
+        dependencies.forget(moved)
+    dependent = _store_parents(caller, drafts)
     transitions: list[StatusChange] = []
     entries = []
     for monitor, draft in drafts:
-        entries += _logged(caller, monitor, draft)
+        entries += _logged(caller, monitor, draft, dependent.get(monitor.pk, ()))
         transitions += reconfigure(monitor, draft.config, enabled=draft.enabled, registrations=registrations, now=now)
         monitor.project, monitor.owner = draft.project, draft.owner
     monitors = [monitor for monitor, _ in drafts]
@@ -365,16 +401,17 @@ def store_changed(
     audit.services.record_all(entries)
 
 
-def _logged(caller: Caller, monitor: Monitor, draft: Draft) -> list[Entry]:
+def _logged(caller: Caller, monitor: Monitor, draft: Draft, dependent: Sequence[Mapping[str, Any]]) -> list[Entry]:
     """Return the entries for a change of a locked monitor to its draft: one, or none if nothing changes.
 
-    A move between projects is in the logs of both, without values of other settings: readers of one may have no access
-    to the other. `log.record_moves` records a move to another owner.
+    `dependent` are the changes of its parents. A move between projects is in the logs of both, without values of other
+    settings: readers of one may have no access to the other. `log.record_moves` records a move to another owner.
     """
     is_move = monitor.project != draft.project or monitor.owner_id != draft.owner.pk
     made = changes.compare(monitor.full_config, draft.config, with_values=not is_move)
     if monitor.enabled != draft.enabled:
         made += changes.changed("enabled", monitor.enabled, draft.enabled)
+    made += [{"field": each["field"]} if is_move else dict(each) for each in dependent]
     logs = [draft.project]
     if is_move and monitor.owner_id == draft.owner.pk:
         made += changes.moved(monitor.project, draft.project)
@@ -444,6 +481,7 @@ def _delete(ids: Collection[int]) -> None:
     ]
     for rows in unprocessed:
         list(rows.filter(monitor__in=ids).select_for_update().order_by("pk").values_list("pk"))
+    dependencies.lock_rows(ids)
     for lock in before_monitors_deleted:
         lock(ids)
     Monitor.objects.filter(pk__in=ids).delete()
@@ -454,14 +492,21 @@ def _lock(caller: Caller, public_id: str, *, if_match: IfMatch) -> Monitor:
 
     Raises NotFound, or ChangedMeanwhile.
     """
+    return _lock_with_parents(caller, public_id, (), if_match=if_match)[0]
+
+
+def _lock_with_parents(
+    caller: Caller, public_id: str, parents: Sequence[str], *, if_match: IfMatch
+) -> tuple[Monitor, dict[str, Monitor]]:
+    """Return a monitor as `_lock` does, and by id all that are locked with it: those of the ids `parents` too."""
     visible = access.accessible(caller, Monitor.objects.select_related("registration", "project", "owner__plan"))
-    # One query finds and locks the state: reading the monitor before the lock would be of no use.
-    found = locking.lock_monitors(visible.filter(public_id=public_id).values("pk"), visible)
-    if not found:
+    # One query finds and locks the states: reading the monitor before the lock would be of no use.
+    keys = visible.filter(public_id__in=[public_id, *parents]).values("pk")
+    found = {monitor.public_id: monitor for monitor in locking.lock_monitors(keys, visible).values()}
+    if public_id not in found:
         raise NotFound
-    (monitor,) = found.values()
-    require_match(monitor, if_match)
-    return monitor
+    require_match(found[public_id], if_match)
+    return found[public_id], found
 
 
 def lock_monitors(caller: Caller, public_ids: Collection[str]) -> dict[str, Monitor]:

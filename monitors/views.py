@@ -74,6 +74,7 @@ FILTERS = (
         ChoiceParam("type", "", types.names()),
     ),
     IdParam("project_id", f"Only monitors of this project; `{NO_PROJECT}`: only those without a project."),
+    IdParam("depends_on", "Only monitors that depend on the monitor with this id, directly."),
     ChoiceParam("enabled", "true: only monitors that are not paused; false: only paused ones.", ["true", "false"]),
 )
 """Query parameters that narrow a list of monitors."""
@@ -131,7 +132,7 @@ class MonitorViewSet(ServiceViewSet):
         return selectors.get_monitor(self.caller, monitor_id)
 
     def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
-        return serialize_monitors(rows)
+        return serialize_monitors(rows, caller=self.caller)
 
     @operation(pages=Pages(weight=selectors.STORED_BYTES, few=30), params=FILTERS)
     def list(self, *, tag: Sequence[str], q: str | None, enabled: str | None, **params: Any) -> QuerySet[Monitor]:
@@ -145,6 +146,7 @@ class MonitorViewSet(ServiceViewSet):
             statuses=params["status"],
             types=params["type"],
             project=params["project_id"] or "",
+            depends_on=params["depends_on"] or "",
             enabled=None if enabled is None else enabled == "true",
         )
         return filters.narrow(selectors.list_monitors(self.caller)).defer("header_values")

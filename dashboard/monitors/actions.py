@@ -72,6 +72,7 @@ class ToDelete(NamedTuple):
 def to_delete(caller: Caller, public_ids: Sequence[str]) -> list[ToDelete]:
     """Return those monitors that the caller may delete, by name."""
     found = accessible(caller, Monitor.objects.select_related("project").filter(public_id__in=public_ids))
+    found = found.prefetch_related("dependencies")
     return [
         ToDelete(monitor.public_id, monitor.name, monitor.url[:MAX_ADDRESS], _tag(monitor))
         for monitor in found.order_by("name", "pk").iterator(chunk_size=BATCH_SIZE)

@@ -179,7 +179,7 @@ def test_statistics_are_of_the_last_day_and_of_passes() -> None:
 
 def shown(monitor: Monitor, *, now: datetime) -> tuple[float | None, float | None]:
     with time_machine.travel(now, tick=False):
-        (row,) = serialize_monitors([monitor])
+        (row,) = serialize_monitors([monitor], caller=None)
     return row["uptime_24h"], row["avg_latency_24h"]
 
 

@@ -1,0 +1,256 @@
+"""Which monitors depend on which: `depends_on`, the parents of a monitor.
+
+A caller sees, and replaces, those parents that it can access; the others are kept. All monitors of a chain have the
+same owner, whose row is locked while dependencies change: two changes at once could make a cycle. They also lock the
+states of the child and of its new parents, so that none of them moves or is deleted meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django.db import connection
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
+
+from core.errors import ValidationFailed
+from monitors import changes
+from monitors.locking import write_columns
+from monitors.models import Dependency, Monitor
+from projects.access import Caller, accessible
+
+MAX_PARENTS = 8
+LONGEST_CHAIN = 16
+"""How many monitors depend on each other in a row."""
+FIELD = "depends_on"
+Edge = tuple[int, int]
+"""The keys of a child and a parent."""
+_SHOWN = [f"parent__{name}" for name in ("public_id", "name", "type", "owner", "project")]
+
+
+class DependencyRefused(ValidationFailed):
+    """A parent that the monitor `child` cannot have. `index` is its place in the list, if it is one parent."""
+
+    def __init__(self, reason: str, *, child: Monitor | None, index: int | None = None) -> None:
+        self.bare_reason, self.child, self.index = reason, child, index
+        super().__init__(reason, field=FIELD if index is None else f"{FIELD}[{index}]")
+
+
+class Choice(NamedTuple):
+    """The `parents` to store of a monitor, which will have the owner with the key `owner_id`."""
+
+    child: Monitor
+    owner_id: int
+    parents: Sequence[Monitor]
+
+
+def load(monitors: Sequence[Monitor], *, caller: Caller | None) -> None:
+    """Read the dependencies of these monitors for `parents_of`, in one query. Without a caller, all are visible."""
+    rows = Dependency.objects.select_related("parent").only("child", "position", *_SHOWN).order_by("position", "pk")
+    if caller is not None:
+        rows = rows.filter(Exists(accessible(caller, Monitor.objects.filter(pk=OuterRef("parent")))))
+    prefetch_related_objects(monitors, Prefetch("dependencies", rows, to_attr="shown_dependencies"))
+
+
+def parents_of(monitor: Monitor) -> list[Monitor]:
+    """Return the parents that `load` found, in their order. They have the columns that lists show."""
+    return [row.parent for row in monitor.shown_dependencies]
+
+
+def shown_ids(monitor: Monitor) -> list[str]:
+    """Return the ids of the parents that `load` found."""
+    return [parent.public_id for parent in parents_of(monitor)]
+
+
+def children_of(monitors: QuerySet[Monitor], parents: QuerySet[Monitor]) -> QuerySet[Monitor]:
+    """Return those of the monitors that depend on one of the parents."""
+    return monitors.filter(pk__in=Dependency.objects.filter(parent__in=parents.order_by().values("pk")).values("child"))
+
+
+def named(public_ids: Sequence[str], found: Mapping[str, Monitor], *, child: Monitor | None = None) -> list[Monitor]:
+    """Return the parents with these ids, of those that the caller can access. Raises DependencyRefused."""
+    parents: list[Monitor] = []
+    for index, public_id in enumerate(public_ids):
+        parent = found.get(public_id)
+        if parent is None:
+            raise DependencyRefused("monitor not found.", child=child, index=index)
+        if parent in parents:
+            raise DependencyRefused("is named more than once.", child=child, index=index)
+        parents.append(parent)
+    return parents
+
+
+def replace(caller: Caller | None, choices: Sequence[Choice]) -> dict[int, list[dict[str, Any]]]:
+    """Store the parents of monitors, and return the changes for the audit log of each, by its key.
+
+    All are locked, also the new parents and the owners; see the module. Parents that the caller cannot access are kept,
+    after the others. Raises DependencyRefused.
+    """
+    if not choices:
+        return {}
+    before = _lock(Q(child__in=[choice.child.pk for choice in choices]))
+    stored: dict[int, list[Dependency]] = defaultdict(list)
+    for row in sorted(before, key=lambda row: (row.position, row.pk)):
+        stored[row.child_id].append(row)
+    visible = _visible(caller, {row.parent_id for row in before})
+    known = Monitor.objects.only("name", "owner", "project").in_bulk(
+        {parent.pk for choice in choices for parent in choice.parents} | {row.parent_id for row in before}
+    )
+    gone, moved, new, made = [], [], [], {}
+    for choice in choices:
+        child, rows = choice.child, {row.parent_id: row for row in stored[choice.child.pk]}
+        keys = [parent.pk for parent in choice.parents]
+        keys += [key for key in rows if key not in visible and key not in keys]
+        _check_each(choice, known, count=len(keys))
+        gone += [row.pk for key, row in rows.items() if key not in keys]
+        for position, key in enumerate(keys):
+            if key not in rows:
+                new.append(Dependency(child=child, parent_id=key, position=position))
+            elif rows[key].position != position:
+                rows[key].position = position
+                moved.append(rows[key])
+        made[child.pk] = _change(child, [known.get(key) for key in rows], [known.get(key) for key in keys])
+    Dependency.objects.filter(pk__in=gone).delete()
+    write_columns(moved, ["position"])
+    Dependency.objects.bulk_create(new)
+    if new:
+        _check_chains(choices)
+    return made
+
+
+def forget(keys: Collection[int]) -> None:
+    """Delete the dependencies of monitors that move to another owner, in both directions."""
+    rows = _lock(Q(child__in=keys) | Q(parent__in=keys))
+    Dependency.objects.filter(pk__in=[row.pk for row in rows]).delete()
+
+
+def lock_rows(keys: Collection[int]) -> None:
+    """Lock the dependencies of monitors that are about to be deleted, in key order."""
+    _lock(Q(child__in=keys) | Q(parent__in=keys))
+
+
+def possible_parents(monitors: QuerySet[Monitor], *, owner_id: int, child: Monitor | None) -> QuerySet[Monitor]:
+    """Return those of the monitors that the owner's monitor `child`, or a new one, can depend on."""
+    found = monitors.filter(owner=owner_id)
+    edges = list(Dependency.objects.filter(child__owner=owner_id).values_list("child", "parent"))
+    above, below = _heights(edges), 1
+    impossible: set[int] = set()
+    if child is not None:
+        below = _heights([(parent, each) for each, parent in edges]).get(child.pk, 1)
+        impossible = {child.pk, *_below(child.pk, edges)}
+    impossible |= {key for key, height in above.items() if height + below > LONGEST_CHAIN}
+    return found.exclude(pk__in=impossible) if impossible else found
+
+
+def _lock(condition: Q) -> list[Dependency]:
+    return list(Dependency.objects.select_for_update().filter(condition).order_by("pk"))
+
+
+def _visible(caller: Caller | None, keys: Collection[int]) -> Collection[int]:
+    if caller is None or not keys:
+        return keys
+    return set(accessible(caller, Monitor.objects.filter(pk__in=keys)).values_list("pk", flat=True))
+
+
+def _check_each(choice: Choice, known: Mapping[int, Monitor], *, count: int) -> None:
+    child = choice.child
+    for index, parent in enumerate(choice.parents):
+        if parent.pk == child.pk:
+            raise DependencyRefused("a monitor cannot depend on itself.", child=child, index=index)
+        if parent.pk not in known:
+            raise DependencyRefused("monitor not found.", child=child, index=index)
+        if known[parent.pk].owner_id != choice.owner_id:
+            raise DependencyRefused("belongs to another account.", child=child, index=index)
+    if count > MAX_PARENTS:
+        others = "" if count == len(choice.parents) else ", with those that you cannot see"
+        raise DependencyRefused(f"at most {MAX_PARENTS} monitors{others}.", child=child)
+
+
+def _check_chains(choices: Sequence[Choice]) -> None:
+    """Raise DependencyRefused if a stored chain with one of these monitors is a cycle or too long."""
+    edges = _edges_around([choice.child.pk for choice in choices])
+    above, below = _heights(edges), _heights([(parent, child) for child, parent in edges])
+    nodes = {key for edge in edges for key in edge}
+    for child, _, parents in choices if len(above) < len(nodes) else ():
+        descendants = set() if child.pk in above else _below(child.pk, edges)
+        for index, parent in enumerate(parents):
+            if parent.pk in descendants:
+                reason = "depends on this monitor itself, directly or through others."
+                raise DependencyRefused(reason, child=child, index=index)
+    for child, *_ in choices:
+        length = above.get(child.pk, 1) + below.get(child.pk, 1) - 1
+        if length > LONGEST_CHAIN:
+            reason = f"makes a chain of {length} monitors that depend on each other; at most {LONGEST_CHAIN}."
+            raise DependencyRefused(reason, child=child)
+
+
+def _edges_around(keys: Collection[int]) -> list[Edge]:
+    """Return the dependencies of all chains with these monitors. UNION reads each once, also in cycles."""
+    table = Dependency._meta.db_table
+    statement = f"""
+        WITH RECURSIVE up AS (
+            SELECT child_id, parent_id FROM {table} WHERE child_id = ANY(%(keys)s)
+            UNION
+            SELECT edge.child_id, edge.parent_id FROM up JOIN {table} AS edge ON edge.child_id = up.parent_id
+        ), down AS (
+            SELECT child_id, parent_id FROM {table} WHERE parent_id = ANY(%(keys)s)
+            UNION
+            SELECT edge.child_id, edge.parent_id FROM down JOIN {table} AS edge ON edge.parent_id = down.child_id
+        )
+        SELECT * FROM up UNION SELECT * FROM down
+    """  # noqa: S608 - the table's name
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"keys": list(keys)})
+        return [(child, parent) for child, parent in cursor.fetchall()]
+
+
+def _heights(edges: Iterable[Edge]) -> dict[int, int]:
+    """Return how many monitors the longest chain up from each monitor has, itself included.
+
+    Without those of a cycle, and those below one. Each edge is followed once.
+    """
+    children: dict[int, list[int]] = defaultdict(list)
+    waiting: Counter[int] = Counter()
+    for child, parent in edges:
+        children[parent].append(child)
+        waiting[child] += 1
+    found: dict[int, int] = {}
+    level, height = [key for key in children if key not in waiting], 1
+    while level:
+        found |= dict.fromkeys(level, height)
+        freed = []
+        for child in (child for key in level for child in children[key]):
+            waiting[child] -= 1
+            if not waiting[child]:  # its last parent, which is the highest one
+                freed.append(child)
+        level, height = freed, height + 1
+    return found
+
+
+def _below(key: int, edges: Iterable[Edge]) -> set[int]:
+    """Return the monitors that depend on this one, directly or through others."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for child, parent in edges:
+        children[parent].append(child)
+    found: set[int] = set()
+    waiting = [key]
+    while waiting:
+        new = [child for child in children[waiting.pop()] if child not in found]
+        found.update(new)
+        waiting += new
+    return found
+
+
+def _change(child: Monitor, before: Sequence[Monitor | None], after: Sequence[Monitor | None]) -> list[dict[str, Any]]:
+    """Return the change for the audit log, by names: ids of heartbeats are secrets.
+
+    Readers of a project's log may have no access to parents elsewhere, so their names are left out.
+    """
+    if before == after:
+        return []
+    old, new = (
+        tuple(each.name for each in side if each and child.project_id in (None, each.project_id))
+        for side in (before, after)
+    )
+    return [{"field": FIELD}] if old == new else changes.changed(FIELD, old, new)
