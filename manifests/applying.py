@@ -5,7 +5,7 @@ A dry run does the same and rolls back, so that both accept the same files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -16,11 +16,12 @@ from accounts.models import User
 from alerts.transports import KINDS
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
 from core.throttles import count_request
-from manifests.account import Entry, Existing, open_account, take_turn
+from manifests.account import Entry, Existing, MonitorRef, open_account, take_turn
 from manifests.parsing import Manifest
 from manifests.planning import Plan, locate_error
 from manifests.resources import RESOURCES
 from monitors import operations, services, types
+from monitors.dependencies import FIELD, DependencyRefused
 from monitors.models import Monitor
 from monitors.services import Draft, move_of
 from projects import access, log, placement
@@ -72,10 +73,27 @@ class _Applying:
             if self.account.owner_of(existing.project_ref) != self.account.owner_of(entry.project_ref)
         }
         self.gone = planned.unmentioned if prune else {}
+        self.dependent = self._find_dependent(desired)
         self.unmentioned = 0 if prune else sum(map(len, planned.unmentioned.values()))
         self.projects: dict[object, Project | None] = {None: None}  # by ProjectRef
         self.monitor_ids: dict[Entry, str] = {}  # of new monitors
+        self.monitor_keys: dict[MonitorRef, int] = {}  # of new monitors too
         self.locked: Mapping[int, Monitor] = {}
+
+    def _find_dependent(self, desired: Sequence[Entry]) -> list[Entry]:
+        """Return the monitors whose parents are stored: also those that the file leaves as they are, if it moves or
+        deletes a parent.
+        """
+        left = {*self.transferred.values(), *self.gone.get("monitors", ())}
+        return [
+            entry
+            for entry in desired
+            if entry.section == "monitors"
+            for parents in [RESOURCE_OF["monitors"].monitor_refs(entry.values or {})]
+            if FIELD in self.changed.get(entry, ())
+            or (parents and (entry.existing is None or entry in self.transferred))
+            or not left.isdisjoint(parents)
+        ]
 
     def count_mails(self) -> None:
         """Count addresses whose owner has to agree as invitations. Raises TooManyRequests. Locks no rows."""
@@ -95,6 +113,7 @@ class _Applying:
                 self._delete()
             self._update_monitors()
             self._create_monitors()
+            self._store_parents()
             self._make_others()
         if self.plan.problems:
             raise InvalidManifest(self.plan.problems)
@@ -106,11 +125,12 @@ class _Applying:
         gone = [one.row.pk for one in self.gone.get("monitors", [])]
         referenced = [
             monitor_ref.row.pk
-            for entry in (*self.new, *self.changed)
+            for entry in (*self.new, *self.changed, *self.dependent)
             for monitor_ref in RESOURCE_OF[entry.section].monitor_refs(entry.values or {})
             if isinstance(monitor_ref, Existing)
         ]
-        self.locked = services.lock_for_update({*changed, *gone, *referenced})
+        dependent = [entry.existing.row.pk for entry in self.dependent if entry.existing]
+        self.locked = services.lock_for_update({*changed, *gone, *referenced, *dependent})
         for key, planned in changed.items():
             found = self.locked.get(key)
             if found is None or not self.account.knows(found.project_id):
@@ -171,7 +191,24 @@ class _Applying:
         with self._collect_errors(("monitors",)):
             made = services.create_monitors(self.caller, drafts, now=self.now)
             for entry, monitor in zip(self.new_monitors, made, strict=True):
-                self.monitor_ids[entry] = monitor.public_id
+                self.monitor_ids[entry], self.monitor_keys[entry] = monitor.public_id, monitor.pk
+
+    def _store_parents(self) -> None:
+        """Store which monitors depend on which, once all exist. Skip it if some could not be created or changed."""
+        if self.plan.problems:
+            return
+
+        def key_of(monitor_ref: MonitorRef) -> int:
+            key: int = monitor_ref.row.pk if isinstance(monitor_ref, Existing) else self.monitor_keys[monitor_ref]
+            return key
+
+        entries = {key_of(entry.existing or entry): entry for entry in self.dependent}
+        parents = {key: [*map(key_of, (entry.values or {})[FIELD].monitor_refs)] for key, entry in entries.items()}
+        try:
+            services.set_parents(self.caller, parents)
+        except DependencyRefused as error:
+            path = () if error.child is None else entries[error.child.pk].path
+            self.plan.problem(*locate_error(path, error))
 
     def _draft(self, entry: Entry) -> Draft:
         owner = self.account.owner_of(entry.project_ref)

@@ -52,6 +52,10 @@ class Plan:
                 with self._reporting(entry):
                     entry.values = resource.desired(entry, self.names)
                     self._note_interval(entry, entry.values)
+            for entry in entries:
+                if entry.values is not None:
+                    with self._reporting(entry):
+                        resource.resolve(entry, self.names)
             self.entries += entries
         self.project_refs = sorted(self.names.project_refs, key=lambda pair: pair[0][1])
         self.unmentioned = self._find_unmentioned()

@@ -17,6 +17,7 @@ from alerts.serializers import MAX_CHOSEN, ChannelInputSerializer
 from alerts.transports import secret_settings
 from core.api.fields import BoolField, ListField, StrictSerializer, TextField
 from incidents.serializers import WindowInputSerializer
+from monitors.dependencies import MAX_PARENTS
 from monitors.serializers import HeaderInputSerializer, MonitorInputSerializer
 from monitors.types.http import MAX_HEADERS
 from statuspages.serializers import MAX_GROUPS, PageGroupInputSerializer, PageInputSerializer
@@ -120,6 +121,12 @@ class HeaderEntrySerializer(HeaderInputSerializer, ManifestSerializer):
 class MonitorEntrySerializer(EntrySerializer, MonitorInputSerializer):
     enabled = BoolField(required=False, help_text="false: paused. Default: true.")
     request_headers = ListField(child=HeaderEntrySerializer(), required=False, max_length=MAX_HEADERS)
+    depends_on = ListField(
+        child=ReferenceField(),
+        required=False,
+        max_length=MAX_PARENTS,
+        help_text="Monitors of the same account, without cycles. While one is down, alerts of this one are held.",
+    )
 
 
 class ChannelEntrySerializer(EntrySerializer, ChannelInputSerializer):

@@ -38,11 +38,11 @@ class DependencyRefused(ValidationFailed):
 
 
 class Choice(NamedTuple):
-    """The `parents` to store of a monitor, which will have the owner with the key `owner_id`."""
+    """The keys of the `parents` to store of a monitor, which will have the owner with the key `owner_id`."""
 
     child: Monitor
     owner_id: int
-    parents: Sequence[Monitor]
+    parents: Sequence[int]
 
 
 def load(monitors: Sequence[Monitor], *, caller: Caller | None) -> None:
@@ -95,12 +95,12 @@ def replace(caller: Caller | None, choices: Sequence[Choice]) -> dict[int, list[
         stored[row.child_id].append(row)
     visible = _visible(caller, {row.parent_id for row in before})
     known = Monitor.objects.only("name", "owner", "project").in_bulk(
-        {parent.pk for choice in choices for parent in choice.parents} | {row.parent_id for row in before}
+        {key for choice in choices for key in choice.parents} | {row.parent_id for row in before}
     )
     gone, moved, new, made = [], [], [], {}
     for choice in choices:
         child, rows = choice.child, {row.parent_id: row for row in stored[choice.child.pk]}
-        keys = [parent.pk for parent in choice.parents]
+        keys = [*choice.parents]
         keys += [key for key in rows if key not in visible and key not in keys]
         _check_each(choice, known, count=len(keys))
         gone += [row.pk for key, row in rows.items() if key not in keys]
@@ -155,12 +155,12 @@ def _visible(caller: Caller | None, keys: Collection[int]) -> Collection[int]:
 
 def _check_each(choice: Choice, known: Mapping[int, Monitor], *, count: int) -> None:
     child = choice.child
-    for index, parent in enumerate(choice.parents):
-        if parent.pk == child.pk:
+    for index, key in enumerate(choice.parents):
+        if key == child.pk:
             raise DependencyRefused("a monitor cannot depend on itself.", child=child, index=index)
-        if parent.pk not in known:
+        if key not in known:
             raise DependencyRefused("monitor not found.", child=child, index=index)
-        if known[parent.pk].owner_id != choice.owner_id:
+        if known[key].owner_id != choice.owner_id:
             raise DependencyRefused("belongs to another account.", child=child, index=index)
     if count > MAX_PARENTS:
         others = "" if count == len(choice.parents) else ", with those that you cannot see"
@@ -174,8 +174,8 @@ def _check_chains(choices: Sequence[Choice]) -> None:
     nodes = {key for edge in edges for key in edge}
     for child, _, parents in choices if len(above) < len(nodes) else ():
         descendants = set() if child.pk in above else _below(child.pk, edges)
-        for index, parent in enumerate(parents):
-            if parent.pk in descendants:
+        for index, key in enumerate(parents):
+            if key in descendants:
                 reason = "depends on this monitor itself, directly or through others."
                 raise DependencyRefused(reason, child=child, index=index)
     for child, *_ in choices:

@@ -287,7 +287,7 @@ def store_new(
 def _store_parents(caller: Caller | None, drafts: Iterable[tuple[Monitor, Draft]]) -> dict[int, list[dict[str, Any]]]:
     """Store the parents of those drafts that have some. Return the changes for the audit log by the monitor's key."""
     choices = [
-        dependencies.Choice(monitor, draft.owner.pk, draft.parents)
+        dependencies.Choice(monitor, draft.owner.pk, [parent.pk for parent in draft.parents])
         for monitor, draft in drafts
         if draft.parents is not None
     ]
@@ -448,6 +448,18 @@ def update_monitors(caller: Caller, drafts: Mapping[int, Draft], *, now: datetim
         check_type(monitors[key].type, draft.config.type)
         changed.append((monitors[key], _under(owners.get(draft.owner.pk, monitors[key].owner), draft)))
     store_changed(caller, changed, now=now)
+
+
+def set_parents(caller: Caller, parents: Mapping[int, Sequence[int]]) -> None:
+    """Replace the parents of monitors, by keys, as `dependencies.replace` does. Raises DependencyRefused."""
+    monitors = Monitor.objects.select_related("project").in_bulk(list(parents))
+    choices = [
+        dependencies.Choice(monitors[key], monitors[key].owner_id, keys)
+        for key, keys in parents.items()
+        if key in monitors
+    ]
+    made = {key: found for key, found in dependencies.replace(caller, choices).items() if found}
+    changes.record(caller, [monitors[key] for key in made], made.values())
 
 
 def delete_monitor(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> None:

@@ -43,6 +43,9 @@ class Resource(ABC):
     def desired(self, entry: Entry, names: Names) -> Values:
         """Return all values of an entry. Raises EntryError, InvalidReferenceError or ValidationFailed."""
 
+    def resolve(self, entry: Entry, names: Names) -> None:  # noqa: B027 - most sections refer to monitors only
+        """Set the values that refer to the same section, after `desired` of all its entries. Raises the same errors."""
+
     @abstractmethod
     def exported(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
         """Return the fields of an export except name and project, without defaults, in the order of the file."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -10,11 +12,12 @@ import msgspec
 from django.db.models import QuerySet
 
 from core.errors import ValidationFailed
-from manifests.account import Account, Entry, Existing, Values
+from manifests.account import Account, Entry, Existing, MonitorRef, Values
 from manifests.naming import ExportNames, Names
-from manifests.resources.base import Resource, keep_secret
+from manifests.resources.base import Resource, keep_secret, resolve_monitors
 from monitors import configuration, types
-from monitors.models import Monitor
+from monitors.dependencies import FIELD
+from monitors.models import Dependency, Monitor
 from monitors.services import complete
 from monitors.types.http import Header
 from monitors.types.settings import MonitorConfig
@@ -22,6 +25,19 @@ from projects import access
 from projects.access import Caller
 from pulsekeeper.manifest.problems import EntryError
 from pulsekeeper.manifest.secrets import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """The monitors that one depends on, in their order."""
+
+    monitor_refs: tuple[MonitorRef, ...] = ()
+
+    def parts(self) -> dict[str, str]:
+        return dict.fromkeys((monitor_ref.name for monitor_ref in self.monitor_refs), "parent")
+
+    def __str__(self) -> str:
+        return ", ".join(monitor_ref.name for monitor_ref in self.monitor_refs) or "none"
 
 
 class Monitors(Resource):
@@ -37,8 +53,16 @@ class Monitors(Resource):
         account.monitor_refs = {one.row.pk: one for one in found}
         return found
 
+    def links(self, keys: Collection[int]) -> Mapping[int, Sequence[int]]:
+        found = defaultdict(list)
+        rows = Dependency.objects.filter(child__in=keys).order_by("position", "pk")
+        for child_id, parent_id in rows.values_list("child", "parent"):
+            found[child_id].append(parent_id)
+        return found
+
     def stored(self, row: Monitor, account: Account, links: Sequence[Any]) -> Values:
-        return {**_plain_settings(row.full_config), "enabled": row.enabled, "type": row.type}
+        parents = Parents(tuple(account.monitor_refs[key] for key in links if key in account.monitor_refs))
+        return {**_plain_settings(row.full_config), "enabled": row.enabled, "type": row.type, FIELD: parents}
 
     def desired(self, entry: Entry, names: Names) -> Values:
         given = {name: value for name, value in entry.given.items() if name != "request_headers"}
@@ -49,7 +73,21 @@ class Monitors(Resource):
             configuration.check_type(entry.existing.values["type"], config.type)
         entry.config = config
         enabled = entry.given.get("enabled", True)
-        return {**_plain_settings(config), "project": entry.project_ref, "enabled": enabled, "type": config.type}
+        settings = {**_plain_settings(config), "enabled": enabled, "type": config.type}
+        return {**settings, "project": entry.project_ref, FIELD: Parents()}
+
+    def resolve(self, entry: Entry, names: Names) -> None:
+        path = (*entry.path, FIELD)
+        references = [((*path, index), one) for index, one in enumerate(entry.given.get(FIELD, ()))]
+        found = tuple(resolve_monitors(references, entry, names))
+        for index, monitor_ref in enumerate(found):
+            if monitor_ref in found[:index]:
+                raise EntryError((*path, index), f"{monitor_ref.name} is listed twice.")
+        if entry.values is not None:
+            entry.values[FIELD] = Parents(found)
+
+    def monitor_refs(self, values: Values) -> set[MonitorRef]:
+        return set(values[FIELD].monitor_refs) if values else set()
 
     def _headers(self, entry: Entry, account: Account) -> list[dict[str, Any]]:
         stored = self._stored_headers(entry, account)
@@ -87,6 +125,8 @@ class Monitors(Resource):
                 {**header, "value": names.variables.keep("monitor", existing.name, header["name"])}
                 for header in values["request_headers"]
             ]
+        if parents := values[FIELD].monitor_refs:
+            found[FIELD] = [names.monitor(monitor_ref, existing.project_ref) for monitor_ref in parents]
         return found
 
 

@@ -16,7 +16,7 @@ from core.clock import utc_now
 from incidents.models import Incident
 from incidents.windows import create_window
 from locations.models import Location
-from monitors.models import DnsChange, Monitor, MonitorState
+from monitors.models import Dependency, DnsChange, Monitor, MonitorState
 from projects.access import Caller
 from projects.models import Project
 from projects.services import rename_project
@@ -47,6 +47,8 @@ def add_monitors(user: User, project: Project, count: int) -> None:
     for _ in range(count):
         monitor = MonitorFactory(owner=user, up=True, project=project, tags=["web"], tag_keys=["web"])
         StatusChangeFactory(monitor=monitor, at=utc_now(), before="up", after="down")
+        parent = Monitor.objects.filter(project=project).earliest("pk")
+        Dependency.objects.create(child=monitor, parent=parent, position=0)
 
 
 def add_checks(user: User, project: Project, count: int) -> None:
@@ -174,7 +176,7 @@ def add_sessions(user: User, project: Project, count: int) -> None:
 
 # Operation: (path, maximum of queries, function that creates rows). One query is for the credential.
 LISTS: dict[str, tuple[str, int, Fill]] = {
-    "list_monitors": ("/v1/monitors", 6, add_monitors),
+    "list_monitors": ("/v1/monitors", 7, add_monitors),
     "list_tags": ("/v1/tags", 2, add_monitors),
     "list_monitor_checks": ("/v1/monitors/{monitor}/checks", 5, add_checks),
     "list_monitor_dns_changes": ("/v1/monitors/{monitor}/dns-changes", 5, add_dns_changes),
