@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.forms.boundfield import BoundField
 from django.utils.choices import BaseChoiceIterator
 from django.utils.safestring import mark_safe
@@ -21,6 +22,7 @@ from core.ids import random_text
 from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
 from dashboard.pages import PageRequest, count_request
 from monitors import cron
+from monitors.models import Monitor
 from monitors.selectors import list_monitors
 from projects import access
 from projects.access import Caller
@@ -46,9 +48,12 @@ def project_choices(caller: Caller, *, roles: Collection[str] = access.EVERY_ROL
 
 
 def monitor_choices(caller: Caller) -> Choices:
+    return choices_of(list_monitors(caller))
+
+
+def choices_of(monitors: QuerySet[Monitor]) -> Choices:
     """Return ids and names of the monitors, with their projects, sorted by name."""
-    monitors = list_monitors(caller).select_related(None)
-    rows = monitors.values_list("public_id", "name", "url", "project__name")
+    rows = monitors.select_related(None).values_list("public_id", "name", "url", "project__name")
     found = [
         (public_id, f"{name or url or public_id}{f' · {project}' if project else ''}")
         for public_id, name, url, project in rows
@@ -81,7 +86,7 @@ _SHOWN = 80
 """Characters of a label in a list of checkboxes."""
 
 
-class _Picker(forms.CheckboxSelectMultiple):
+class Picker(forms.CheckboxSelectMultiple):
     """Checkboxes in a scrolling list with a search field (lists.js)."""
 
     template_name = "dashboard/widgets/picker.html"
@@ -124,7 +129,7 @@ class ChosenField(forms.TypedMultipleChoiceField):
 
 
 class MonitorsField(forms.MultipleChoiceField):
-    widget = _Picker
+    widget = Picker
 
     def __init__(self, *, choices: Choices, **kwargs: Any) -> None:
         super().__init__(choices=LongChoices(choices), **kwargs)

@@ -28,6 +28,7 @@ urlpatterns = [
     # Before the page of a monitor, whose URL these would match.
     path("monitors/new", editing.new, name="monitor_new"),
     path("monitors/locations", editing.locations, name="monitor_locations"),
+    path("monitors/parents", editing.parents, name="monitor_parents"),
     path("monitors/notified", notified.preview, name="notified_preview"),
     path("monitors/import", imports.new, name="import_new"),
     path("monitors/import/<id:import_id>", imports.show, name="import"),

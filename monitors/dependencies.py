@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery, Value, prefetch_related_objects
 
 from core.errors import ValidationFailed
 from monitors import changes
@@ -47,15 +47,16 @@ class Choice(NamedTuple):
 
 def load(monitors: Sequence[Monitor], *, caller: Caller | None) -> None:
     """Read the dependencies of these monitors for `parents_of`, in one query. Without a caller, all are visible."""
-    rows = Dependency.objects.select_related("parent").only("child", "position", *_SHOWN).order_by("position", "pk")
+    visible: Any = Value(True)  # noqa: FBT003
     if caller is not None:
-        rows = rows.filter(Exists(accessible(caller, Monitor.objects.filter(pk=OuterRef("parent")))))
-    prefetch_related_objects(monitors, Prefetch("dependencies", rows, to_attr="shown_dependencies"))
+        visible = Exists(accessible(caller, Monitor.objects.filter(pk=OuterRef("parent"))))
+    rows = Dependency.objects.select_related("parent").only("child", "position", *_SHOWN).annotate(is_visible=visible)
+    prefetch_related_objects([one for one in monitors if one.has_parents], Prefetch("dependencies", rows))
 
 
 def parents_of(monitor: Monitor) -> list[Monitor]:
     """Return the parents that `load` found, in their order. They have the columns that lists show."""
-    return [row.parent for row in monitor.shown_dependencies]
+    return [row.parent for row in monitor.ordered_dependencies if row.is_visible]
 
 
 def shown_ids(monitor: Monitor) -> list[str]:
@@ -66,6 +67,20 @@ def shown_ids(monitor: Monitor) -> list[str]:
 def children_of(monitors: QuerySet[Monitor], parents: QuerySet[Monitor]) -> QuerySet[Monitor]:
     """Return those of the monitors that depend on one of the parents."""
     return monitors.filter(pk__in=Dependency.objects.filter(parent__in=parents.order_by().values("pk")).values("child"))
+
+
+def summary(caller: Caller) -> dict[str, Subquery]:
+    """Return annotations of a monitor.
+
+    `child_count`: how many monitors that the caller can access depend on it, or null. `has_parents`: one without any
+    needs no query for them.
+    """
+    children = accessible(caller, Monitor.objects.all()).values("pk")
+    rows = Dependency.objects.filter(parent=OuterRef("pk"), child__in=children).order_by().values("parent")
+    return {
+        "child_count": Subquery(rows.annotate(count=Count("pk")).values("count")),
+        "has_parents": Exists(Dependency.objects.filter(child=OuterRef("pk"))),
+    }
 
 
 def named(public_ids: Sequence[str], found: Mapping[str, Monitor], *, child: Monitor | None = None) -> list[Monitor]:

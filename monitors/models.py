@@ -161,13 +161,18 @@ class Monitor(models.Model):
     first_check_at: datetime | None
     """When its observed time began, if `selectors.get_monitor_with_first_check` loaded it."""
 
-    shown_dependencies: list[Dependency]
-    """Its dependencies that a caller sees, if `dependencies.load` loaded them."""
+    child_count: int | None
+    has_parents = True
+    """What `dependencies.summary` loaded. By default it is unknown whether it has parents."""
+
+    @property
+    def ordered_dependencies(self) -> list[Dependency]:
+        # Sorted here, because `order_by` would ignore what is prefetched.
+        return sorted(self.dependencies.all(), key=lambda row: (row.position, row.pk)) if self.has_parents else []
 
     @property
     def tagged_settings(self) -> Any:
-        rows = sorted(self.dependencies.all(), key=lambda row: (row.position, row.pk))
-        parents = [row.parent_id for row in rows]
+        parents = [row.parent_id for row in self.ordered_dependencies]
         return [to_builtins(self.full_config), self.enabled, self.project and self.project.public_id, parents]
 
     @property
@@ -328,6 +333,9 @@ class Dependency(models.Model):
     )
     parent = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="dependents", db_constraint=False)
     position = models.SmallIntegerField()
+
+    is_visible: bool
+    """Whether a caller can access the parent, if `dependencies.load` loaded it."""
 
     class Meta:
         constraints: ClassVar = [

@@ -73,9 +73,12 @@ def get_monitor(caller: Caller, public_id: str) -> Monitor:
     return get_or_not_found(list_monitors(caller), public_id=public_id)
 
 
-def get_monitor_with_first_check(caller: Caller, public_id: str) -> Monitor:
-    """Return a monitor with `first_check_at`, when its observed time began, or None before its first check."""
-    return get_or_not_found(list_monitors(caller).annotate(**_FIRST_CHECK), public_id=public_id)
+def get_monitor_with_first_check(caller: Caller, public_id: str, **more: Subquery) -> Monitor:
+    """Return a monitor with `first_check_at`, when its observed time began, or None before its first check.
+
+    `more` are further expressions to load.
+    """
+    return get_or_not_found(list_monitors(caller).annotate(**_FIRST_CHECK, **more), public_id=public_id)
 
 
 def dns_changes_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int] | None = None) -> list[DnsChange]:

@@ -40,6 +40,7 @@ from incidents.selectors import newest_incidents, windows_covering
 from incidents.windows import occurrence_of
 from locations.models import Location
 from locations.selectors import with_agents
+from monitors import dependencies
 from monitors.checking import on_demand
 from monitors.heartbeats.history import newest_signal
 from monitors.models import LocationFailure, Monitor
@@ -126,9 +127,9 @@ class Awaited(NamedTuple):
 @read_only
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
-    monitor = get_monitor_with_first_check(caller, monitor_id)
+    monitor = get_monitor_with_first_check(caller, monitor_id, **dependencies.summary(caller))
     locations = _locations(monitor, now=now)
-    command, facts = _command(monitor), facts_of(monitor, locations)
+    command, facts = _command(monitor), _all_facts(caller, monitor, locations)
     context = _moving(monitor, locations, now=now) | {
         "mutes": MUTES,
         "facts": facts,
@@ -439,7 +440,7 @@ def _deletable(monitor: Monitor, facts: Sequence[Fact]) -> Deletable:
 
 def _read_deletable(request: PageRequest, monitor_id: str) -> Deletable:
     monitor = get_monitor(request.caller, monitor_id)
-    return _deletable(monitor, facts_of(monitor, _locations(monitor, now=request.now)))
+    return _deletable(monitor, _all_facts(request.caller, monitor, _locations(monitor, now=request.now)))
 
 
 delete = deletion(
@@ -448,6 +449,17 @@ delete = deletion(
     "Deleted 1 monitor.",
     "monitors",
 )
+
+
+def _all_facts(caller: Caller, monitor: Monitor, locations: Sequence[Location]) -> list[Fact]:
+    """Return the facts of `facts_of`, and the monitors that it depends on."""
+    facts = facts_of(monitor, locations)
+    dependencies.load([monitor], caller=caller)
+    names = [parent.name for parent in dependencies.parents_of(monitor)]
+    if names:
+        links = list(zip(dependencies.shown_ids(monitor), names, strict=True))
+        facts.append(Fact("Depends on", ", ".join(names), links, "dashboard/monitors/facts_parents.html"))
+    return facts
 
 
 def facts_of(monitor: Monitor, locations: Sequence[Location]) -> list[Fact]:

@@ -20,12 +20,13 @@ from core.errors import NoWorker
 from core.text import copy_name
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
-from dashboard.monitors.forms import SCOPE, MonitorForm
+from dashboard.monitors.forms import SCOPE, MonitorForm, parents_of
 from dashboard.monitors.notified import chosen_by
 from dashboard.pages import PageRequest, page, read_only, render_page
 from monitors import configuration, services, types
 from monitors.checking import interactive
 from monitors.checking.results import CheckResult
+from monitors.dependencies import FIELD
 from monitors.models import Monitor
 from monitors.selectors import get_monitor
 from monitors.types.settings import MAX_NAME, MonitorConfig
@@ -65,6 +66,7 @@ def new(request: PageRequest) -> HttpResponse:
         project=request.GET.get("project") if source is None else _project_of(source),
         source=source,
         channels=() if source is None else chosen_by(caller, source),
+        parents=() if source is None else parents_of(source, caller),
     )
     if "test" in request.POST:
         return _test(request, form, source=source)
@@ -109,6 +111,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
         project=project,
         stored=monitor,
         channels=chosen_by(caller, monitor),
+        parents=parents_of(monitor, caller),
     )
     if "test" in request.POST:
         return _test(request, form)
@@ -144,6 +147,17 @@ def locations(request: PageRequest) -> HttpResponse:
     form = MonitorForm(caller=caller, config=config, project=given.get("project_id"), stored=monitor)
     form.select_locations(given)
     return render_page(request, "monitors/locations", form=form)
+
+
+@read_only
+def parents(request: PageRequest) -> HttpResponse:
+    """Show the monitors of the place that is selected in the form, on which this one can depend."""
+    given, caller = request.GET, request.caller
+    monitor = get_monitor(caller, given["monitor"]) if "monitor" in given else None
+    config = _first_config(request) if monitor is None else monitor.full_config
+    chosen = given.getlist(FIELD)
+    form = MonitorForm(caller=caller, config=config, project=given.get("project_id"), stored=monitor, parents=chosen)
+    return render_page(request, "monitors/parents", form=form)
 
 
 def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None) -> HttpResponse:

@@ -28,10 +28,13 @@ from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
     ChosenField,
     DurationField,
+    LongChoices,
     MultilineField,
     ObjectForm,
+    Picker,
     PlainRenderer,
     ProjectField,
+    choices_of,
     project_choices,
     time_zones,
 )
@@ -43,7 +46,9 @@ from locations.models import Location
 from locations.selectors import with_agents
 from monitors import configuration, types
 from monitors.checking import interactive
+from monitors.dependencies import FIELD, MAX_PARENTS, load, possible_parents, shown_ids
 from monitors.models import Monitor
+from monitors.selectors import list_monitors
 from monitors.serializers import MonitorInputSerializer, MonitorPatchSerializer
 from monitors.services import locations_at, preselected_of
 from monitors.types.base import MonitorType
@@ -53,6 +58,8 @@ from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
 from projects.access import Caller
 
 SCOPE = "create-and-test"
+PARENTS_OFFERED = "parents_offered"
+"""Hidden field beside the checkboxes of parents."""
 LOCATIONS_OFFERED = "locations_offered"
 """Hidden field beside the checkboxes of locations, with the ids of all that were shown."""
 PARTS = {"port": "", "encryption": "", "record_type": "A", "resolver": ""}
@@ -62,7 +69,13 @@ _DEFAULTS: dict[str, Any] = {"name": "", "check_ssl": True, "grace_sec": None}
 _ENCRYPTIONS = [("", "None"), ("tls", "TLS"), *((name, f"STARTTLS, {name}") for name in STARTTLS_PROTOCOLS)]
 _MOVING = "Shared with its members. Another owner's project gets the monitor without header values and body."
 _PLACE = re.compile(r"(\w{1,40})\[(\d{1,3})\](?:\.(\w{1,40}))?")
-_TARGETS = {"content_rules": "rules", "request_headers": "headers", "type": "kinds", "locations": "locations"}
+_TARGETS = {
+    "content_rules": "rules",
+    "request_headers": "headers",
+    "type": "kinds",
+    "locations": "locations",
+    FIELD: "parents",
+}
 _LOCATIONS = ("locations", "quorum")
 
 
@@ -152,6 +165,12 @@ class MonitorForm(ObjectForm):
     )
     channels = forms.MultipleChoiceField(label="Notifications", widget=forms.CheckboxSelectMultiple, required=False)
     channels_before = forms.CharField(max_length=10_000, required=False, widget=forms.HiddenInput)
+    depends_on = ChosenField(
+        label="Depends on",
+        required=False,
+        widget=Picker,
+        help_text=f"While one of these is down, alerts of this monitor are held. Up to {MAX_PARENTS}.",
+    )
     timing = conditional(forms.ChoiceField(label="Runs", choices=schedules.CHOICES, widget=forms.RadioSelect))
 
     def __init__(
@@ -164,8 +183,10 @@ class MonitorForm(ObjectForm):
         stored: Monitor | None = None,
         source: Monitor | None = None,
         channels: Sequence[str] = (),
+        parents: Sequence[str] = (),
     ) -> None:
         initial = _initial(config, is_new=stored is None) | {"project_id": project, "channels": channels or None}
+        initial[FIELD] = [*parents]
         initial["channels_before"] = " ".join(channels) if stored is not None else ""
         super().__init__(data, stored=stored, initial=initial)
         self._caller = caller
@@ -204,6 +225,9 @@ class MonitorForm(ObjectForm):
             self.fields["channels"].choices = list(visible)  # type: ignore[attr-defined]
         self.fields["tags"].widget.attrs["list"] = "tag-names"
         self._offer_locations(is_blank=stored is None and _is_blank(config))
+        self.fields[FIELD].choices = lambda: self.possible_parents  # type: ignore[attr-defined]
+        if self.is_bound and self.data.keys().isdisjoint((FIELD, PARENTS_OFFERED)):
+            self.data.setlist(FIELD, [*parents])
         headers = () if self._base is None else config["request_headers"]
         data = data and self.data  # with the stored values that the user chose
         self.rules = RuleRow.rows(data, config, blank=blank_rule(config))
@@ -214,8 +238,8 @@ class MonitorForm(ObjectForm):
         """Offer the locations of the selected place. A form that was sent without them keeps the initial values."""
         owner_id = self._caller.user.pk if self.stored is None else self.stored.owner_id
         kept = () if self._base is None else self._base.locations
-        project, owner_id = selected_place(self._caller, self["project_id"].value(), owner_id=owner_id)
-        found = locations_at(project.pk if project else None, owner_id, caller=self._caller, kept=kept)
+        project, self._owner_id = selected_place(self._caller, self["project_id"].value(), owner_id=owner_id)
+        found = locations_at(project.pk if project else None, self._owner_id, caller=self._caller, kept=kept)
         self.offered: Sequence[Location] = list(with_agents(found, now=utc_now()))
         self.fields["locations"].choices = [(one.public_id, one.title) for one in self.offered]  # type: ignore[attr-defined]
         if is_blank:
@@ -246,6 +270,16 @@ class MonitorForm(ObjectForm):
         return [(location, location.public_id in chosen) for location in self.offered]
 
     @cached_property
+    def possible_parents(self) -> LongChoices:
+        """Return the monitors that this one can depend on in the selected place."""
+        found = possible_parents(list_monitors(self._caller), owner_id=self._owner_id, child=self.stored)
+        return LongChoices(choices_of(found))
+
+    @property
+    def opens_parents(self) -> bool:
+        return bool(self[FIELD].value() or self.errors.get(FIELD))
+
+    @cached_property
     def known_tags(self) -> list[str]:
         """Return the tags to complete."""
         return [tag.name for tag in offered(self._caller)]
@@ -261,7 +295,7 @@ class MonitorForm(ObjectForm):
 
     def compared(self, *, blank: bool = False) -> Iterator[BoundField]:
         """Return the fields of the selected type, and those of its rows."""
-        names = {"type", "timing", "project_id", *self.kind.parts, *self.kind.asked} - self.rows.keys()
+        names = {"type", "timing", "project_id", FIELD, *self.kind.parts, *self.kind.asked} - self.rows.keys()
         yield from (field for field in self.visible_fields() if field.name in names)
         for row in self._asked_rows():
             if blank or any(row[name].data or row[name].initial for name in row.typed):
@@ -359,9 +393,11 @@ class MonitorForm(ObjectForm):
             body["check_ssl"] = False
         if "name" not in body and (title := kind.title(body.get("url", ""))):
             body["name"] = title[:MAX_NAME]
+        chosen, before = self.cleaned_data[FIELD], self.initial[FIELD]
+        body[FIELD] = [each for each in before if each in chosen] + [each for each in chosen if each not in before]
         if self.stored is None:
             return body
-        before = _unchanged_body(self.stored)
+        before = _unchanged_body(self.stored) | {FIELD: before}
         return {name: value for name, value in body.items() if value != before[name]}
 
     def _reads_certificates(self, body: Mapping[str, Any]) -> bool:
@@ -397,6 +433,10 @@ class MonitorForm(ObjectForm):
         place = _PLACE.fullmatch(field or "")
         if place is None or place[1] not in self.fields:
             return super().refuse(field, reason)
+        if place[1] == FIELD:
+            label = dict(self.possible_parents).get(self.cleaned_data[FIELD][int(place[2])], "A monitor")
+            self.add_error(FIELD, f"{label}: {reason.removeprefix(f'{field}: ')}")
+            return None
         if place[1] == "locations":
             return super().refuse("locations", reason.removeprefix(f"{field}: "))
         if self.settings[place[1]].inline:
@@ -480,6 +520,12 @@ def _is_omitted(setting: Setting) -> bool:
 
 def _has_defaults_by_type(setting: Setting) -> bool:
     return bool(setting.choices) and any(setting.name in kind.defaults for kind in types.REGISTRY.values())
+
+
+def parents_of(monitor: Monitor, caller: Caller) -> list[str]:
+    """Return the ids of the parents that the caller sees."""
+    load([monitor], caller=caller)
+    return shown_ids(monitor)
 
 
 def _initial(config: MonitorConfig, *, is_new: bool) -> dict[str, Any]:

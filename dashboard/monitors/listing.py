@@ -75,6 +75,7 @@ class Listing:
     type: str = ""
     project: str = ""
     tag: tuple[str, ...] = ()
+    depends_on: str = ""
     search: str = ""
     sort: str = "state"
     grouped: bool = False
@@ -83,11 +84,13 @@ class Listing:
     @classmethod
     def read(cls, given: QueryDict) -> Listing:
         page, project = given.get("page", ""), given.get("project", "")
+        parent = given.get("depends_on", "")
         return cls(
             state=_one_of(STATES, given.get("state")),
             type=_one_of(types.REGISTRY, given.get("type")),
             project=project if is_public_id(project) else "",
             tag=_valid_tags(given.getlist("tag")),
+            depends_on=parent if is_public_id(parent) else "",
             search=given.get("search", "").replace("\0", "").strip()[:MAX_SEARCH],
             sort=_one_of(SORTS, given.get("sort")) or "state",
             grouped=given.get("grouped") == "1",
@@ -116,7 +119,7 @@ class Listing:
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.state or self.type or self.project or self.tag or self.search)
+        return bool(self.state or self.type or self.project or self.tag or self.depends_on or self.search)
 
     def changed(self, **changes: Any) -> Listing:
         """Return a copy with these changes, on its first page."""
@@ -196,7 +199,13 @@ def _standing(now: datetime) -> Case:
 
 def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
     types = (listing.type,) if listing.type else ()
-    filters = Filters(tags=listing.tag, text=listing.search, types=types, project=listing.project)
+    filters = Filters(
+        tags=listing.tag,
+        text=listing.search,
+        types=types,
+        project=listing.project,
+        depends_on=listing.depends_on,
+    )
     return filters.narrow(list_monitors(caller))
 
 

@@ -49,7 +49,7 @@ def overview(request: PageRequest) -> HttpResponse:
     counted = tally(request.caller, listing, now=now)
     is_narrowed = listing.page > 1 or listing.is_narrowed
     projects = list(accessible_projects(request.caller).order_by("name", "pk"))
-    context |= _head(listing, counted) | {
+    context |= _head(request, listing, counted) | {
         "projects": projects,
         "mutes": actions.MUTES,
         "types": {name: kind.label for name, kind in types.REGISTRY.items()},
@@ -91,7 +91,7 @@ def live(request: PageRequest) -> HttpResponse:
     load_schedules(monitors)
     shown = rows_of(monitors, now=now, grouped=listing.grouped)
     rows = [row for row in shown if row.version != seen[row.monitor.public_id]]
-    return render_page(request, "monitors/live", **_head(listing, counted), listing=listing, rows=rows)
+    return render_page(request, "monitors/live", **_head(request, listing, counted), listing=listing, rows=rows)
 
 
 @action
@@ -160,7 +160,7 @@ def _ask(request: PageRequest, chosen: Sequence[str], tags: Mapping[str, str], *
     )
 
 
-def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
+def _head(request: PageRequest, listing: Listing, counted: Tally) -> dict[str, Any]:
     """Return the context for the counts above the list and for the page title."""
     shown = ["", *(state for state in STATES if counted.counts[state] or state in ("down", "up", listing.state))]
     facets = [
@@ -168,8 +168,13 @@ def _head(listing: Listing, counted: Tally) -> dict[str, Any]:
         for state in shown
     ]
     without = {tag: tuple(other for other in listing.tag if other != tag) for tag in listing.tag}
+    parent = None
+    if listing.depends_on:
+        names = list_monitors(request.caller).filter(public_id=listing.depends_on).values_list("name", flat=True)
+        parent = (next(iter(names), "an unknown monitor"), listing.changed(depends_on="").query)
     return {
         "facets": facets,
+        "parent_filter": parent,
         "tag_filters": [(tag, listing.changed(tag=others).query) for tag, others in without.items()],
         "counted": counted,
         "matching": counted.counts.get(listing.state, counted.total),

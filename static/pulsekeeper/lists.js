@@ -55,4 +55,5 @@ for (const element of document.querySelectorAll("[data-filter], [data-choose-all
   const label = element.closest("label");
   if (label) label.hidden = false;
 }
+document.addEventListener("htmx:afterSettle", refresh); // a list that was fetched again
 refresh();
