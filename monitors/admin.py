@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import display_for_value
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 
@@ -17,6 +18,7 @@ from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
 from monitors import operations, types
 from monitors.checking import on_demand
+from monitors.dependencies import load, parents_of
 from monitors.models import DnsChange, DomainRegistration, ExpiryWarning, Monitor, PingGap, SchedulerGap, StatusChange
 from monitors.types.settings import MonitorConfig, settings_of
 
@@ -44,7 +46,7 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     list_select_related = ("owner", "project", "state")
     search_fields = ("public_id", "name__icontains", "url__icontains", "owner__email", "project__public_id")
     fieldsets = (
-        (None, {"fields": ("shown_id", "owner", "project", "created_at", "enabled", "muted_until")}),
+        (None, {"fields": ("shown_id", "owner", "project", "created_at", "enabled", "muted_until", "parents")}),
         (
             "Status",
             {"fields": ("status", "status_since", "last_checked_at", "last_latency_ms", "next_due_at", "claimed_at",
@@ -80,6 +82,14 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     @admin.display(description="id")
     def shown_id(self, monitor: Monitor) -> str:
         return "not shown" if monitor.kind.has_secret_id else monitor.public_id
+
+    @admin.display(description="depends on")
+    def parents(self, monitor: Monitor) -> str:
+        load([monitor], caller=None)
+        found = (
+            (reverse("admin:monitors_monitor_change", args=[parent.pk]), parent.name) for parent in parents_of(monitor)
+        )
+        return format_html_join(", ", '<a href="{}">{}</a>', found) or "-"
 
     @admin.display(description="settings of the type")
     def own_settings(self, monitor: Monitor) -> str:

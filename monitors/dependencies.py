@@ -50,7 +50,8 @@ def load(monitors: Sequence[Monitor], *, caller: Caller | None) -> None:
     visible: Any = Value(True)  # noqa: FBT003
     if caller is not None:
         visible = Exists(accessible(caller, Monitor.objects.filter(pk=OuterRef("parent"))))
-    rows = Dependency.objects.select_related("parent").only("child", "position", *_SHOWN).annotate(is_visible=visible)
+    annotations = {"is_visible": visible}  # mypy reads the column from Dependency
+    rows = Dependency.objects.select_related("parent").only("child", "position", *_SHOWN).annotate(**annotations)
     prefetch_related_objects([one for one in monitors if one.has_parents], Prefetch("dependencies", rows))
 
 
