@@ -37,7 +37,7 @@ from manifests.account import take_turn
 from manifests.models import Upload
 from monitors.checking import interactive
 from monitors.locking import lock_monitors
-from monitors.models import Monitor
+from monitors.models import Dependency, Monitor
 from monitors.selectors import list_monitors
 from monitors.services import delete_locked
 from projects import access, log, placement
@@ -264,18 +264,19 @@ def _reason(monitor: Monitor, tag: str, *, is_used: bool) -> str:
     """Return why an undo keeps a monitor, or an empty text."""
     if etag(monitor) != tag:
         return "was changed after the import"
-    return "is used by an alert channel, a maintenance window or a status page" if is_used else ""
+    return "is used by an alert channel, a maintenance window, a status page or another monitor" if is_used else ""
 
 
 def _used_monitors(keys: Collection[int], *, besides: Collection[str]) -> set[int]:
-    """Return the monitors that others chose since, besides the channels of the import."""
+    """Return the monitors that others chose or depend on since, besides the channels of the import."""
     used: set[int] = set()
     for model in placement.links:
         rows = model._default_manager.filter(monitor__in=keys)
         if model is AlertChannel.monitors.through:
             rows = rows.exclude(alertchannel__public_id__in=besides)
         used.update(rows.values_list("monitor", flat=True))
-    return used
+    dependent = Dependency.objects.filter(parent__in=keys).exclude(child__in=keys)
+    return used.union(dependent.values_list("parent", flat=True))
 
 
 def _removable_channels(

@@ -165,11 +165,12 @@ class MonitorForm(ObjectForm):
     )
     channels = forms.MultipleChoiceField(label="Notifications", widget=forms.CheckboxSelectMultiple, required=False)
     channels_before = forms.CharField(max_length=10_000, required=False, widget=forms.HiddenInput)
-    depends_on = ChosenField(
-        label="Depends on",
-        required=False,
-        widget=Picker,
-        help_text=f"While one of these is down, alerts of this monitor are held. Up to {MAX_PARENTS}.",
+    depends_on = conditional(
+        ChosenField(
+            label="Depends on",
+            widget=Picker,
+            help_text=f"While one of these is down, alerts of this monitor are held. Up to {MAX_PARENTS}.",
+        )
     )
     timing = conditional(forms.ChoiceField(label="Runs", choices=schedules.CHOICES, widget=forms.RadioSelect))
 
@@ -271,9 +272,10 @@ class MonitorForm(ObjectForm):
 
     @cached_property
     def possible_parents(self) -> LongChoices:
-        """Return the monitors that this one can depend on in the selected place."""
+        """Return the monitors that this one can depend on in the selected place, those that are selected first."""
         found = possible_parents(list_monitors(self._caller), owner_id=self._owner_id, child=self.stored)
-        return LongChoices(choices_of(found))
+        chosen = set(self[FIELD].value() or ())
+        return LongChoices(sorted(choices_of(found), key=lambda choice: choice[0] not in chosen))
 
     @property
     def opens_parents(self) -> bool:

@@ -63,7 +63,8 @@ def test_they_come_back_in_the_given_order(api: Api, user: User) -> None:
 def test_what_is_not_a_list_of_8_ids_is_refused(api: Api, user: User) -> None:
     parents, child = [monitor(user) for _ in range(MAX_PARENTS + 1)], monitor(user)
     assert depend(api, child, *parents[1:]) == ids(*parents[1:])
-    for given in (None, "mon_x", [5], [None], {}, ids(*parents), [[]]):
+    values: list[Any] = [None, "mon_x", [5], [None], {}, ids(*parents), [[]]]
+    for given in values:
         answer = api.patch(path_of(child), {"depends_on": given})
         assert (answer.status, answer.json["error"]) == (422, "validation_error"), given
     assert api.get(path_of(child)).json["depends_on"] == ids(*parents[1:])

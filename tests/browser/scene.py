@@ -149,6 +149,10 @@ def build(*, calm: bool = False) -> Scene:
     shop = projects["Web shop"]
     _people(anna, shop, now=now)
     _entries(owner, shop, now=now)
+    if not calm:
+        parents = [monitors[name].public_id for name in ("Database", "Warehouse router")]
+        for name in ("Checkout", "Shop home page"):
+            update_monitor(anna, monitors[name].public_id, {"depends_on": parents}, now=now)
     _changes(anna, monitors["Checkout"])
     return Scene(
         owner,

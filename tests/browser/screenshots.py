@@ -192,6 +192,7 @@ PAGES = (
     Page("token-new", "/tokens/new"),
     Page("monitors", "/monitors"),
     Page("monitors-grouped", "/monitors?grouped=1&sort=uptime"),
+    Page("monitors-dependents", "/monitors?depends_on={port}"),
     Page("monitors-compact", "/monitors", act=lambda tab: tab.get_by_label("Compact rows").check()),
     Page("monitors-chosen", "/monitors", act=lambda tab: tab.get_by_label("Checkout").check()),
     Page("monitors-delete", "/monitors", act=_delete_two),
