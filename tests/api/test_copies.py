@@ -243,6 +243,17 @@ def test_the_name_of_a_copy_fits(api: Api, user: User, name: str, expected: str)
 
 
 @pytest.mark.django_db
+def test_a_copy_depends_on_the_same_monitors(api: Api, user: User) -> None:
+    router, power = (MonitorFactory(owner=user).public_id for _ in range(2))
+    source = Monitor.objects.get(public_id=MonitorFactory(owner=user, depends_on=[router, power]).public_id)
+    off = {"enabled": False}
+    assert copy(api, source, off).json["depends_on"] == [router, power]
+    assert copy(api, source, off | {"depends_on": [power]}).json["depends_on"] == [power]
+    project = ProjectFactory()
+    MembershipFactory(project=project, user=user)
+    assert copy(api, source, off | {"project_id": project.public_id}).json["depends_on"] == []
+
+
 def test_the_limit_counts_copies(user: User) -> None:
     owner = UserFactory(plan=PlanFactory(monitor_limit=2))
     api = Api.signed_in(owner)

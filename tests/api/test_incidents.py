@@ -102,7 +102,8 @@ def test_what_caused_one_is_shown_to_those_who_can_access_it(api: Api, user: Use
     effect = make_incident(MonitorFactory(project=project), caused_by=cause)
     assert api.get(f"{PATH}/{effect.public_id}").json["caused_by"] == cause.public_id
     assert [each["caused_by"] for each in api.get(PATH).json] == [cause.public_id, None]
-    helper = MembershipFactory(project=project).user
+    helper = UserFactory()
+    MembershipFactory(project=project, user=helper)
     assert [each["caused_by"] for each in Api.signed_in(helper).get(PATH).json] == [None]
 
 
