@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import Case, CharField, Exists, F, Q, QuerySet, Value, When
 
+from checks.spec import Verdict
 from monitors.dependencies import children_of
 from monitors.models import Monitor
+from monitors.partial import is_partial
+from monitors.selectors import failing, held_back
+from monitors.stale import stale
 from monitors.types.tags import tag_key
 
 NO_PROJECT = "none"
+# Each monitor has exactly one standing. They are sorted by urgency.
+STANDINGS = {
+    "down": "Down",
+    "stale": "Not checked",
+    "slow": "Slow",
+    "pending": "Waiting",
+    "up": "Up",
+    "paused": "Paused",
+}
+# Shown in addition to the standing. Failing: not down yet, because of a mute or `fail_threshold`. Partial: it fails
+# from some of its locations.
+MARKS = {"failing": "Failing", "partial": "Partial outage", "muted": "Muted", "maintenance": "Maintenance"}
+STATES = {**STANDINGS, **MARKS}
+conditions: dict[str, Callable[[datetime], Q | Exists]] = {
+    "failing": failing,
+    "partial": lambda _: Q(is_partial()),
+    "muted": lambda now: Q(muted_until__gt=now),
+}
+"""The conditions of MARKS at a time. The app of maintenance windows adds its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,18 +45,20 @@ class Filters:
     """What monitors of a list have in common. An empty filter matches all.
 
     Monitors match if they have all `tags`, compared without case, the `text` in their name or address, and one of the
-    `statuses` and `types`. `project` is its public id, or NO_PROJECT, and `depends_on` the public id of a parent.
+    `statuses`, `types`, and `states`: keys of STATES. `project` is its public id, or NO_PROJECT, and `depends_on` the public
+    id of a parent.
     """
 
     tags: Sequence[str] = ()
     text: str = ""
     statuses: Collection[str] = ()
     types: Collection[str] = ()
+    states: Collection[str] = ()
     project: str = ""
     depends_on: str = ""
     enabled: bool | None = None
 
-    def narrow(self, monitors: QuerySet[Monitor]) -> QuerySet[Monitor]:
+    def narrow(self, monitors: QuerySet[Any], *, now: datetime) -> QuerySet[Any]:
         """Return the monitors that match all filters."""
         if self.depends_on:  # first: the caller must be able to access the parent, which need not match
             monitors = children_of(monitors, monitors.filter(public_id=self.depends_on))
@@ -44,11 +70,28 @@ class Filters:
             monitors = monitors.filter(state__status__in=self.statuses)
         if self.types:
             monitors = monitors.filter(type__in=self.types)
+        if self.states:
+            standings = [state for state in self.states if state in STANDINGS]
+            found = Q(standing__in=standings) if standings else Q()
+            for mark in MARKS.keys() & set(self.states):
+                found |= Q(conditions[mark](now))
+            monitors = monitors.alias(standing=standing(now)).filter(found)
         if self.project == NO_PROJECT:
             monitors = monitors.filter(project=None)
         elif self.project:
             monitors = monitors.filter(project__public_id=self.project)
         return monitors if self.enabled is None else monitors.filter(enabled=self.enabled)
+
+
+def standing(now: datetime) -> Case:
+    """Return the expression of a monitor's standing, a key of STANDINGS."""
+    return Case(
+        When(enabled=False, then=Value("paused")),
+        When(stale(now) & ~Q(state__status=Verdict.DOWN), then=Value("stale")),
+        When(Q(state__status=None) | held_back(now), then=Value("pending")),
+        default=F("state__status"),
+        output_field=CharField(),
+    )
 
 
 class Tag(NamedTuple):

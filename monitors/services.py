@@ -315,14 +315,18 @@ def release_first_claim(monitor: Monitor, *, now: datetime) -> None:
 def _patched(
     caller: Caller, monitor: Monitor, given: Mapping[str, Any], *, project: Project | None, owner: User
 ) -> MonitorConfig:
-    """Return the config that a PATCH leaves in this place. A new owner does not get the secrets."""
+    """Return the config that a PATCH leaves in this place."""
+    limits = limits_at(project.pk if project else None, owner, caller=caller, kept=monitor.locations)
+    return patched(monitor, given, limits, owner=owner)
+
+
+def patched(monitor: Monitor, given: Mapping[str, Any], limits: Limits, *, owner: User) -> MonitorConfig:
+    """Return the config that a PATCH leaves within these limits. A new owner does not get the secrets."""
     stored = monitor.full_config
     if owner.pk != monitor.owner_id:
         stored = configuration.without_secrets(stored, moved=True)
     with _advising():
-        return configuration.patch(
-            stored, given, limits_at(project.pk if project else None, owner, caller=caller, kept=monitor.locations)
-        )
+        return configuration.patch(stored, given, limits)
 
 
 def move_of(monitor: Monitor, project: Project | None, owner: User) -> log.Move:
@@ -341,24 +345,29 @@ def update_monitor(
     (`configuration.patch`).
     """
     with transaction.atomic():
-        named = given.get(dependencies.FIELD)
-        monitor, found = _lock_with_parents(caller, public_id, named or (), if_match=if_match)
-        parents = None if named is None else dependencies.named(named, found)
-        project, owner = (monitor.project, monitor.owner)
-        if "project_id" in given:
-            project, owner = placement.move(caller, given, project=project, owner=owner)
-            if owner.pk != monitor.owner_id:
-                owner = lock_owner(owner)
-                enforce_quota(owner)
-                log.record_moves(caller, [move_of(monitor, project, owner)])
-                hide_earlier([monitor], now=now)
-        if parents is not None and owner.pk == monitor.owner_id:
-            lock_owner(owner)
-        config = _patched(caller, monitor, given, project=project, owner=owner)
-        draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled), parents=parents)
-        # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
-        store_changed(caller, [(monitor, draft)], PLACED if "project_id" in given else (), now=now)
+        monitor, parents = lock_with_parents(caller, public_id, given, if_match=if_match)
+        update_locked(caller, monitor, given, parents=parents, now=now)
     return monitor
+
+
+def update_locked(
+    caller: Caller, monitor: Monitor, given: Mapping[str, Any], *, parents: Sequence[Monitor] | None, now: datetime
+) -> None:
+    """Apply the given fields to what `lock_with_parents` returned, in its transaction. See `update_monitor`."""
+    project, owner = (monitor.project, monitor.owner)
+    if "project_id" in given:
+        project, owner = placement.move(caller, given, project=project, owner=owner)
+        if owner.pk != monitor.owner_id:
+            owner = lock_owner(owner)
+            enforce_quota(owner)
+            log.record_moves(caller, [move_of(monitor, project, owner)])
+            hide_earlier([monitor], now=now)
+    if parents is not None and owner.pk == monitor.owner_id:
+        lock_owner(owner)
+    config = _patched(caller, monitor, given, project=project, owner=owner)
+    draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled), parents=parents)
+    # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
+    store_changed(caller, [(monitor, draft)], PLACED if "project_id" in given else (), now=now)
 
 
 def leave_out(caller: Caller, public_id: str, location_id: str, *, now: datetime) -> None:
@@ -367,7 +376,7 @@ def leave_out(caller: Caller, public_id: str, location_id: str, *, now: datetime
     Raises NotFound, also for a location that it does not name, and ValidationFailed if it names no other.
     """
     with transaction.atomic():
-        monitor = _lock(caller, public_id, if_match=None)
+        monitor = lock_monitor(caller, public_id)
         others = [name for name in monitor.locations if name != location_id]
         if len(others) == len(monitor.locations):
             raise NotFound
@@ -465,7 +474,7 @@ def set_parents(caller: Caller, parents: Mapping[int, Sequence[int]]) -> None:
 def delete_monitor(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> None:
     """Delete a monitor at once. Its results become inaccessible; checks.results.retention removes them soon after."""
     with transaction.atomic():
-        delete_locked(caller, [_lock(caller, public_id, if_match=if_match)])
+        delete_locked(caller, [lock_monitor(caller, public_id, if_match=if_match)])
 
 
 def delete_all_of(user: User) -> None:
@@ -499,26 +508,30 @@ def _delete(ids: Collection[int]) -> None:
     Monitor.objects.filter(pk__in=ids).delete()
 
 
-def _lock(caller: Caller, public_id: str, *, if_match: IfMatch) -> Monitor:
+def lock_monitor(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> Monitor:
     """Return a monitor with its state locked. That lock serializes PATCH, recording and deletion.
 
     Raises NotFound, or ChangedMeanwhile.
     """
-    return _lock_with_parents(caller, public_id, (), if_match=if_match)[0]
+    return lock_with_parents(caller, public_id, {}, if_match=if_match)[0]
 
 
-def _lock_with_parents(
-    caller: Caller, public_id: str, parents: Sequence[str], *, if_match: IfMatch
-) -> tuple[Monitor, dict[str, Monitor]]:
-    """Return a monitor as `_lock` does, and by id all that are locked with it: those of the ids `parents` too."""
+def lock_with_parents(
+    caller: Caller, public_id: str, given: Mapping[str, Any], *, if_match: IfMatch = None
+) -> tuple[Monitor, list[Monitor] | None]:
+    """Return a monitor as `lock_monitor` does, and its parents that a PATCH of `given` names, None if it names none.
+
+    Raises DependencyRefused too.
+    """
+    named: Sequence[str] | None = given.get(dependencies.FIELD)
     visible = access.accessible(caller, Monitor.objects.select_related("registration", "project", "owner__plan"))
     # One query finds and locks the states: reading the monitor before the lock would be of no use.
-    keys = visible.filter(public_id__in=[public_id, *parents]).values("pk")
+    keys = visible.filter(public_id__in=[public_id, *(named or ())]).values("pk")
     found = {monitor.public_id: monitor for monitor in locking.lock_monitors(keys, visible).values()}
     if public_id not in found:
         raise NotFound
     require_match(found[public_id], if_match)
-    return found[public_id], found
+    return found[public_id], None if named is None else dependencies.named(named, found)
 
 
 def lock_monitors(caller: Caller, public_ids: Collection[str]) -> dict[str, Monitor]:

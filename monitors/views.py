@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from core.throttles import ProbeThrottle
 from core.waiting import limit_waiting
 from monitors import operations, selectors, services, types
 from monitors.checking import interactive
-from monitors.filters import NO_PROJECT, Filters, Tag, tags_of
+from monitors.filters import MARKS, NO_PROJECT, STANDINGS, STATES, Filters, Tag, tags_of
 from monitors.models import Monitor
 from monitors.serializers import (
     CheckResultSerializer,
@@ -73,11 +73,33 @@ FILTERS = (
         "Only monitors of this type. May repeat: any of them.",
         ChoiceParam("type", "", types.names()),
     ),
+    ListParam(
+        "state",
+        "Only monitors in this state, as the dashboard shows it. May repeat: any of them. Each monitor has one of "
+        f"{', '.join(STANDINGS)}, and may have any of {', '.join(MARKS)}. A monitor that is paused or stale has a "
+        "`status` too: that of its last check.",
+        ChoiceParam("state", "", list(STATES)),
+    ),
     IdParam("project_id", f"Only monitors of this project; `{NO_PROJECT}`: only those without a project."),
     IdParam("depends_on", "Only monitors that depend on the monitor with this id, directly."),
     ChoiceParam("enabled", "true: only monitors that are not paused; false: only paused ones.", ["true", "false"]),
 )
 """Query parameters that narrow a list of monitors."""
+
+
+def read_filters(params: Mapping[str, Any]) -> Filters:
+    """Return the filters of the query parameters FILTERS."""
+    enabled = params["enabled"]
+    return Filters(
+        tags=params["tag"],
+        text=params["q"] or "",
+        statuses=params["status"],
+        types=params["type"],
+        states=params["state"],
+        project=params["project_id"] or "",
+        depends_on=params["depends_on"] or "",
+        enabled=None if enabled is None else enabled == "true",
+    )
 
 
 class SchedulePreviewViewSet(ServiceViewSet):
@@ -135,21 +157,12 @@ class MonitorViewSet(ServiceViewSet):
         return serialize_monitors(rows, caller=self.caller)
 
     @operation(pages=Pages(weight=selectors.STORED_BYTES, few=30), params=FILTERS)
-    def list(self, *, tag: Sequence[str], q: str | None, enabled: str | None, **params: Any) -> QuerySet[Monitor]:
+    def list(self, **params: Any) -> QuerySet[Monitor]:
         """List monitors.
 
         With several filters, only monitors that match all of them.
         """
-        filters = Filters(
-            tags=tag,
-            text=q or "",
-            statuses=params["status"],
-            types=params["type"],
-            project=params["project_id"] or "",
-            depends_on=params["depends_on"] or "",
-            enabled=None if enabled is None else enabled == "true",
-        )
-        return filters.narrow(selectors.list_monitors(self.caller)).defer("header_values")
+        return read_filters(params).narrow(selectors.list_monitors(self.caller), now=self.now).defer("header_values")
 
     @operation(body=MonitorInputSerializer, errors=(MonitorLimit,), throttles=(ProbeThrottle,))
     def create(self, data: dict[str, Any]) -> Monitor:

@@ -12,32 +12,24 @@ from urllib.parse import urlencode
 
 from django.contrib.postgres.aggregates import StringAgg
 from django.db.models import (
-    Case,
-    CharField,
     Count,
-    Exists,
     F,
     Func,
     IntegerField,
     OrderBy,
-    Q,
     QuerySet,
     TextField,
     Value,
-    When,
 )
 from django.db.models.functions import MD5, Cast, Coalesce, Concat, Lower
 from django.http import QueryDict
 
-from checks.spec import Verdict
 from core.api.converters import is_public_id
 from core.db import compiled_once
-from incidents import windows
 from monitors import types
-from monitors.filters import Filters
+from monitors.filters import MARKS, STANDINGS, STATES, Filters, conditions, standing
 from monitors.models import Monitor
-from monitors.partial import is_partial
-from monitors.selectors import failing, held_back, list_monitors
+from monitors.selectors import list_monitors
 from monitors.stale import stale
 from monitors.types.tags import MAX_TAGS, normalized, tag_key
 from projects.access import Caller
@@ -45,19 +37,6 @@ from projects.models import Project
 
 PAGE = 50
 MAX_SEARCH = 200
-# Each monitor has exactly one standing. They are sorted by urgency.
-STANDINGS = {
-    "down": "Down",
-    "stale": "Not checked",
-    "slow": "Slow",
-    "pending": "Waiting",
-    "up": "Up",
-    "paused": "Paused",
-}
-# Shown in addition to the standing. Failing: not down yet, because of a mute or `fail_threshold`. Partial: it fails
-# from some of its locations.
-MARKS = {"failing": "Failing", "partial": "Partial outage", "muted": "Muted", "maintenance": "Maintenance"}
-STATES = {**STANDINGS, **MARKS}
 SORTS = {"state": "State", "name": "Name", "latency": "Latency", "uptime": "Uptime"}
 _PLACED = ("pk", "name", "project", "project__name")
 # `is_stale`, because a stale monitor that is down keeps that standing.
@@ -69,29 +48,30 @@ _SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The filters in the query string. Invalid values are ignored."""
+    """The filters in the query string, named as in the API. Invalid values are ignored."""
 
     state: str = ""
     type: str = ""
-    project: str = ""
+    project_id: str = ""
     tag: tuple[str, ...] = ()
     depends_on: str = ""
-    search: str = ""
+    q: str = ""
     sort: str = "state"
     grouped: bool = False
     page: int = 1
 
     @classmethod
     def read(cls, given: QueryDict) -> Listing:
-        page, project = given.get("page", ""), given.get("project", "")
+        page, project = given.get("page", ""), given.get("project_id", given.get("project", ""))
+        text = given.get("q", given.get("search", ""))  # bookmarks may have the older names
         parent = given.get("depends_on", "")
         return cls(
             state=_one_of(STATES, given.get("state")),
             type=_one_of(types.REGISTRY, given.get("type")),
-            project=project if is_public_id(project) else "",
+            project_id=project if is_public_id(project) else "",
             tag=_valid_tags(given.getlist("tag")),
             depends_on=parent if is_public_id(parent) else "",
-            search=given.get("search", "").replace("\0", "").strip()[:MAX_SEARCH],
+            q=text.replace("\0", "").strip()[:MAX_SEARCH],
             sort=_one_of(SORTS, given.get("sort")) or "state",
             grouped=given.get("grouped") == "1",
             page=int(page) if page.isascii() and page.isdigit() and len(page) < 6 and int(page) else 1,
@@ -119,7 +99,7 @@ class Listing:
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.state or self.type or self.project or self.tag or self.depends_on or self.search)
+        return bool(self.state or self.type or self.project_id or self.tag or self.depends_on or self.q)
 
     def changed(self, **changes: Any) -> Listing:
         """Return a copy with these changes, on its first page."""
@@ -138,9 +118,9 @@ class Tally:
 
 def matching(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Monitor]:
     """Return the matching monitors, sorted, and with the alias `standing`. Sorting by uptime happens elsewhere."""
-    monitors: QuerySet[Any] = _narrowed(caller, listing).alias(standing=_standing(now))
+    monitors: QuerySet[Any] = _narrowed(caller, listing, now=now).alias(standing=standing(now))
     if listing.state in MARKS:
-        monitors = monitors.filter(_marks(now)[listing.state])
+        monitors = monitors.filter(conditions[listing.state](now))
     elif listing.state:
         monitors = monitors.filter(standing=listing.state)
     return monitors.order_by(*_order(listing))
@@ -154,7 +134,7 @@ def tally(caller: Caller, listing: Listing, *, now: datetime) -> Tally:
     `order` changes with the monitors in the list and their positions, except in a list by latency or uptime, and
     `content` with everything that a row shows.
     """
-    ids = list(_narrowed(caller, listing).order_by("pk").values_list("pk", flat=True))
+    ids = list(_narrowed(caller, listing, now=now).order_by("pk").values_list("pk", flat=True))
     groups, marked = _groups(ids, now), sorted(_marked(ids, now))
     counts = dict.fromkeys(STANDINGS, 0) | {standing: number for standing, number, _, _ in groups}
     return Tally(
@@ -172,7 +152,7 @@ def counts_by_project(
 
     Each is a key of STANDINGS, its label and the number of monitors.
     """
-    monitors = list_monitors(caller).filter(project__in=projects).order_by().annotate(standing=_standing(now))
+    monitors = list_monitors(caller).filter(project__in=projects).order_by().annotate(standing=standing(now))
     counts = {
         (project, standing): number
         for project, standing, number in monitors.values_list("project", "standing").annotate(number=Count("pk"))
@@ -187,35 +167,16 @@ def counts_by_project(
     }
 
 
-def _standing(now: datetime) -> Case:
-    return Case(
-        When(enabled=False, then=Value("paused")),
-        When(stale(now) & ~Q(state__status=Verdict.DOWN), then=Value("stale")),
-        When(Q(state__status=None) | held_back(now), then=Value("pending")),
-        default=F("state__status"),
-        output_field=CharField(),
-    )
-
-
-def _narrowed(caller: Caller, listing: Listing) -> QuerySet[Any]:
+def _narrowed(caller: Caller, listing: Listing, *, now: datetime) -> QuerySet[Any]:
     types = (listing.type,) if listing.type else ()
     filters = Filters(
         tags=listing.tag,
-        text=listing.search,
+        text=listing.q,
         types=types,
-        project=listing.project,
+        project=listing.project_id,
         depends_on=listing.depends_on,
     )
-    return filters.narrow(list_monitors(caller))
-
-
-def _marks(now: datetime) -> dict[str, Q | Exists]:
-    return {
-        "failing": failing(now),
-        "partial": Q(is_partial()),
-        "muted": Q(muted_until__gt=now),
-        "maintenance": windows.covering(now),
-    }
+    return filters.narrow(list_monitors(caller), now=now)
 
 
 def _order(listing: Listing) -> Sequence[str | OrderBy | Lower]:
@@ -240,7 +201,7 @@ def _digest(*names: str) -> MD5:
 
 
 def _group(keys: Func, now: datetime) -> QuerySet[Any, Any]:
-    monitors = Monitor.objects.filter(pk__in=keys).annotate(standing=_standing(now), is_stale=stale(now))
+    monitors = Monitor.objects.filter(pk__in=keys).annotate(standing=standing(now), is_stale=stale(now))
     groups = monitors.order_by("standing").values_list("standing")
     return groups.annotate(number=Count("pk"), order=_digest(*_PLACED), content=_digest(*_SHOWN))
 
@@ -250,8 +211,8 @@ _groups = compiled_once(_group)
 
 def _mark(keys: Func, now: datetime) -> QuerySet[Any, Any]:
     found = [
-        Monitor.objects.filter(condition, pk__in=keys).order_by().values_list(Value(mark), "pk")
-        for mark, condition in _marks(now).items()
+        Monitor.objects.filter(condition(now), pk__in=keys).order_by().values_list(Value(mark), "pk")
+        for mark, condition in conditions.items()
     ]
     return found[0].union(*found[1:], all=True)
 

@@ -15,12 +15,12 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from core.api.converters import is_public_id
 from core.errors import ChangedMeanwhile
 from dashboard.monitors import actions
-from dashboard.monitors.listing import SORTS, STATES, Listing, Tally, matching, tally
+from dashboard.monitors.listing import SORTS, Listing, Tally, matching, tally
 from dashboard.monitors.rows import read_page, rows_of
 from dashboard.monitors.tags import offered
 from dashboard.pages import PageRequest, action, count_request, read_only, render_page
 from monitors import types
-from monitors.filters import NO_PROJECT
+from monitors.filters import NO_PROJECT, STATES
 from monitors.selectors import list_monitors
 from monitors.stale import load_schedules
 from monitors.types.tags import tag_key

@@ -20,9 +20,10 @@ from checks.results.series import Hours, hours_of
 from core.templatetags.pulsekeeper import icon, milliseconds, percent, when
 from core.text import shorten
 from dashboard.incidents import reason_in_words
-from dashboard.monitors.listing import PAGE, STANDINGS, Listing, matching, version_of
+from dashboard.monitors.listing import PAGE, Listing, matching, version_of
 from dashboard.monitors.tags import chips
 from incidents import windows
+from monitors.filters import STANDINGS
 from monitors.models import LocationFailure, Monitor
 from monitors.partial import failing_from
 from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_of, uptime_sums, uptimes

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from accounts.models import User
-from core.clock import utc_now
+from core.clock import to_ms, utc_now
 from monitors.models import Monitor, MonitorState
+from monitors.operations import mute_for, pause
 from monitors.services import create_monitor
 from projects.access import Caller
 from tests.api.client import Api
@@ -169,3 +170,33 @@ def test_the_next_page_has_the_same_filters(api: Api, user: User) -> None:
     address = first.headers["Link"].partition("<")[2].partition(">")[0]
     second = api.get(address.removeprefix("http://testserver"))
     assert [monitor["name"] for monitor in second.json] == ["c"]
+
+
+def test_states_are_those_of_the_dashboard(api: Api, user: User) -> None:
+    now = utc_now()
+    made = {
+        "down": MonitorFactory(owner=user, down=True),
+        "slow": MonitorFactory(owner=user, slow=True),
+        "up": MonitorFactory(owner=user, up=True),
+        "pending": MonitorFactory(owner=user, created_at=now),
+        "paused": MonitorFactory(owner=user, up=True),
+    }
+    mute_for([made["up"].pk], minutes=30, now=now)
+    pause([made["paused"].pk], now=now)
+    MonitorState.objects.update(fault_since=None, next_due_at=now)
+    body = {"name": "x", "starts_at": to_ms(now) - 1000, "ends_at": to_ms(now) + 60_000, "monitors": "chosen"}
+    made_window = api.post("/v1/maintenance-windows", body | {"monitor_ids": [made["slow"].public_id]})
+    assert made_window.status == 201
+
+    def found(query: str) -> set[str]:
+        ids = {monitor.public_id: state for state, monitor in made.items()}
+        return {ids[monitor["id"]] for monitor in api.get(f"/v1/monitors?{query}").json}
+
+    for state in made:
+        assert found(f"state={state}") == {state}
+    assert found("state=muted") == {"up"}
+    assert found("state=maintenance") == {"slow"}
+    assert found("state=muted&state=down&state=maintenance") == {"up", "down", "slow"}
+    assert found("state=muted&status=slow") == set()
+    assert found("state=failing") == found("state=partial") == found("state=stale") == set()
+    assert api.get("/v1/monitors?state=odd").status == 422

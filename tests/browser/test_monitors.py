@@ -53,7 +53,7 @@ def test_a_search_is_an_address_that_one_can_go_back_from(browse: Browse, app: A
     page.goto("/monitors")
     page.get_by_role("searchbox").fill("back")
     expect(page.get_by_role("link", name="Report")).to_be_hidden()
-    expect(page).to_have_url(re.compile(r"/monitors\?search=back$"))
+    expect(page).to_have_url(re.compile(r"/monitors\?q=back$"))
     page.go_back()
     expect(page.get_by_role("link", name="Report")).to_be_visible()
     expect(page.get_by_role("searchbox")).to_have_value("")

@@ -111,16 +111,16 @@ def test_nothing_yet_leads_on(web: Client) -> None:
         ("?state=muted", ["Slow"]),
         ("?state=pending", ["Waiting"]),
         ("?type=heartbeat", ["Waiting"]),
-        ("?project=none", ["Down", "Waiting", "Up"]),
-        ("?search=NEEDLE", ["Up"]),
-        ("?search=pau", ["Paused"]),
-        ("?search=100%25", []),
+        ("?project_id=none", ["Down", "Waiting", "Up"]),
+        ("?q=NEEDLE", ["Up"]),
+        ("?q=pau", ["Paused"]),
+        ("?q=100%25", []),
         ("?grouped=1", ["Slow", "Paused", "Down", "Waiting", "Up"]),
         ("?grouped=1&sort=uptime", ["Paused", "Slow", "Down", "Up", "Waiting"]),
         # Invalid values are ignored.
-        ("?state=odd&sort=odd&type=odd&page=odd&project=%00", ["Down", "Slow", "Waiting", "Up", "Paused"]),
-        ("?search=a%00b", []),
-        ("?project=prj_none_of_mine", []),
+        ("?state=odd&sort=odd&type=odd&page=odd&project_id=%00", ["Down", "Slow", "Waiting", "Up", "Paused"]),
+        ("?q=a%00b", []),
+        ("?project_id=prj_none_of_mine", []),
         ("?page=99999", []),
     ],
 )
@@ -164,7 +164,7 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
     create_window(Caller(user), window | {"monitor_ids": [made["Serviced"].public_id]}, now=utc_now())
 
     def said(name: str) -> str:
-        html = page(web, f"/monitors?search={name}&sort=name")
+        html = page(web, f"/monitors?q={name}&sort=name")
         row = re.search(rf'<tr id="{made[name].public_id}".*?</tr>', html, re.DOTALL)
         assert row is not None
         notes = re.search(r'<div class="notes">(.*?)</div>', row[0])
@@ -205,8 +205,8 @@ def test_says_what_fails_though_it_is_not_down_and_what_is_under_maintenance(web
 
 
 def test_htmx_gets_the_list_alone_and_its_address(web: Client, shown: dict[str, Monitor]) -> None:
-    answer = web.get("/monitors?search=up&state=&sort=state", headers={"HX-Request": "true"})
-    assert answer.headers["HX-Push-Url"] == "/monitors?search=up"
+    answer = web.get("/monitors?q=up&state=&sort=state", headers={"HX-Request": "true"})
+    assert answer.headers["HX-Push-Url"] == "/monitors?q=up"
     assert "<html" not in answer.content.decode()
     restored = web.get("/monitors", headers={"HX-Request": "true", "HX-History-Restore-Request": "true"})
     assert "<html" in restored.content.decode()
@@ -413,7 +413,7 @@ def test_only_so_many_are_deleted_at_once(web: Client, user: User, monkeypatch: 
 def test_all_is_all_that_the_list_names_also_beyond_its_page(web: Client, user: User) -> None:
     make_many(user, 120, name="Shop")
     make_many(user, 2, name="Other")
-    act(web, "delete", all="1", search="shop", monitor="")
+    act(web, "delete", all="1", q="shop", monitor="")
     assert set(Monitor.objects.values_list("name", flat=True)) == {"Other 0000", "Other 0001"}
 
 
@@ -490,7 +490,7 @@ def test_hostile_texts_are_texts(web: Client, user: User) -> None:
         monitor=monitor, claim=9, checked_at=now, verdict="down", reason_code="http_failure", detail=HOSTILE,
         evidence={"body": HOSTILE, "status_line": HOSTILE, "headers": [["server", HOSTILE]]},
     )  # fmt: skip
-    for path in ("/monitors?grouped=1", f"/monitors/{monitor.public_id}", f"/monitors?search={HOSTILE}"):
+    for path in ("/monitors?grouped=1", f"/monitors/{monitor.public_id}", f"/monitors?q={HOSTILE}"):
         html = page(web, path)
         assert "<script>alert" not in html
         assert "&lt;script&gt;alert" in html

@@ -12,7 +12,8 @@ from django.test import Client
 from accounts.models import User
 from core.templatetags.pulsekeeper import HUES, hue
 from dashboard.monitors import tags
-from dashboard.monitors.listing import STANDINGS, Listing, tally
+from dashboard.monitors.listing import Listing, tally
+from monitors.filters import STANDINGS
 from monitors.models import Monitor
 from monitors.services import create_monitor, update_monitor
 from projects.access import Caller
