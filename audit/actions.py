@@ -58,6 +58,8 @@ class Action(StrEnum):
     MONITOR_DELETED = "monitor.deleted", "Deleted a monitor"
     MONITOR_RELEASED = "monitor.released", "Moved a monitor to another owner"
     MONITOR_RECEIVED = "monitor.received", "Moved a monitor here from another owner"
+    MONITORS_CHANGED = "monitors.changed", "Changed several monitors at once"
+    EDIT_UNDONE = "edit.undone", "Undid a change of several monitors"
     MONITORS_IMPORTED = "monitors.imported", "Imported monitors of another product"
     IMPORT_UNDONE = "import.undone", "Undid an import of monitors"
     TOKEN_CREATED = "token.created", "Created a token"

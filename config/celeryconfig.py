@@ -65,6 +65,7 @@ _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "forget-oauth-states": ("connectors.tasks.sweep", crontab(minute="27"), 3000),
     "forget-sessions": ("accounts.web.tasks.sweep", crontab(minute="37"), 3000),
     "forget-join-tokens": ("locations.tasks.sweep", crontab(minute="53"), 3000),
+    "forget-bulk-edits": ("monitors.tasks.forget_bulk_edits", crontab(minute="*/5"), 250),
     "forget-uploads": ("manifests.tasks.sweep", crontab(minute="57"), 3000),
     "forget-audit-entries": ("audit.tasks.sweep", crontab(minute="51"), 3000),
     "sweep": ("projects.tasks.sweep", crontab(minute="47"), 3000),

@@ -49,6 +49,7 @@ ROUTES = {
     "accounts.web.tasks.sweep": "dispatch",
     "projects.tasks.sweep": "dispatch",
     "manifests.tasks.sweep": "dispatch",
+    "monitors.tasks.forget_bulk_edits": "dispatch",
     "locations.tasks.sweep": "dispatch",
     # Celery registers its own tasks in every application.
     "celery.*": "dispatch",

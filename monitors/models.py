@@ -676,6 +676,39 @@ class Canary(models.Model):
         return f"canary of {self.base_url}"
 
 
+class BulkEdit(models.Model):
+    """A change of many monitors that its user may undo for a while (`monitors.bulk_edits`).
+
+    `channels` are its changes of alert channels: their ids with the keys of the monitors that were `added` and
+    `removed`.
+    """
+
+    # No database constraint: during an upgrade, old code deletes accounts and does not know this table.
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    public_id = models.CharField(max_length=40, unique=True, default=ids.bulk_edit_id, editable=False)
+    created_at = models.DateTimeField(db_index=True)
+    undone_at = models.DateTimeField(null=True)
+    channels = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"edit of {self.user_id} at {self.created_at}"
+
+
+class BulkEditItem(models.Model):
+    """A monitor that an edit changed: its tag after the edit, and the earlier values of the changed settings.
+
+    `before` is null if the monitor got another owner: nothing of it is restored then.
+    """
+
+    edit = models.ForeignKey(BulkEdit, on_delete=models.CASCADE, related_name="items")
+    monitor = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    etag = models.CharField(max_length=40)
+    before = EncryptedField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.monitor_id} in {self.edit_id}"
+
+
 class DailyUptime(models.Model):
     """Observed time and downtime of a monitor on one UTC day (`monitors.uptime.daily`).
 

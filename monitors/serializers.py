@@ -242,6 +242,24 @@ class MonitorPatchSerializer(MonitorInputSerializer):
         return union(input=super().get_fields(), patch={"enabled": enabled})
 
 
+class FailedChangeSerializer(serializers.Serializer[Any]):
+    """A monitor that was not changed, with the code and reason of the error."""
+
+    id = serializers.CharField()
+    error = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class BulkChangeSerializer(serializers.Serializer[Any]):
+    """The result of a change of many monitors: how many matched, and their ids."""
+
+    matched = serializers.IntegerField()
+    changed = serializers.ListField(child=serializers.CharField())
+    unchanged = serializers.ListField(child=serializers.CharField())
+    failed = FailedChangeSerializer(many=True)
+    dry_run = serializers.BooleanField()
+
+
 class SchedulePreviewSerializer(serializers.Serializer[Any]):
     """The next times of a schedule."""
 

@@ -22,7 +22,7 @@ from core.db import release_connection, write_page
 from core.egress import EgressGuard
 from core.metrics import ProcessReports, read_processes
 from core.outbound import guard, trust_store
-from monitors import handing, metrics, scheduling, types
+from monitors import bulk_edits, handing, metrics, scheduling, types
 from monitors.agents.leases import claim_due, hand_to_agents, watch_agents
 from monitors.checking import interactive
 from monitors.checking.jobs import CheckJob, load_draft, load_jobs, startable
@@ -214,6 +214,11 @@ def write_days() -> None:
 def apply_tzdata() -> None:
     """Recompute what was computed with other data of time zones than this process has."""
     time_zones.recompute(utc_now())
+
+
+@shared_task(name="monitors.tasks.forget_bulk_edits")
+def forget_bulk_edits() -> None:
+    bulk_edits.forget(utc_now())
 
 
 @shared_task(name="monitors.tasks.refresh_registrations")

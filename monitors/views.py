@@ -17,13 +17,15 @@ from core.api.viewsets import ETAG, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import IdempotencyKeySpent, MonitorLimit, NotFound, NoWorker, ValidationFailed
 from core.etags import etag
-from core.throttles import ProbeThrottle
+from core.throttles import ManifestThrottle, ProbeThrottle
 from core.waiting import limit_waiting
 from monitors import operations, selectors, services, types
+from monitors.bulk_edits import Change, Outcome, chosen, plan, run
 from monitors.checking import interactive
 from monitors.filters import MARKS, NO_PROJECT, STANDINGS, STATES, Filters, Tag, tags_of
 from monitors.models import Monitor
 from monitors.serializers import (
+    BulkChangeSerializer,
     CheckResultSerializer,
     MonitorInputSerializer,
     MonitorPatchSerializer,
@@ -163,6 +165,48 @@ class MonitorViewSet(ServiceViewSet):
         With several filters, only monitors that match all of them.
         """
         return read_filters(params).narrow(selectors.list_monitors(self.caller), now=self.now).defer("header_values")
+
+    @operation(
+        id="update_monitors",
+        body=MonitorPatchSerializer,
+        answer=BulkChangeSerializer,
+        throttles=(ManifestThrottle,),
+        params=(
+            *FILTERS,
+            ChoiceParam("dry_run", "true: change nothing, and return what would change.", ["true", "false"]),
+        ),
+    )
+    def update_many(self, data: dict[str, Any], dry_run: str | None, **params: Any) -> Response:
+        """Change all monitors that match the filters.
+
+        At least one filter is required, and at most 1,000 monitors may match. Each monitor is changed by itself, as by
+        PATCH of this monitor, so one that is refused does not affect the others: `failed` has its error. A body that no
+        monitor could take is refused with 422.
+        """
+        filters = read_filters(params)
+        if filters == Filters():
+            raise ValidationFailed("Give at least one filter, such as tag.")
+        change = Change(given=data)
+        with limit_waiting(self.caller.account, most=1, kind="manifest"):
+            keys = chosen(filters.narrow(selectors.list_monitors(self.caller), now=self.now))
+            planned = plan(self.caller, keys, change)
+            if dry_run == "true":
+                outcomes = [Outcome(one.public_id, one.name, bool(one.changes), one.error) for one in planned]
+            else:
+                outcomes = run(self.caller, planned, change, now=self.now)
+        return Response(
+            {
+                "matched": len(outcomes),
+                "changed": [one.public_id for one in outcomes if one.is_changed],
+                "unchanged": [one.public_id for one in outcomes if not one.is_changed and one.error is None],
+                "failed": [
+                    {"id": one.public_id, "error": one.error.code, "reason": one.error.reason or one.error.code}
+                    for one in outcomes
+                    if one.error is not None
+                ],
+                "dry_run": dry_run == "true",
+            }
+        )
 
     @operation(body=MonitorInputSerializer, errors=(MonitorLimit,), throttles=(ProbeThrottle,))
     def create(self, data: dict[str, Any]) -> Monitor:

@@ -82,7 +82,7 @@ def record_moves(caller: Caller, moves: Iterable[Move]) -> None:
     audit.services.record_all(entries)
 
 
-def record_counts(caller: Caller, action: Action, counts: Mapping[Project | None, int]) -> None:
+def record_counts(caller: Caller, action: Action, counts: Mapping[Project | None, int], **details: Any) -> None:
     """Record an action on many monitors: an entry for each project with their number, with a single INSERT."""
     audit.services.record_all(
         audit.services.draft(
@@ -92,7 +92,7 @@ def record_counts(caller: Caller, action: Action, counts: Mapping[Project | None
             project=project,
             target_id="" if project is None else project.public_id,
             target_name="" if project is None else project.name,
-            details={"monitors": count},
+            details={"monitors": count} | details,
         )
         for project, count in counts.items()
     )

@@ -39,6 +39,8 @@ NOT_EXPORTED = {
     "contenttypes.ContentType": _LIBRARY,
     "locations.JoinToken": _SECRET,
     "manifests.Upload": "a file of the person's own, with passwords, that expires within the hour",
+    "monitors.BulkEdit": "what undoing a change needs for ten minutes; the changes are in the audit log",
+    "monitors.BulkEditItem": "what undoing a change needs for ten minutes; the changes are in the audit log",
     "monitors.Canary": _OPERATION,
     "monitors.Dependency": "exported with the monitor, as `depends_on`",
     "monitors.DnsAlert": "an outbox; the changes that it announces are exported",

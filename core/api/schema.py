@@ -91,7 +91,8 @@ class PulsekeeperSchema(AutoSchema):
 
     @property
     def _is_conditional(self) -> bool:
-        return self.view.has_etag and self.method in ("PATCH", "PUT", "DELETE")
+        is_of_one = self.view.is_singleton or "{" in self.path
+        return self.view.has_etag and is_of_one and self.method in ("PATCH", "PUT", "DELETE")
 
     @property
     def _has_etag(self) -> bool:

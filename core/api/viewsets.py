@@ -81,10 +81,10 @@ def operation(
     """Make an endpoint of a method of a ServiceViewSet.
 
     The docstring becomes the summary and the description in openapi.json. A method with the name of a standard action
-    (list, create, retrieve, update, partial_update, destroy) has the URL and HTTP method of that action; any other one
-    needs `path`. `list` is paged and `create` is idempotent by default. The method takes the ids of the URL, the values
-    of `params`, and the validated body as `data`; it returns an object to serialize, None for {"ok": true}, or a
-    response. The other options are the fields of Operation.
+    (list, create, retrieve, update, partial_update, destroy) has the URL and HTTP method of that action, `update_many`
+    is PATCH of the list, and any other one needs `path`. `list` is paged and `create` is idempotent by default. The
+    method takes the ids of the URL, the values of `params`, and the validated body as `data`; it returns an object to
+    serialize, None for {"ok": true}, or a response. The other options are the fields of Operation.
     """
 
     def decorate(method_: Callable[..., Any]) -> Callable[..., Any]:
@@ -259,6 +259,8 @@ class ServiceRouter(SimpleRouter):
 
     def get_routes(self, viewset: Any) -> list[Route]:
         if not viewset.is_singleton:
-            return super().get_routes(viewset)
+            list_route, *others = super().get_routes(viewset)
+            many = {**list_route.mapping, "patch": "update_many"}
+            return [list_route._replace(mapping=many), *others]
         actions = {"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}
         return [Route("{prefix}{trailing_slash}", actions, "{basename}", detail=True, initkwargs={})]

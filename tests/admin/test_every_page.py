@@ -55,6 +55,8 @@ NOT_REGISTERED = {
     "social_django.Nonce",
     "connectors.OAuthState",
     "manifests.Upload",
+    "monitors.BulkEdit",
+    "monitors.BulkEditItem",
     "projects.IdempotencyKey",
     "statuspages.Badge",
     "account.EmailConfirmation",

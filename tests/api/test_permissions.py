@@ -58,6 +58,7 @@ ANYBODY = "the public"
 TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     #                                                     owner admin member stranger token other
     ("GET",    "/v1/monitors"):                            (200, 200, 200, 200, 200, 200),
+    ("PATCH",  "/v1/monitors"):                            (200, 200, 200, 200, 200, 200),  # those of the caller
     ("POST",   "/v1/monitors"):                            (201, 201, 201, 422, 201, 422),
     ("POST",   "/v1/monitors/test"):                       (503, 503, 503, 422, 503, 422),  # allowed; no worker here
     ("GET",    "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
@@ -161,6 +162,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
 # fmt: on
 
 SOON = to_ms(utc_now() + timedelta(days=1))
+QUERIES = {("PATCH", "/v1/monitors"): "?enabled=true"}
 WINDOW = {"name": "New", "starts_at": SOON, "ends_at": SOON + 60_000, "monitors": "all"}
 
 UPDATE = {"status": "investigating", "text": "New."}
@@ -194,6 +196,7 @@ class World:
         return {
             ("POST", "/v1/monitors"): {"url": "http://127.0.0.1:9/", "project_id": project_id},
             ("POST", "/v1/monitors/test"): {"url": "http://127.0.0.1:9/", "project_id": project_id},
+            ("PATCH", "/v1/monitors"): {"name": "New"},
             ("PATCH", "/v1/monitors/{monitor_id}"): {"name": "New"},
             ("POST", "/v1/monitors/{monitor_id}/mute"): {"minutes": 5},
             ("POST", "/v1/alert-channels"): {"kind": "webhook", "url": "http://127.0.0.1:9/", "project_id": project_id},
@@ -294,7 +297,9 @@ def test_who_may(world: World, monkeypatch: pytest.MonkeyPatch, method: str, tem
     found = {}
     for name, caller in world.callers.items():
         with undone():
-            answer = caller.send(method, world.path(template), world.body(method, template))
+            answer = caller.send(
+                method, world.path(template) + QUERIES.get((method, template), ""), world.body(method, template)
+            )
         found[name] = answer.status
         if answer.status >= 400:
             assert answer.json["error"] in CODES[answer.status], (name, answer.text)

@@ -25,6 +25,8 @@ from locations.services import create_location, join
 from manifests.models import Upload
 from monitors.heartbeats import services as heartbeats
 from monitors.models import (
+    BulkEdit,
+    BulkEditItem,
     DailyUptime,
     Dependency,
     DnsAlert,
@@ -72,6 +74,8 @@ def live(ada: User, friend: User) -> Any:
         record([check_record(monitor, claim=claim, verdict=verdict, at=now)], now=now)
     Import.objects.create(user=ada, provider="vercel", external_ref=NEEDLE, monitor=monitor)
     Upload.objects.create(user=ada, source="gatus", place={}, content={"monitors": [NEEDLE]}, created_at=now)
+    edit = BulkEdit.objects.create(user=ada, created_at=now)
+    BulkEditItem.objects.create(edit=edit, monitor=monitor, etag="", before={"name": NEEDLE})
     ConnectorFactory(user=ada, provider="netlify")
     OAuthState.objects.create(digest=b"state", user=ada, provider="vercel", expires_at=now, session={"who": NEEDLE})
     UserSocialAuth.objects.create(user=ada, provider="github", uid=NEEDLE)

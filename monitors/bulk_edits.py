@@ -1,0 +1,314 @@
+"""Change many monitors: each in a transaction of its own, so that one that is refused does not affect the others.
+
+What a person's edit changed is kept for UNDO_TIME, to undo it: the values from before, encrypted because they may
+contain secrets, and the tag of the settings after it. An undo leaves monitors alone that were changed since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.db.models import QuerySet
+from msgspec import to_builtins
+
+from accounts.models import User
+from audit.actions import Action
+from core.errors import ApiError, ChangedMeanwhile, NotFound, Overloaded, ValidationFailed
+from core.etags import etag
+from core.turns import paused, take_time
+from monitors import changes, configuration, services, types
+from monitors.configuration import Limits, MonitorConfig
+from monitors.models import BulkEdit, BulkEditItem, Monitor
+from monitors.services import Draft
+from monitors.types.settings import MAX_LOCATIONS
+from monitors.types.tags import settle_tags, tag_key
+from projects import access, log, placement
+from projects.access import Caller
+from projects.models import Project
+
+MAX_MONITORS = 1_000
+PATIENCE_SEC = 20.0
+"""Time limit of a request; proxies time out soon after."""
+TURN_SEC = 0.2
+"""How long an edit keeps the turn of its request while others wait for theirs."""
+BATCH_SIZE = 200
+"""Monitors in memory with their settings."""
+UNDO_TIME = timedelta(minutes=10)
+EDITS_KEPT = 5
+"""Edits of an account that can be undone."""
+_SHOWN_RULES = [{"type": "text_contains", "value": "x"}, {"type": "json_field", "path": "x"}]
+_BASES: Sequence[Mapping[str, Any]] = ({}, {"method": "POST", "content_rules": _SHOWN_RULES})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What to change: the fields of a PATCH, and then tags to add and to remove."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    add_tags: Sequence[str] = ()
+    remove_tags: Sequence[str] = ()
+
+    def of(self, monitor: Monitor) -> Mapping[str, Any]:
+        """Return the fields of the PATCH of this monitor."""
+        if not self.add_tags and not self.remove_tags:
+            return self.given
+        removed = set(map(tag_key, self.remove_tags))
+        tags = [tag for tag in self.given.get("tags", monitor.tags) if tag_key(tag) not in removed]
+        present = set(map(tag_key, tags))
+        return {**self.given, "tags": [*tags, *(tag for tag in self.add_tags if tag_key(tag) not in present)]}
+
+
+class Planned(NamedTuple):
+    """What a change does to a monitor: its changes as in the audit log, none if nothing changes, or the error."""
+
+    key: int
+    public_id: str
+    name: str
+    changes: Sequence[Mapping[str, Any]]
+    error: ApiError | None = None
+
+
+class Outcome(NamedTuple):
+    """What became of a monitor: changed or restored, unchanged, or refused."""
+
+    public_id: str
+    name: str
+    is_changed: bool
+    error: ApiError | None = None
+
+
+def chosen(monitors: QuerySet[Monitor]) -> list[int]:
+    """Return the keys of the monitors to change. Raises ValidationFailed if they are too many."""
+    keys = list(monitors.order_by("pk").values_list("pk", flat=True)[: MAX_MONITORS + 1])
+    if len(keys) > MAX_MONITORS:
+        raise ValidationFailed(
+            f"More than {MAX_MONITORS:,} monitors match; narrow the filters and change them in parts.",
+            limit=MAX_MONITORS,
+        )
+    return keys
+
+
+def plan(caller: Caller, keys: Sequence[int], change: Change) -> list[Planned]:
+    """Return what a change would do to each monitor that exists, without changing any.
+
+    Raises ValidationFailed if no monitor could be changed like this.
+    """
+    take_time()
+    if "project_id" in change.given:
+        with transaction.atomic():
+            placement.place(caller, change.given)
+    settle_tags(change.given.get("tags", ()))
+    planning, found = _Planning(caller, change), list[Planned]()
+    for start in range(0, len(keys), BATCH_SIZE):
+        found += planning.run(keys[start : start + BATCH_SIZE])
+        with paused():
+            pass
+    if all(each.error is not None for each in found):
+        _require_possible(caller, change.given)
+    return found
+
+
+def run(
+    caller: Caller, planned: Sequence[Planned], change: Change, *, now: datetime, edit: BulkEdit | None = None
+) -> list[Outcome]:
+    """Change the monitors that the plan changes, and return what became of all. `edit` keeps what an undo needs.
+
+    After PATIENCE_SEC the remaining ones are refused.
+    """
+    outcomes, fields, counts = list[Outcome](), set[str](), Counter[Project | None]()
+    has_time = _turns()
+    for key, public_id, name, wanted, error in planned:
+        if error is None and wanted:
+            try:
+                if not next(has_time):
+                    raise Overloaded("Not processed in time; repeat the change.")
+                counts[_run_one(caller, key, public_id, change, now=now, edit=edit)] += 1
+                fields.update(each["field"] for each in wanted)
+            except ApiError as refused:
+                error = refused
+        outcomes.append(Outcome(public_id, name, bool(wanted) and error is None, error))
+    _log(caller, Action.MONITORS_CHANGED, counts, fields)
+    return outcomes
+
+
+def start_edit(caller: Caller, *, now: datetime) -> BulkEdit:
+    """Return a new edit to undo later, in place of the oldest ones of the account."""
+    edit = BulkEdit.objects.create(user=caller.user, created_at=now)
+    of_account = BulkEdit.objects.filter(user=caller.user).order_by("-pk").values_list("pk", flat=True)
+    BulkEdit.objects.filter(pk__in=list(of_account[EDITS_KEPT:])).delete()
+    return edit
+
+
+def get_edit(caller: Caller, public_id: str, *, now: datetime) -> BulkEdit:
+    """Return an edit of the caller that can still be undone. Raises NotFound."""
+    caller.require_session()
+    found = BulkEdit.objects.filter(user=caller.user, public_id=public_id, created_at__gt=now - UNDO_TIME).first()
+    if found is None:
+        raise NotFound("The ten minutes to undo this change are over.")
+    return found
+
+
+def undo(caller: Caller, edit: BulkEdit, *, now: datetime) -> list[Outcome]:
+    """Restore the monitors that are as the edit left them. The others stay, and may be tried again."""
+    take_time()
+    outcomes, counts, has_time = list[Outcome](), Counter[Project | None](), _turns()
+    items = edit.items.order_by("monitor").values_list("pk", "monitor", "monitor__public_id", "monitor__name")
+    for item, key, public_id, name in list(items):
+        error = None
+        try:
+            if not next(has_time):
+                raise Overloaded("Not processed in time; undo again.")
+            counts[_restore(caller, item, key, public_id, now=now)] += 1
+        except ApiError as refused:
+            error = refused
+        outcomes.append(Outcome(public_id, name, error is None, error))
+    edit.undone_at = now
+    edit.save(update_fields=["undone_at"])
+    _log(caller, Action.EDIT_UNDONE, counts, set())
+    return outcomes
+
+
+def forget(now: datetime) -> None:
+    """Delete what undoing needed once it is too late for it."""
+    BulkEdit.objects.filter(created_at__lte=now - UNDO_TIME).delete()
+
+
+class _Planning:
+    """Validates a change for many monitors. What depends on their place only is read once."""
+
+    def __init__(self, caller: Caller, change: Change) -> None:
+        self.caller, self.change = caller, change
+        self._limits: dict[tuple[Any, ...], Limits] = {}
+        self._moves: dict[tuple[Any, ...], tuple[Project | None, User] | ApiError] = {}
+        self._arrived = Counter[int]()
+
+    def run(self, keys: Collection[int]) -> Iterator[Planned]:
+        rows = Monitor.objects.select_related("project", "owner__plan").filter(pk__in=keys).order_by("pk")
+        for monitor in access.accessible(self.caller, rows):
+            try:
+                found = self._changes(monitor)
+            except ApiError as error:
+                yield Planned(monitor.pk, monitor.public_id, monitor.name, [], error)
+            else:
+                yield Planned(monitor.pk, monitor.public_id, monitor.name, found)
+
+    def _changes(self, monitor: Monitor) -> list[dict[str, Any]]:
+        given = self.change.of(monitor)
+        project, owner = self._place(monitor, given) if "project_id" in given else (monitor.project, monitor.owner)
+        limits = self._limits_at(project, owner, monitor.locations)
+        config, enabled = services.patched(monitor, given, limits, owner=owner), given.get("enabled", monitor.enabled)
+        found = changes.compare(monitor.full_config, config)
+        if enabled != monitor.enabled:
+            found += changes.changed("enabled", monitor.enabled, enabled)
+        found += changes.moved(monitor.project, project)
+        if owner.pk != monitor.owner_id:
+            services.enforce_quota(owner, count=self._arrived[owner.pk] + 1)
+            self._arrived[owner.pk] += 1
+        return found
+
+    def _place(self, monitor: Monitor, given: Mapping[str, Any]) -> tuple[Project | None, User]:
+        key = monitor.project_id, monitor.owner_id
+        if key not in self._moves:
+            try:
+                with transaction.atomic():
+                    self._moves[key] = placement.move(self.caller, given, project=monitor.project, owner=monitor.owner)
+            except ApiError as error:
+                self._moves[key] = error
+        found = self._moves[key]
+        if isinstance(found, ApiError):
+            raise found
+        return found
+
+    def _limits_at(self, project: Project | None, owner: User, kept: Sequence[str]) -> Limits:
+        key = project and project.pk, owner.pk, *kept
+        if key not in self._limits:
+            self._limits[key] = services.limits_at(key[0], owner, caller=self.caller, kept=kept)
+        return self._limits[key]
+
+
+def _require_possible(caller: Caller, given: Mapping[str, Any]) -> None:
+    """Raise ValidationFailed if no monitor of any type could take these fields, in the caller's own place."""
+    project = caller.project
+    limits = services.limits_at(project and project.pk, caller.user, caller=caller)
+    refused: list[ValidationFailed] = []
+    for kind in types.REGISTRY.values():
+        for base in _BASES:
+            whole = {"type": kind.name, "url": kind.example, "interval_sec": limits.floor_sec, **base}
+            whole["locations"] = [*limits.locations][:MAX_LOCATIONS]
+            try:
+                configuration.patch(configuration.build(whole), given, limits)
+            except ValidationFailed as error:
+                refused.append(error)
+            else:
+                return
+    raise refused[0]
+
+
+def _turns() -> Iterator[bool]:
+    """Yield whether there is time for another monitor, and let other requests run from time to time."""
+    end, turn_ends = time.monotonic() + PATIENCE_SEC, time.monotonic() + TURN_SEC
+    while True:
+        if time.monotonic() >= turn_ends:
+            with paused():
+                pass
+            turn_ends = time.monotonic() + TURN_SEC
+        yield time.monotonic() < end
+
+
+def _run_one(
+    caller: Caller, key: int, public_id: str, change: Change, *, now: datetime, edit: BulkEdit | None
+) -> Project | None:
+    """Change a monitor, keep what an undo needs, and return the project of its entry in the audit log."""
+    with transaction.atomic():
+        monitor = services.lock_monitor(caller, public_id)
+        before, place = monitor.full_config, (monitor.enabled, monitor.project, monitor.owner_id)
+        services.update_locked(caller, monitor, change.of(monitor), now=now)
+        if edit is not None:
+            stored = None if monitor.owner_id != place[2] else _before(monitor, before, *place[:2])
+            BulkEditItem.objects.create(edit=edit, monitor_id=key, etag=etag(monitor), before=stored)
+    return monitor.project
+
+
+def _before(monitor: Monitor, before: MonitorConfig, enabled: bool, project: Project | None) -> dict[str, Any]:  # noqa: FBT001
+    """Return the earlier values of what was changed, as a PATCH has them."""
+    after = monitor.full_config
+    names = [name for name in ("type", *types.settings()) if before[name] != after[name]]
+    found = {name: to_builtins(before[name]) for name in names}
+    if enabled != monitor.enabled:
+        found["enabled"] = enabled
+    if project != monitor.project:
+        found["project_id"] = None if project is None else project.public_id
+    return found
+
+
+def _restore(caller: Caller, item: int, key: int, public_id: str, *, now: datetime) -> Project | None:
+    """Restore a monitor, unless it was changed since."""
+    with transaction.atomic():
+        monitor = services.lock_monitor(caller, public_id)
+        found = BulkEditItem.objects.filter(pk=item, monitor=key).first()
+        if found is None or etag(monitor) != found.etag:  # another request may have restored it
+            raise ChangedMeanwhile("Changed since.")
+        if found.before is None:
+            raise ValidationFailed("It has another owner now; move it back yourself.")
+        project, owner = monitor.project, monitor.owner
+        if "project_id" in found.before:
+            project, owner = placement.move(caller, found.before, project=project, owner=owner)
+        limits = services.limits_at(
+            project.pk if project else None, owner, caller=caller, kept=found.before.get("locations", monitor.locations)
+        )
+        config = configuration.settle(configuration.merge(monitor.full_config, found.before), limits)
+        draft = Draft(owner, project, config, enabled=found.before.get("enabled", monitor.enabled))
+        placed = services.PLACED if "project_id" in found.before else ()
+        services.store_changed(caller, [(monitor, draft)], placed, now=now)
+        found.delete()
+    return monitor.project
+
+
+def _log(caller: Caller, action: Action, counts: Mapping[Project | None, int], fields: Collection[str]) -> None:
+    log.record_counts(caller, action, counts, **({"fields": sorted(fields)} if fields else {}))
