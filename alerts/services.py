@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -162,6 +162,48 @@ def add_monitors(caller: Caller, public_id: str, monitors: Collection[Monitor]) 
         placement.enforce_links(channel.owner_id, now_chosen=before + len(monitors), before=before)
         channel.monitors.add(*monitors)
         _record(caller, Action.CHANNEL_UPDATED, channel, fields=["monitor_ids"])
+
+
+class Chosen(NamedTuple):
+    """The keys of monitors that a channel chooses now and did not before, and the other way round.
+
+    `refused` is the number of monitors that it cannot choose, because they are not in its project.
+    """
+
+    name: str
+    added: list[int]
+    removed: list[int]
+    refused: int
+
+
+def choose_monitors(
+    caller: Caller, public_id: str, *, add: Collection[int] = (), remove: Collection[int] = ()
+) -> Chosen:
+    """Let a channel with chosen monitors choose those to add as well, and no longer those to remove, by key.
+
+    Monitors that the caller cannot access are left out. Raises NotFound, ValidationFailed and LimitReached.
+    """
+    with transaction.atomic():
+        visible = access.accessible(caller, Monitor.objects.only("project_id", "owner_id"))
+        found = lock_states(add, visible) if add else {}
+        channel = access.lock(get_channel, caller, public_id, with_owner=True)
+        if channel.scope != Scope.CHOSEN:
+            raise ValidationFailed(f"{channel.name} does not choose monitors any more.", field="channels")
+        links = channel.monitors.through.objects.filter(alertchannel=channel)
+        before = set(links.values_list("monitor", flat=True))
+        fitting = {key for key, one in found.items() if channel.project_id in (None, one.project_id)}
+        added = fitting - before
+        removed = before & set(visible.filter(pk__in=remove).values_list("pk", flat=True)) if remove else set[int]()
+        if removed and before | added == removed:
+            reason = f"{channel.name} has no other monitor; delete or disable the channel instead."
+            raise ValidationFailed(reason, field="channels")
+        after = len(before) + len(added) - len(removed)
+        placement.enforce_links(channel.owner_id, now_chosen=after, before=len(before))
+        channel.monitors.add(*added)
+        channel.monitors.remove(*removed)
+        if added or removed:
+            _record(caller, Action.CHANNEL_UPDATED, channel, fields=["monitor_ids"])
+    return Chosen(channel.name, sorted(added), sorted(removed), len(found) - len(fitting))
 
 
 def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:

@@ -61,7 +61,10 @@ def _shown(entry: Entry, project: Project | None, names: Mapping[str, str]) -> d
         "what": MEANINGS.get(entry.action, entry.action),  # of a newer version, after going back
         "is_failure": entry.action.endswith(".failed"),
         "details": _details(entry),
-        "changes": [_change(entry, change, names) for change in entry.details.get("changes", ())],
+        "changes": [
+            change_in_words(change, names, hidden="not shown" if entry.action in _ONE_SIDED else "changed")
+            for change in entry.details.get("changes", ())
+        ],
         "target": "" if is_own else entry.target_name,
         "who": entry.actor_email or _NOBODY.get(actor_type, "A deleted account"),
         "beside": _BESIDE.get(actor_type, ""),
@@ -81,13 +84,12 @@ def _details(entry: Entry) -> str:
     return " · ".join(parts)
 
 
-def _change(entry: Entry, change: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, str]:
-    """Return the label of a changed field, and its values as HTML."""
+def change_in_words(change: Mapping[str, Any], names: Mapping[str, str], *, hidden: str = "changed") -> tuple[str, str]:
+    """Return the label of a changed field of a monitor, and its values as HTML, or `hidden` without values."""
     name = change["field"]
     setting = types.settings().get(name)
     label = _FIELDS.get(name) or (setting.label if setting else name)
     values = [_word(name, change[side], names) for side in ("before", "after") if side in change]
-    hidden = "not shown" if entry.action in _ONE_SIDED else "changed"
     return label, format_html_join(" → ", "{}", ([value] for value in values)) or hidden
 
 

@@ -15,7 +15,7 @@ from dashboard import (
     tokens,
     windows,
 )
-from dashboard.monitors import detail, editing, notified, overview, runs, schedules
+from dashboard.monitors import bulk, detail, editing, notified, overview, runs, schedules
 from dashboard.pages import home
 
 urlpatterns = [
@@ -25,6 +25,9 @@ urlpatterns = [
     path("monitors/live", overview.live, name="monitors_live"),
     path("monitors/tags", overview.tags, name="monitors_tags"),
     path("monitors/actions", overview.act, name="monitors_act"),
+    path("monitors/edits", bulk.edit, name="monitors_edit"),
+    path("monitors/edits/<id:edit_id>", bulk.edited, name="monitors_edited"),
+    path("monitors/edits/<id:edit_id>/undo", bulk.undo, name="monitors_edit_undo"),
     # Before the page of a monitor, whose URL these would match.
     path("monitors/new", editing.new, name="monitor_new"),
     path("monitors/locations", editing.locations, name="monitor_locations"),

@@ -23,10 +23,10 @@ from core.errors import ApiError, ChangedMeanwhile, NotFound, Overloaded, Valida
 from core.etags import etag
 from core.turns import paused, take_time
 from monitors import changes, configuration, services, types
-from monitors.configuration import Limits, MonitorConfig
+from monitors.configuration import Limits
 from monitors.models import BulkEdit, BulkEditItem, Monitor
 from monitors.services import Draft
-from monitors.types.settings import MAX_LOCATIONS
+from monitors.types.settings import MAX_LOCATIONS, MonitorConfig
 from monitors.types.tags import settle_tags, tag_key
 from projects import access, log, placement
 from projects.access import Caller
@@ -226,16 +226,17 @@ class _Planning:
         return found
 
     def _limits_at(self, project: Project | None, owner: User, kept: Sequence[str]) -> Limits:
-        key = project and project.pk, owner.pk, *kept
+        project_id = None if project is None else project.pk
+        key = project_id, owner.pk, *kept
         if key not in self._limits:
-            self._limits[key] = services.limits_at(key[0], owner, caller=self.caller, kept=kept)
+            self._limits[key] = services.limits_at(project_id, owner, caller=self.caller, kept=kept)
         return self._limits[key]
 
 
 def _require_possible(caller: Caller, given: Mapping[str, Any]) -> None:
     """Raise ValidationFailed if no monitor of any type could take these fields, in the caller's own place."""
     project = caller.project
-    limits = services.limits_at(project and project.pk, caller.user, caller=caller)
+    limits = services.limits_at(None if project is None else project.pk, caller.user, caller=caller)
     refused: list[ValidationFailed] = []
     for kind in types.REGISTRY.values():
         for base in _BASES:

@@ -14,7 +14,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from core.api.converters import is_public_id
 from core.errors import ChangedMeanwhile
-from dashboard.monitors import actions
+from dashboard.monitors import actions, bulk
 from dashboard.monitors.listing import SORTS, Listing, Tally, matching, tally
 from dashboard.monitors.rows import read_page, rows_of
 from dashboard.monitors.tags import offered
@@ -115,8 +115,13 @@ def act(request: PageRequest) -> HttpResponse:
         # One field has several ids, as forms may not have more than a thousand fields.
         given = ",".join(request.POST.getlist("monitor")).split(",")
         chosen = list(dict.fromkeys(public_id for public_id in given if is_public_id(public_id)))
+    if name == "edit" and chosen:
+        if len(chosen) <= bulk.MAX_SELECTED:
+            return bulk.show_form(request, chosen, back=back)
+        messages.warning(request, f"Select at most {bulk.MAX_SELECTED:,} monitors to edit at once.")
+        return HttpResponseRedirect(back)
     deletes = name == actions.DELETE
-    chosen_action = actions.deletion(tags) if deletes else actions.named(name)
+    chosen_action = actions.deletion(tags) if deletes else actions.named("pause" if name == "edit" else name)
     if not chosen:
         messages.warning(request, "Select at least one monitor.")
     elif deletes and len(chosen) > actions.MAX_DELETED:
