@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -133,6 +134,31 @@ def _delete_outdated(tab: Tab) -> None:
     tab.get_by_text("Nothing was deleted.").wait_for()
 
 
+_CHANGES = count(1)
+
+
+def _edit_two(tab: Tab) -> None:
+    for name in ("Checkout", "Search"):
+        tab.get_by_role("checkbox", name=name, exact=True).check()
+    tab.get_by_role("button", name="Edit", exact=True).click()
+    tab.get_by_role("heading", name="Edit 2 monitors").wait_for()
+
+
+def _preview_two(tab: Tab) -> None:
+    _edit_two(tab)
+    # Another one for each picture: there must be something to change.
+    tab.get_by_label("Add tags").fill(f"production, change-{next(_CHANGES)}")
+    tab.get_by_label("Timeout").fill("5s")
+    tab.get_by_role("button", name="Preview").click()
+    tab.get_by_role("heading", name="Change 2 monitors?").wait_for()
+
+
+def _apply_to_two(tab: Tab) -> None:
+    _preview_two(tab)
+    tab.get_by_role("button", name="Change 2 monitors").click()
+    tab.get_by_role("button", name="Undo").wait_for()
+
+
 def _delete_two(tab: Tab) -> None:
     for name in ("Checkout", "Search"):
         tab.get_by_role("checkbox", name=name, exact=True).check()
@@ -196,6 +222,9 @@ PAGES = (
     Page("monitors-compact", "/monitors", act=lambda tab: tab.get_by_label("Compact rows").check()),
     Page("monitors-chosen", "/monitors", act=lambda tab: tab.get_by_label("Checkout").check()),
     Page("monitors-delete", "/monitors", act=_delete_two),
+    Page("monitors-edit", "/monitors", act=_edit_two),
+    Page("monitors-edit-preview", "/monitors", act=_preview_two),
+    Page("monitors-edited", "/monitors", act=_apply_to_two),
     Page("monitor", "/monitors/{monitor}", act=lambda tab: tab.locator(".u-over").wait_for()),
     Page("monitor-locations", "/monitors/{monitor}", act=_open_check),
     Page("monitor-down", "/monitors/{down}", act=_open_check),
