@@ -14,7 +14,7 @@ from alerts.events import Topic
 from core import ids
 from core.crypto import EncryptedField
 from incidents.models import Incident
-from monitors.models import Monitor
+from monitors.models import Monitor, SelectsByTag
 from notifications.models import Notification
 from projects.models import Project
 
@@ -27,7 +27,7 @@ def kind_choices() -> list[tuple[str, str]]:
     return [(kind.name, kind.label) for kind in KINDS.values()]
 
 
-class AlertChannel(models.Model):
+class AlertChannel(SelectsByTag):
     """A channel of a user, or of a project: then `owner` is the project's owner.
 
     `config` holds the encrypted settings of the kind (`alerts.transports`). Only `hint` is shown again.
@@ -38,7 +38,7 @@ class AlertChannel(models.Model):
     class Scope(models.TextChoices):
         ALL = "all"  # all of the owner; of a project's channel, all of the project
         PROJECT = "project"  # those of `scope_project`, if the owner is a member; none once it is deleted
-        CHOSEN = "chosen"
+        CHOSEN = "chosen"  # `monitors`, and those with one of the `monitor_tags` among the monitors of ALL
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.channel_id, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_channels")
@@ -74,7 +74,8 @@ class AlertChannel(models.Model):
 
     @property
     def tagged_settings(self) -> Any:
-        scope = [self.scope, self.scope_project_id, sorted(monitor.public_id for monitor in self.chosen)]
+        chosen = sorted(monitor.public_id for monitor in self.chosen)
+        scope = [self.scope, self.scope_project_id, chosen, *sorted(self.monitor_tags)]
         return [self.name, self.config, self.enabled, sorted(self.topics), self.remind_every_hours, scope]
 
     @property

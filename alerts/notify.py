@@ -28,6 +28,7 @@ from core.text import quote
 from incidents import flapping, holding, windows
 from incidents.consuming import note_on_open
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
+from monitors.filters import with_any_tag
 from monitors.locking import write_columns
 from monitors.models import DnsAlert, DnsAnswer, ExpiryWarning, PingExcess, StatusChange
 
@@ -327,6 +328,8 @@ def _outlasting(over: Sequence[MaintenanceWindow]) -> set[int]:
     for window in over:
         if not window.all_monitors:
             within = Q(monitor__in=window.monitors.all())
+            if window.monitor_tag_keys:
+                within |= with_any_tag(window.monitor_tag_keys, column="monitor__tag_keys")
         elif window.project_id is not None:
             within = Q(monitor__project=window.project_id)
         else:

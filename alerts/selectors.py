@@ -19,7 +19,7 @@ from projects.access import Caller
 # A personal channel covers what its owner can access: former members of a project get no more alerts of it.
 _ROUTES = """
     WITH monitor AS (
-        SELECT id, owner_id, project_id FROM monitors_monitor WHERE id = ANY(%(monitors)s)
+        SELECT id, owner_id, project_id, tag_keys FROM monitors_monitor WHERE id = ANY(%(monitors)s)
     ), route AS (
         SELECT monitor.id AS monitor_id, channel.id AS channel_id
           FROM monitor JOIN alerts_alertchannel AS channel ON channel.owner_id = monitor.owner_id
@@ -47,6 +47,16 @@ _ROUTES = """
                               FROM projects_membership AS place
                              WHERE place.project_id = monitor.project_id AND place.user_id = channel.owner_id
                         )))
+        UNION ALL
+        SELECT monitor.id, channel.id
+          FROM monitor JOIN alerts_alertchannel AS channel ON channel.owner_id = monitor.owner_id
+         WHERE channel.scope = 'chosen' AND channel.project_id IS NULL
+           AND channel.monitor_tag_keys ?| ARRAY(SELECT jsonb_array_elements_text(monitor.tag_keys))
+        UNION ALL
+        SELECT monitor.id, channel.id
+          FROM monitor JOIN alerts_alertchannel AS channel ON channel.project_id = monitor.project_id
+         WHERE channel.scope = 'chosen'
+           AND channel.monitor_tag_keys ?| ARRAY(SELECT jsonb_array_elements_text(monitor.tag_keys))
     )
     SELECT route.monitor_id, route.channel_id, channel.topics
       FROM route
@@ -98,6 +108,17 @@ _ROUTES_OF_LOCATIONS = """
                               FROM projects_membership AS place
                              WHERE place.project_id = location.project_id AND place.user_id = channel.owner_id
                         )))
+        UNION
+        SELECT location.id, channel.id
+          FROM location JOIN alerts_alertchannel AS channel
+            ON channel.project_id = location.project_id
+               OR channel.project_id IS NULL AND channel.owner_id = location.owner_id
+         WHERE channel.scope = 'chosen' AND channel.monitor_tag_keys IS NOT NULL
+           AND EXISTS (SELECT FROM monitors_monitor AS monitor
+                        WHERE monitor.locations @> jsonb_build_array(location.public_id)
+                          AND (monitor.project_id = channel.project_id
+                               OR channel.project_id IS NULL AND monitor.owner_id = channel.owner_id)
+                          AND channel.monitor_tag_keys ?| ARRAY(SELECT jsonb_array_elements_text(monitor.tag_keys)))
     )
     SELECT route.location_id, route.channel_id, channel.topics
       FROM route

@@ -14,9 +14,17 @@ from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind, Setting
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 from core.registry import union
+from monitors.types.tags import MAX_TAGS
 
 MAX_CHOSEN = 1_000
-SCOPE_HELP = "all: of the caller, or of the channel's project; project: of scope_project_id; chosen: monitor_ids."
+SCOPE_HELP = (
+    "all: of the caller, or of the channel's project; project: of scope_project_id; chosen: monitor_ids and "
+    "monitor_tags."
+)
+TAGS_HELP = (
+    "With chosen: also those monitors of the caller, or of the channel's project, that have any of these tags, "
+    "compared without case, as long as they have it."
+)
 
 
 def _help(setting: Setting) -> str:
@@ -53,6 +61,7 @@ class ChannelInputSerializer(StrictSerializer):
     monitors = ChoiceField(choices=AlertChannel.Scope.values, required=False, help_text=SCOPE_HELP)
     scope_project_id = TextField(required=False, allow_null=True, max_length=64)
     monitor_ids = ListField(child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN)
+    monitor_tags = ListField(child=TextField(), required=False, max_length=MAX_TAGS, help_text=TAGS_HELP)
     remind_every_hours = IntField(required=False, min_value=1, max_value=168, help_text="Default: 24.")
     project_id = TextField(required=False, allow_null=True, max_length=64, help_text="null: a personal channel.")
 
@@ -85,6 +94,7 @@ class ChannelSerializer(serializers.Serializer[Any]):
     monitors = serializers.ChoiceField(source="scope", choices=AlertChannel.Scope.values, help_text=SCOPE_HELP)
     scope_project_id = serializers.CharField(source="scope_project.public_id", allow_null=True)
     monitor_ids = serializers.SerializerMethodField()
+    monitor_tags = serializers.ListField(child=serializers.CharField())
     remind_every_hours = serializers.IntegerField()
     created_at = EpochMsField()
     confirmed_at = EpochMsField(allow_null=True, help_text="null: not confirmed, so nothing is sent.")

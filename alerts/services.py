@@ -87,6 +87,7 @@ def update_channel(
         kind, before = KINDS[channel.kind], channel.config
         config = _merge_config(kind, given, stored=before)
         changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
+        changed += ["monitor_tags", "monitor_tag_keys"]
         chosen = _set_common(channel, given, scope_project=scope_project, monitors=monitors)
         if config != before:
             channel.config, channel.hint = config, kind.hint(config)
@@ -140,7 +141,7 @@ def choose_channels(caller: Caller, monitor: Monitor, add: Collection[str], remo
         if (monitor.pk in before) == (public_id in add):
             continue
         if public_id not in add:
-            if before == [monitor.pk]:
+            if before == [monitor.pk] and not channel.monitor_tags:
                 reason = f"{channel.name} has no other monitor; delete or disable the channel instead."
                 raise ValidationFailed(reason, field="channels")
             channel.monitors.remove(monitor)
@@ -194,7 +195,7 @@ def choose_monitors(
         fitting = {key for key, one in found.items() if channel.project_id in (None, one.project_id)}
         added = fitting - before
         removed = before & set(visible.filter(pk__in=remove).values_list("pk", flat=True)) if remove else set[int]()
-        if removed and before | added == removed:
+        if removed and before | added == removed and not channel.monitor_tags:
             reason = f"{channel.name} has no other monitor; delete or disable the channel instead."
             raise ValidationFailed(reason, field="channels")
         after = len(before) + len(added) - len(removed)
@@ -299,14 +300,19 @@ def _set_common(
         raise ValidationFailed('applies only with monitors "project".', field="scope_project_id")
     else:
         channel.scope_project = None
+    channel.select_tags(given.get("monitor_tags", channel.monitor_tags if channel.scope == Scope.CHOSEN else ()))
     if channel.scope != Scope.CHOSEN:
-        if monitors:
-            raise ValidationFailed('applies only with monitors "chosen".', field="monitor_ids")
+        if monitors or channel.monitor_tags:
+            field = "monitor_ids" if monitors else "monitor_tags"
+            raise ValidationFailed('applies only with monitors "chosen".', field=field)
         return []
-    if monitors is None and before == Scope.CHOSEN:
+    keeps = monitors is None and before == Scope.CHOSEN
+    loses_tags = "monitor_tags" in given and not channel.monitor_tags
+    if keeps and not (loses_tags and not channel.monitors.exists()):
         return None
-    if not monitors:
-        raise ValidationFailed('select at least one with monitors "chosen".', field="monitor_ids")
+    if not monitors and not channel.monitor_tags:
+        raise ValidationFailed('select at least one, or a tag, with monitors "chosen".', field="monitor_ids")
+    monitors = monitors or []
     if channel.project_id is not None and any(m.project_id != channel.project_id for m in monitors):
         raise ValidationFailed("a project's channel can only have monitors of its project.", field="monitor_ids")
     return monitors

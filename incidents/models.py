@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from core import ids
-from monitors.models import REASON_CHOICES, Monitor
+from monitors.models import REASON_CHOICES, Monitor, SelectsByTag
 from projects.models import Project
 
 
@@ -149,7 +149,7 @@ class FlappingSpell(models.Model):
         return f"{self.monitor_id} since {self.started_at}"
 
 
-class MaintenanceWindow(models.Model):
+class MaintenanceWindow(SelectsByTag):
     """When alerts are suppressed: once, or repeatedly by `rrule` in `time_zone`.
 
     `starts_at` to `ends_at` is the first occurrence. `current_starts_at` to `current_ends_at` is the active or next
@@ -183,7 +183,8 @@ class MaintenanceWindow(models.Model):
     @property
     def tagged_settings(self) -> Any:
         times = [self.starts_at.isoformat(), self.ends_at.isoformat(), self.time_zone, self.rrule]
-        return [self.name, times, self.scope, sorted(monitor.public_id for monitor in self.chosen)]
+        chosen = sorted(monitor.public_id for monitor in self.chosen)
+        return [self.name, times, self.scope, chosen, *sorted(self.monitor_tags)]
 
     @property
     def scope(self) -> str:

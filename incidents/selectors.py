@@ -87,7 +87,9 @@ def windows_covering(caller: Caller, monitor: Monitor) -> list[MaintenanceWindow
     rules."""
     whole = Q(project__isnull=False, project=monitor.project_id) | Q(project=None, owner=monitor.owner_id)
     chosen = Q(project=None) | Q(project=monitor.project_id)
-    covering = (Q(all_monitors=True) & whole) | (Q(all_monitors=False, monitors=monitor) & chosen)
+    named = MaintenanceWindow.monitors.through.objects.filter(monitor=monitor).values("maintenancewindow")
+    tagged = whole & Q(monitor_tag_keys__has_any_keys=monitor.tag_keys)
+    covering = (Q(all_monitors=True) & whole) | (Q(all_monitors=False) & ((Q(pk__in=named) & chosen) | tagged))
     windows = access.accessible(caller, MaintenanceWindow.objects.filter(current_ends_at__isnull=False))
     return list(windows.filter(covering).order_by("current_starts_at", "pk"))
 

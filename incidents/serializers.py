@@ -14,6 +14,7 @@ from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.recurrence import MAX_LENGTH, MAX_YEARS
 from incidents.windows import MAX_CHOSEN, SCOPES
 from monitors.history_views import EvidenceSerializer
+from monitors.types.tags import MAX_TAGS
 
 MAX_TEXT = 2_000
 MAX_RULE = 500
@@ -128,7 +129,17 @@ class WindowInputSerializer(StrictSerializer):
         choices=SCOPES, help_text="all: all of the project, or without a project all that the caller owns."
     )
     monitor_ids = ListField(
-        child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN, help_text="With chosen: at least one."
+        child=TextField(max_length=64),
+        required=False,
+        max_length=MAX_CHOSEN,
+        help_text="With chosen: at least one, or a tag.",
+    )
+    monitor_tags = ListField(
+        child=TextField(),
+        required=False,
+        max_length=MAX_TAGS,
+        help_text="With chosen: also those monitors of all that have any of these tags, compared without case, as long "
+        "as they have it.",
     )
 
 
@@ -144,6 +155,7 @@ class WindowSerializer(serializers.Serializer[Any]):
     rrule = serializers.SerializerMethodField(help_text="null: once.")
     monitors = serializers.ChoiceField(source="scope", choices=SCOPES, read_only=True)
     monitor_ids = serializers.SerializerMethodField(help_text="The selected monitors; empty with all.")
+    monitor_tags = serializers.ListField(child=serializers.CharField())
     active = serializers.SerializerMethodField(help_text="Whether alerts are suppressed now.")
     next_starts_at = EpochMsField(
         source="occurrence.starts_at",

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfoNotFoundError
 
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from core.db import compiled_once
 from core.errors import ValidationFailed, WindowLimit
@@ -22,6 +22,7 @@ from incidents import recurrence
 from incidents.models import MaintenanceWindow
 from incidents.recurrence import Occurrence, Schedule
 from incidents.selectors import get_window
+from monitors.filters import shares_tag
 from monitors.models import Monitor
 from monitors.services import lock_monitors
 from monitors.uptime.daily import leave_out
@@ -75,10 +76,11 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
     with transaction.atomic():
         lock_monitors(caller, chosen)
         project, owner = place(caller, given)
-        monitors = _choose(caller, project, scope=given["monitors"], monitor_ids=chosen)
+        tags = given.get("monitor_tags", ())
+        monitors = _choose(caller, project, scope=given["monitors"], monitor_ids=chosen, tags=tags)
         enforce_quota(owner, MaintenanceWindow, limit=MAX_WINDOWS, error=WindowLimit)
         enforce_links(owner.pk, now_chosen=len(monitors))
-        window = MaintenanceWindow.objects.create(
+        window = MaintenanceWindow(
             owner=owner,
             project=project,
             created_at=now,
@@ -88,6 +90,8 @@ def create_window(caller: Caller, given: Mapping[str, Any], *, now: datetime) ->
             current_ends_at=current.ends_at,
             **asdict(schedule),
         )
+        window.select_tags(tags)
+        window.save(force_insert=True)
         window.monitors.set(monitors)
         return get_window(caller, window.public_id)
 
@@ -109,7 +113,8 @@ def update_window(
         if after != before:
             window.current_starts_at, window.current_ends_at = recurrence.check(after, now=now)
         _rechoose(caller, window, given)
-        window.save(update_fields=[*fields, "all_monitors", "current_starts_at", "current_ends_at"])
+        changed = [*fields, "all_monitors", "monitor_tags", "monitor_tag_keys"]
+        window.save(update_fields=[*changed, "current_starts_at", "current_ends_at"])
         return get_window(caller, public_id)
 
 
@@ -168,6 +173,7 @@ def covering(now: datetime) -> Exists | Q:
     on = MaintenanceWindow.objects.filter(
         Q(current_starts_at__lte=now, current_ends_at__gt=now) | Q(previous_ends_at__gt=now)
     )
+    tagged = on.filter(shares_tag(F("monitor_tag_keys"), OuterRef("tag_keys")), all_monitors=False)
     whole, chosen = on.filter(all_monitors=True), on.filter(all_monitors=False, monitors=OuterRef("pk"))
     has_access = Q(owner=OuterRef("owner")) | Exists(
         Membership.objects.filter(user=OuterRef("owner"), project=OuterRef(OuterRef("project")))
@@ -175,6 +181,8 @@ def covering(now: datetime) -> Exists | Q:
     return (
         Exists(whole.filter(project=OuterRef("project")))
         | Exists(whole.filter(project=None, owner=OuterRef("owner")))
+        | Exists(tagged.filter(project=OuterRef("project")))
+        | Exists(tagged.filter(project=None, owner=OuterRef("owner")))
         | Exists(chosen.filter(project=OuterRef("project")))
         | Exists(chosen.filter(has_access, project=None))
     )
@@ -202,11 +210,14 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
     """
     by_id = {monitor.pk: monitor for monitor in monitors}
     projects = {monitor.project_id for monitor in monitors if monitor.project_id is not None}
+    tags = sorted({key for monitor in monitors for key in monitor.tag_keys})
     chosen = MaintenanceWindow.monitors.through.objects.filter(monitor__in=by_id)
     found = list(
         MaintenanceWindow.objects.filter(current_ends_at__isnull=False, current_starts_at__lt=until).filter(
             Q(all_monitors=True, project__in=projects)
             | Q(all_monitors=True, project=None, owner__in={monitor.owner_id for monitor in monitors})
+            | Q(all_monitors=False, monitor_tag_keys__has_any_keys=tags)
+            & (Q(project__in=projects) | Q(project=None, owner__in={monitor.owner_id for monitor in monitors}))
             | Q(all_monitors=False, pk__in=chosen.values("maintenancewindow"))
         )
     )
@@ -234,11 +245,12 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
         occurrence = occurrence_of(window, now=now)
         if occurrence is None or occurrence.starts_at >= until:
             continue
+        in_project = window.project_id is not None
+        ids = members["project", window.project_id] if in_project else members["owner", window.owner_id]
         if not window.all_monitors:
-            ids = {pk for pk in of_window[window.pk] if covers_chosen(window, by_id[pk])}
-        else:
-            in_project = window.project_id is not None
-            ids = members["project", window.project_id] if in_project else members["owner", window.owner_id]
+            keys = set(window.monitor_tag_keys)
+            tagged = {pk for pk in ids if not keys.isdisjoint(by_id[pk].tag_keys)} if keys else set()
+            ids = tagged | {pk for pk in of_window.get(window.pk, ()) if covers_chosen(window, by_id[pk])}
         if ids:
             result.append(Coming(window.name, *occurrence, frozenset(ids)))
     return sorted(result, key=lambda one: (one.starts_at, one.ends_at, one.name))
@@ -249,7 +261,7 @@ def note_maintenance(now: datetime) -> None:
 
     Editing or deleting a window does not change the past.
     """
-    monitors = list(Monitor.objects.filter(covering(now)).only("owner", "project"))
+    monitors = list(Monitor.objects.filter(covering(now)).only("owner", "project", "tag_keys"))
     spans: dict[tuple[int, datetime], datetime] = {}
     for one in coming(monitors, now=now, until=now + timedelta.resolution) if monitors else ():
         for monitor_id in one.monitor_ids:
@@ -263,21 +275,28 @@ def _rechoose(caller: Caller, window: MaintenanceWindow, given: Mapping[str, Any
     monitors."""
     scope, stored = given.get("monitors", window.scope), {m.public_id for m in window.chosen}
     monitor_ids = given.get("monitor_ids", [] if scope == "all" else stored)
-    if (scope, set(monitor_ids)) == (window.scope, stored):
+    tags = given.get("monitor_tags", () if scope == "all" else window.monitor_tags)
+    loses_tags = bool(window.monitor_tags) and not tags
+    window.select_tags(tags)
+    is_same = (scope, set(monitor_ids)) == (window.scope, stored)
+    if is_same and not (tags if scope == "all" else loses_tags and not stored):
         return
-    monitors = _choose(caller, window.project, scope=scope, monitor_ids=monitor_ids)
+    monitors = _choose(caller, window.project, scope=scope, monitor_ids=monitor_ids, tags=tags)
     enforce_links(window.owner_id, now_chosen=len(monitors), before=window.monitors.count())
     window.monitors.set(monitors)
     window.all_monitors = scope == "all"
 
 
-def _choose(caller: Caller, project: Project | None, *, scope: str, monitor_ids: Collection[str]) -> list[Monitor]:
+def _choose(
+    caller: Caller, project: Project | None, *, scope: str, monitor_ids: Collection[str], tags: Collection[str]
+) -> list[Monitor]:
     if scope == "all":
-        if monitor_ids:
-            raise ValidationFailed('apply only with "monitors": "chosen".', field="monitor_ids")
+        if monitor_ids or tags:
+            field = "monitor_ids" if monitor_ids else "monitor_tags"
+            raise ValidationFailed('apply only with "monitors": "chosen".', field=field)
         return []
-    if not monitor_ids:
-        raise ValidationFailed("select at least one monitor.", field="monitor_ids")
+    if not monitor_ids and not tags:
+        raise ValidationFailed("select at least one monitor or tag.", field="monitor_ids")
     monitors = access.accessible(caller, Monitor.objects.only("public_id").filter(public_id__in=monitor_ids))
     if project is not None:
         monitors = monitors.filter(project=project)

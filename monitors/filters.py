@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import Case, CharField, Exists, F, Q, QuerySet, Value, When
+from django.db.models import BooleanField, Case, CharField, Exists, F, Func, Q, QuerySet, Value, When
 
 from checks.spec import Verdict
 from monitors.dependencies import children_of
@@ -92,6 +92,25 @@ def standing(now: datetime) -> Case:
         default=F("state__status"),
         output_field=CharField(),
     )
+
+
+def shares_tag(keys: Any, others: Any) -> Func:
+    """Return whether two columns with keys of tags have one in common. A column without any shares none."""
+    return Func(
+        keys,
+        others,
+        template="(%(expressions)s)))",
+        arg_joiner=" ?| ARRAY(SELECT jsonb_array_elements_text(",
+        output_field=BooleanField(),
+    )
+
+
+def with_any_tag(keys: Iterable[str], *, column: str = "tag_keys") -> Q:
+    """Match monitors with any of the tags, by their keys. It can use the index of tags."""
+    found = Q(pk__in=[])
+    for key in keys:
+        found |= Q(**{f"{column}__contains": [key]})
+    return found
 
 
 class Tag(NamedTuple):

@@ -22,6 +22,7 @@ from core.crypto import EncryptedField
 from monitors import configuration, cron, types
 from monitors.types.base import MonitorType
 from monitors.types.settings import DEFAULT_LOCATION, MonitorConfig
+from monitors.types.tags import settle_tags, tag_key
 from projects.models import Project
 
 STATUS_CHOICES = [(v.value, v.value) for v in Verdict]
@@ -53,6 +54,24 @@ class ListField(models.JSONField):
 
     def _usual(self) -> list[str]:
         return list(self.usual)
+
+
+class SelectsByTag(models.Model):
+    """A row that selects monitors by tags, among those that its owner, or if it has one its project, has.
+
+    Evaluated whenever monitors are selected, so a monitor is covered as long as it has one of the tags.
+    """
+
+    monitor_tags = ListField()
+    monitor_tag_keys = ListField(editable=False, help_text="The tags as `monitors.types.tags.tag_key` returns them.")
+
+    class Meta:
+        abstract = True
+
+    def select_tags(self, given: Sequence[str], *, field: str = "monitor_tags") -> None:
+        """Set the tags. Raises ValidationFailed for `field`."""
+        self.monitor_tags = [*settle_tags(given, field=field)]
+        self.monitor_tag_keys = [tag_key(tag) for tag in self.monitor_tags]
 
 
 class LocationsField(ListField):

@@ -63,6 +63,7 @@ def shown_monitors(page: StatusPage) -> list[PageMonitor]:
             "monitor__owner",
             "monitor__project",
             "monitor__locations",
+            "monitor__tag_keys",
             *(f"monitor__{name}" for name in STALE_COLUMNS),
             "monitor__state__armed_at",
             "monitor__state__status",

@@ -13,17 +13,17 @@ _MOST_DECOMPOSED = 4
 """Characters that NFC may combine into one. Normalizing longer texts would be slow, and of no use."""
 
 
-def settle_tags(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags trimmed, in NFC, and in the given order. Raises ValidationFailed."""
+def settle_tags(given: Sequence[str], *, field: str = "tags") -> tuple[str, ...]:
+    """Return the tags trimmed, in NFC, and in the given order. Raises ValidationFailed for `field`."""
     if len(given) > MAX_TAGS:
-        raise ValidationFailed(f"at most {MAX_TAGS} tags.", field="tags")
+        raise ValidationFailed(f"at most {MAX_TAGS} tags.", field=field)
     tags: dict[str, str] = {}
     for index, text in enumerate(given):
         tag, problem = normalized(text)
         if problem:
-            raise ValidationFailed(problem, field=f"tags[{index}]")
+            raise ValidationFailed(problem, field=f"{field}[{index}]")
         if tag_key(tag) in tags:
-            raise ValidationFailed(f"names {quote(tag)} more than once; case does not matter.", field="tags")
+            raise ValidationFailed(f"names {quote(tag)} more than once; case does not matter.", field=field)
         tags[tag_key(tag)] = tag
     return tuple(tags.values())
 

@@ -56,6 +56,7 @@ def test_a_new_account_has_its_address_as_a_channel(api: Api, user: User) -> Non
         "monitors": "all",
         "scope_project_id": None,
         "monitor_ids": [],
+        "monitor_tags": [],
         "remind_every_hours": 24,
         "created_at": to_ms(user.created_at),
         "confirmed_at": to_ms(user.created_at),

@@ -43,6 +43,7 @@ def test_the_whole_object(api: Api) -> None:
         "rrule": None,
         "monitors": "all",
         "monitor_ids": [],
+        "monitor_tags": [],
         "active": False,
         "next_starts_at": NOW + HOUR,
         "next_ends_at": NOW + 2 * HOUR,
@@ -130,8 +131,8 @@ WRONG = [
     ({"monitors": "some"}, "monitors: must be one of all, chosen."),
     ({"monitors": None}, "monitors"),
     ({"monitor_ids": ["mon_x"]}, 'monitor_ids: apply only with "monitors": "chosen".'),
-    ({"monitors": "chosen"}, "monitor_ids: select at least one monitor."),
-    ({"monitors": "chosen", "monitor_ids": []}, "monitor_ids: select at least one monitor."),
+    ({"monitors": "chosen"}, "monitor_ids: select at least one monitor or tag."),
+    ({"monitors": "chosen", "monitor_ids": []}, "monitor_ids: select at least one monitor or tag."),
     ({"monitors": "chosen", "monitor_ids": ["mon_x"]}, "monitor_ids: monitor mon_x not found."),
     ({"monitors": "chosen", "monitor_ids": [5]}, "monitor_ids[0]: must be a string."),
     ({"monitors": "chosen", "monitor_ids": ["x"] * 1001}, "monitor_ids"),
@@ -177,7 +178,7 @@ def test_patch_judges_the_merged_window(api: Api, user: User) -> None:
     on = api.patch(path, {"starts_at": NOW, "name": "Now"})
     assert (on.json["active"], on.json["name"]) == (True, "Now")
     none = api.patch(path, {"monitors": "chosen"})
-    assert none.error == "validation_error monitor_ids: select at least one monitor."
+    assert none.error == "validation_error monitor_ids: select at least one monitor or tag."
     chosen = api.patch(path, {"monitors": "chosen", "monitor_ids": [monitor.public_id]})
     assert chosen.json["monitor_ids"] == [monitor.public_id]
     every = api.patch(path, {"monitors": "all"})

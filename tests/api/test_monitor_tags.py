@@ -1,0 +1,149 @@
+"""Alert channels, maintenance windows and status pages that select monitors by tags."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from accounts.models import User
+from alerts.models import AlertChannel
+from alerts.selectors import routes_of, routes_of_locations
+from core.clock import to_ms, utc_now
+from incidents import windows
+from incidents.selectors import windows_covering
+from locations.models import Location
+from locations.services import create_location
+from monitors.models import Monitor
+from monitors.services import create_monitor, update_monitor
+from projects.access import Caller
+from tests.api.client import Api
+from tests.factories import ChannelFactory, ProjectFactory, UserFactory
+
+WEBHOOK = {"kind": "webhook", "url": "http://127.0.0.1:9/", "monitors": "chosen"}
+
+
+def tagged(user: User, *tags: str, **given: Any) -> Monitor:
+    return create_monitor(Caller(user), {"url": "http://shop.example/", "tags": list(tags), **given}, now=utc_now())
+
+
+def retag(monitor: Monitor, *tags: str) -> None:
+    update_monitor(Caller(monitor.owner), monitor.public_id, {"tags": list(tags)}, now=utc_now())
+
+
+def window(**given: Any) -> dict[str, Any]:
+    now = to_ms(utc_now())
+    return {"name": "w", "starts_at": now - 1000, "ends_at": now + 600_000, "monitors": "chosen", **given}
+
+
+def routed(*monitors: Monitor) -> list[int]:
+    """Return the positions of the monitors that a channel covers, besides the first channel of each account."""
+    AlertChannel.objects.filter(kind="email").delete()
+    routes = routes_of([monitor.pk for monitor in monitors])
+    return [index for index, monitor in enumerate(monitors) if routes.get(monitor.pk)]
+
+
+def covered(*monitors: Monitor) -> list[int]:
+    """Return the positions of the monitors under maintenance, in the same way for each reader."""
+    now = utc_now()
+    found = windows.covered([monitor.pk for monitor in monitors], now)
+    fresh = list(Monitor.objects.filter(pk__in=[monitor.pk for monitor in monitors]).select_related("owner"))
+    coming = windows.coming(fresh, now=now, until=now + timedelta.resolution)
+    assert {pk for one in coming for pk in one.monitor_ids} == found
+    assert {one.pk for one in fresh if windows_covering(Caller(one.owner), one)} >= found
+    return [index for index, monitor in enumerate(monitors) if monitor.pk in found]
+
+
+def test_a_channel_covers_monitors_while_they_have_one_of_its_tags(api: Api, user: User) -> None:
+    web, db, other, none = tagged(user, "Web"), tagged(user, "x", "DB"), tagged(user, "y"), tagged(user)
+    made = api.post("/v1/alert-channels", WEBHOOK | {"monitor_tags": [" web", "db"]})
+    assert (made.status, made.json["monitor_tags"], made.json["monitor_ids"]) == (201, ["web", "db"], [])
+    assert routed(web, db, other, none) == [0, 1]
+    retag(none, "WEB")
+    retag(web)
+    assert routed(web, db, other, none) == [1, 3]
+    path = f"/v1/alert-channels/{made.json['id']}"
+    before = api.get(path).headers["ETag"]
+    assert api.patch(path, {"monitor_ids": [other.public_id], "monitor_tags": []}).json["monitor_tags"] == []
+    assert api.get(path).headers["ETag"] != before
+    assert routed(web, db, other, none) == [2]
+    assert api.patch(path, {"monitor_tags": ["db"]}).json["monitor_ids"] == [other.public_id]
+    assert routed(web, db, other, none) == [1, 2]
+    assert api.patch(path, {"monitors": "all"}).json["monitor_tags"] == []
+    assert api.get("/v1/alert-channels").json[0]["monitor_tags"] == []
+
+
+def test_a_window_covers_monitors_while_they_have_one_of_its_tags(api: Api, user: User) -> None:
+    web, db, other, none = tagged(user, "Web"), tagged(user, "x", "DB"), tagged(user, "y"), tagged(user)
+    made = api.post("/v1/maintenance-windows", window(monitor_tags=["web", "db"]))
+    assert (made.status, made.json["monitor_tags"], made.json["monitor_ids"]) == (201, ["web", "db"], [])
+    assert covered(web, db, other, none) == [0, 1]
+    retag(none, "WEB")
+    retag(web)
+    assert covered(web, db, other, none) == [1, 3]
+    path = f"/v1/maintenance-windows/{made.json['id']}"
+    before = api.get(path).headers["ETag"]
+    assert api.patch(path, {"monitor_ids": [other.public_id], "monitor_tags": []}).json["monitor_tags"] == []
+    assert api.get(path).headers["ETag"] != before
+    assert covered(web, db, other, none) == [2]
+    assert api.patch(path, {"monitor_tags": ["db"]}).json["monitor_ids"] == [other.public_id]
+    assert covered(web, db, other, none) == [1, 2]
+    assert api.patch(path, {"monitors": "all", "monitor_ids": []}).json["monitor_tags"] == []
+    assert covered(web, db, other, none) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/alert-channels", WEBHOOK), ("/v1/maintenance-windows", window())],
+    ids=["channel", "window"],
+)
+def test_invalid_tags_are_refused(api: Api, user: User, path: str, body: dict[str, Any]) -> None:
+    def refused(answer: Any) -> None:
+        assert (answer.status, answer.json["error"]) == (422, "validation_error"), answer.json
+
+    for tags in (["a", "A"], [" "], ["a,b"], ["x" * 41], [str(number) for number in range(21)], "web", None, [1]):
+        refused(api.post(path, body | {"monitor_tags": tags}))
+    refused(api.post(path, body))
+    refused(api.post(path, body | {"monitor_tags": []}))
+    refused(api.post(path, body | {"monitors": "all", "monitor_tags": ["web"]}))
+    made = f"{path}/{api.post(path, body | {'monitor_tags': ['web']}).json['id']}"
+    refused(api.patch(made, {"monitor_tags": []}))
+    refused(api.patch(made, {"monitors": "all", "monitor_tags": ["web"]}))
+    assert api.patch(made, {"monitors": "all"}).status == 200
+    refused(api.patch(made, {"monitor_tags": ["web"]}))
+    refused(api.patch(made, {"monitors": "chosen"}))
+    assert api.patch(made, {"monitors": "chosen", "monitor_tags": ["web"]}).json["monitor_tags"] == ["web"]
+
+
+def test_tags_select_only_what_all_would_cover(user: User) -> None:
+    """Anyone may add a person to a project: its monitors must not reach the person's channels and pages by a tag."""
+    member = UserFactory()
+    project, other = ProjectFactory(owner=user, member=member), ProjectFactory(owner=user)
+    own, inside = tagged(user, "web"), tagged(user, "web", project_id=project.public_id)
+    elsewhere, theirs = tagged(user, "web", project_id=other.public_id), tagged(member, "web")
+    monitors = (own, inside, elsewhere, theirs)
+    for owner, place, expected in (
+        (member, {}, [3]),
+        (user, {"project_id": project.public_id}, [1]),
+        (user, {}, [0, 1, 2]),
+    ):
+        api = Api.signed_in(owner)
+        channel = api.post("/v1/alert-channels", WEBHOOK | {"monitor_tags": ["web"]} | place)
+        made = api.post("/v1/maintenance-windows", window(monitor_tags=["web"]) | place)
+        assert (channel.status, made.status) == (201, 201)
+        assert routed(*monitors) == covered(*monitors) == expected
+        assert api.delete(f"/v1/alert-channels/{channel.json['id']}").status == 200
+        assert api.delete(f"/v1/maintenance-windows/{made.json['id']}").status == 200
+
+
+def test_a_channel_by_tag_hears_of_the_locations_of_its_monitors(user: User) -> None:
+    project = ProjectFactory(owner=user)
+    made, _ = create_location(Caller(user), {"name": "Office", "project_id": project.public_id}, now=utc_now())
+    location = Location.objects.get(public_id=made.public_id)
+    monitor = tagged(user, "web", project_id=project.public_id, locations=[made.public_id])
+    channel = ChannelFactory(owner=user, project=project, monitors="chosen", monitor_tags=["WEB"])
+    AlertChannel.objects.exclude(pk=channel.pk).delete()
+    assert list(routes_of_locations([location.pk]).get(location.pk, ())) == [channel.pk]
+    retag(monitor, "db")
+    assert not routes_of_locations([location.pk]).get(location.pk)
