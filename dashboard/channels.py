@@ -22,10 +22,10 @@ from core import mail
 from core.api.idempotency import Created
 from core.errors import ApiError
 from core.forms import conditional
-from core.text import copy_name, counted
+from core.text import copy_name
 from core.waiting import limit_waiting
 from dashboard.deletion import Deletable, deletion
-from dashboard.forms import ProjectField, ScopeForm
+from dashboard.forms import ProjectField, ScopeForm, selected
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
 from dashboard.paging import Position, first_page
 from notifications.outbox import SendResult
@@ -134,8 +134,8 @@ class ChannelForm(ScopeForm):
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Show errors of a single monitor, such as `monitor_ids[3]`, at the field."""
-        if field is not None and field.startswith("monitor_ids["):
-            field, reason = "monitor_ids", reason.partition(": ")[2]
+        if field is not None and field.startswith(("monitor_ids[", "monitor_tags[")):
+            field, reason = field.partition("[")[0], reason.partition(": ")[2]
         super().refuse(field, reason)
 
 
@@ -145,6 +145,7 @@ def _initial_of(channel: AlertChannel) -> dict[str, Any]:
         "monitors": channel.scope,
         "scope_project_id": channel.scope_project and channel.scope_project.public_id,
         "monitor_ids": [monitor.public_id for monitor in channel.monitors.all()],
+        "monitor_tags": channel.monitor_tags,
     }
 
 
@@ -203,8 +204,7 @@ class ChannelView:
         if channel.scope == Scope.PROJECT:
             return f"of {channel.scope_project.name}" if channel.scope_project else "of a deleted project"
         if channel.scope == Scope.CHOSEN:
-            count = len(channel.chosen)
-            return counted(count, "selected monitor")
+            return selected(len(channel.chosen), channel.monitor_tags)
         return "all monitors of the project" if channel.project_id else "all monitors"
 
 

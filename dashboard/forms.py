@@ -19,6 +19,7 @@ from core.api.idempotency import HEADER, Created
 from core.etags import IfMatch, digest, etag
 from core.forms import Renderer, ServiceForm, conditional
 from core.ids import random_text
+from core.text import counted
 from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
 from dashboard.pages import PageRequest, count_request
 from monitors import cron
@@ -133,6 +134,21 @@ class MonitorsField(forms.MultipleChoiceField):
 
     def __init__(self, *, choices: Choices, **kwargs: Any) -> None:
         super().__init__(choices=LongChoices(choices), **kwargs)
+
+
+class CommasField(forms.CharField):
+    """A list of texts, separated by commas. Empty ones are left out."""
+
+    def clean(self, value: Any) -> Any:
+        return separated(super().clean(value))
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(value) if isinstance(value, list | tuple) else value
+
+
+def separated(text: str) -> list[str]:
+    """Return the parts of a text between its commas, without empty ones."""
+    return [part for one in text.split(",") if (part := one.strip())]
 
 
 class MultilineField(forms.CharField):
@@ -377,18 +393,32 @@ def _difference(field: BoundField, opened: Mapping[str, str]) -> Difference | No
     return Difference(field, *words, tag, is_theirs=opened.get(field.html_name) == tag)
 
 
+def selected(count: int, tags: Collection[str]) -> str:
+    """Return what an object with selected monitors covers: `2 selected monitors, tags web, db`."""
+    parts = [counted(count, "selected monitor")] if count or not tags else []
+    return ", ".join([*parts, f"tag{'' if len(tags) == 1 else 's'} {', '.join(tags)}"] if tags else parts)
+
+
 class ScopeForm(ObjectForm):
     """The form of an object that applies to all monitors or to some. Subclasses define `monitors`, the choice.
 
     `needs` names the field that a choice needs, with the error if it is empty.
     """
 
-    needs: ClassVar = {"chosen": ("monitor_ids", "Select at least one monitor.")}
+    needs: ClassVar = {"chosen": ("monitor_ids", "Select at least one monitor or tag.")}
 
     def __init__(self, data: Any = None, *, caller: Caller, chosen_label: str, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
         self.projects = project_choices(caller)
         self.fields["monitor_ids"] = conditional(MonitorsField(choices=monitor_choices(caller), label=chosen_label))
+        self.fields["monitor_tags"] = conditional(
+            CommasField(
+                label="Monitors with any of these tags",
+                help_text="Separated by commas. Monitors that get one of them later are covered, too.",
+                widget=forms.TextInput(attrs={"autocomplete": "off"}),
+                empty_value="",
+            )
+        )
 
     def require(self, name: str, error: str) -> None:
         """Add an error to a conditional field that is empty."""
@@ -397,14 +427,17 @@ class ScopeForm(ObjectForm):
 
     def clean(self) -> None:
         super().clean()
-        if need := self.needs.get(self.cleaned_data.get("monitors", "")):
+        need = self.needs.get(self.cleaned_data.get("monitors", ""))
+        if need and not (need[0] == "monitor_ids" and self.cleaned_data.get("monitor_tags")):
             self.require(*need)
 
     def scope(self) -> dict[str, Any]:
         """Return the members of the body about monitors, for a stored object only if one was changed."""
-        if not self.sent & {"monitors", *(name for name, _ in self.needs.values())}:
+        if not self.sent & {"monitors", "monitor_tags", *(name for name, _ in self.needs.values())}:
             return {}
         scope = {"monitors": self.cleaned_data["monitors"]}
-        if need := self.needs.get(scope["monitors"]):
-            scope[need[0]] = self.cleaned_data[need[0]]
-        return scope
+        need = self.needs.get(scope["monitors"])
+        # A member may not see all selected monitors, and keeps them by changing the tags only.
+        names = [] if need is None else [need[0], "monitor_tags"] if scope["monitors"] == "chosen" else [need[0]]
+        is_new = self.stored is None or "monitors" in self.sent
+        return scope | {name: self.cleaned_data[name] for name in names if is_new or name in self.sent}

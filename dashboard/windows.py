@@ -20,9 +20,9 @@ from django.shortcuts import redirect
 from django.utils.text import get_text_list
 
 from core.forms import conditional
-from core.text import copy_name, counted
+from core.text import copy_name
 from dashboard.deletion import Deletable, deletion
-from dashboard.forms import LongSelect, ProjectField, ScopeForm, Value, time_zone_choices
+from dashboard.forms import LongSelect, ProjectField, ScopeForm, Value, selected, time_zone_choices
 from dashboard.pages import PageRequest, action, done, errors_as_messages, page, render_page
 from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
@@ -194,6 +194,8 @@ class WindowForm(ScopeForm):
     def refuse(self, field: str | None, reason: str) -> None:
         """Rephrase the error with the labels of this form."""
         reason = reason.removeprefix(f"{field}: ")
+        if field is not None and field.startswith("monitor_tags["):
+            field = "monitor_tags"
         if field == "rrule" and self.cleaned_data["repeats"] != RULE:
             field = "ends_at" if "begins before" in reason else "until"
         for ours, theirs in (("the last day", "UNTIL"), ("the start", "starts_at"), ("the rule", "rrule")):
@@ -229,6 +231,7 @@ def _initial_of(window: MaintenanceWindow) -> dict[str, Any]:
         "rrule": window.rrule,
         "monitors": window.scope,
         "monitor_ids": [monitor.public_id for monitor in window.chosen],
+        "monitor_tags": window.monitor_tags,
     }
     if recurrence := read_recurrence(window.rrule):
         repeats, until, days = recurrence
@@ -262,8 +265,7 @@ class WindowView:
         window = self.window
         if window.all_monitors:
             return f"all of {window.project.name}" if window.project else "all of your monitors"
-        count = len(window.chosen)
-        return counted(count, "selected monitor")
+        return selected(len(window.chosen), window.monitor_tags)
 
     @property
     def deletable(self) -> Deletable:
@@ -277,7 +279,7 @@ class WindowView:
             },
             "Time zone": (window.time_zone, window.time_zone),
             "Repeats": (self.recurs, window.rrule),
-            "Monitors": (self.covers, [window.scope, chosen]),
+            "Monitors": (self.covers, [window.scope, chosen, *window.monitor_tags]),
         }
         return Deletable(window, window.name, [Value(label, label, *value) for label, value in settings.items()])
 

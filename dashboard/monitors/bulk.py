@@ -23,8 +23,8 @@ from core.errors import ApiError, ValidationFailed
 from core.forms import conditional
 from core.text import counted
 from core.waiting import limit_waiting
-from dashboard.forms import PageForm, PlainRenderer, project_choices
-from dashboard.monitors.forms import CommasField, form_field
+from dashboard.forms import CommasField, PageForm, PlainRenderer, project_choices
+from dashboard.monitors.forms import form_field
 from dashboard.monitors.tags import offered
 from dashboard.pages import PageRequest, action, count_request, page, render_page
 from dashboard.security_log import change_in_words

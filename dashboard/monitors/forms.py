@@ -27,6 +27,7 @@ from core.text import quote
 from dashboard.durations import MS_OF, parse_duration
 from dashboard.forms import (
     ChosenField,
+    CommasField,
     DurationField,
     LongChoices,
     MultilineField,
@@ -36,6 +37,7 @@ from dashboard.forms import (
     ProjectField,
     choices_of,
     project_choices,
+    separated,
     time_zones,
 )
 from dashboard.monitors import schedules
@@ -121,20 +123,6 @@ class LinesField(forms.CharField):
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list | tuple) else value
-
-
-class CommasField(forms.CharField):
-    """A list of texts, separated by commas. Empty ones are left out."""
-
-    def clean(self, value: Any) -> Any:
-        return _separated(super().clean(value))
-
-    def prepare_value(self, value: Any) -> Any:
-        return ", ".join(value) if isinstance(value, list | tuple) else value
-
-
-def _separated(text: str) -> list[str]:
-    return [part for one in text.split(",") if (part := one.strip())]
 
 
 def _numbered_lines(text: str) -> list[tuple[int, str]]:
@@ -415,6 +403,7 @@ class MonitorForm(ObjectForm):
             kind=self.kind,
             project_id=self["project_id"].value(),
             chosen=self["channels"].value() or (),
+            tags=separated(tags) if isinstance(tags := self["tags"].value() or (), str) else tags,
             owner_id=self._caller.user.pk if self.stored is None else self.stored.owner_id,
         )
 
@@ -442,7 +431,7 @@ class MonitorForm(ObjectForm):
         if place[1] == "locations":
             return super().refuse("locations", reason.removeprefix(f"{field}: "))
         if self.settings[place[1]].inline:
-            text = _separated(self[place[1]].value())[int(place[2])]
+            text = separated(self[place[1]].value())[int(place[2])]
             self.add_error(place[1], f"{quote(text)} {reason.removeprefix(f'{field}: ')}")
             return None
         if place[1] not in self.rows:

@@ -15,11 +15,13 @@ from alerts.models import AlertChannel
 from core.db import get_or_not_found
 from core.errors import NotFound
 from dashboard.channels import ChannelView
+from dashboard.forms import separated
 from dashboard.pages import PageRequest, read_only, render_page
 from monitors import types
 from monitors.models import Monitor
 from monitors.selectors import get_monitor
 from monitors.types.base import MonitorType
+from monitors.types.tags import tag_key
 from projects import access
 from projects.access import Caller
 from projects.models import Project
@@ -38,11 +40,12 @@ _WHEN: Mapping[Topic, str] = {
 
 
 class Row(NamedTuple):
-    """A channel that covers the monitor by its scope (`is_fixed`), or that may choose it."""
+    """A channel that covers the monitor by its scope (`is_fixed`) or by a tag, or that may choose it."""
 
     channel: AlertChannel
     is_checked: bool
     is_fixed: bool
+    by_tag: bool
 
     @property
     def problem(self) -> str:
@@ -62,7 +65,7 @@ class Notified:
         """Return who is notified of what. Channels with the same topics share a clause."""
         groups: dict[tuple[str, ...], list[str]] = {}
         for row in self.rows:
-            if row.is_checked and not row.problem:
+            if (row.is_checked or row.by_tag) and not row.problem:
                 wanted = tuple(
                     text for topic, text in _WHEN.items() if topic in row.channel.topics and topic in self.topics
                 )
@@ -76,9 +79,16 @@ class Notified:
 
 
 def notified(
-    caller: Caller, *, kind: MonitorType, project_id: str | None, chosen: Collection[str], owner_id: int
+    caller: Caller,
+    *,
+    kind: MonitorType,
+    project_id: str | None,
+    chosen: Collection[str],
+    tags: Collection[str],
+    owner_id: int,
 ) -> Notified:
     """Return the channels for a monitor of that type and project, of the account `owner_id` if it has no project."""
+    keys = set(map(tag_key, tags))
     project, owner_id = selected_place(caller, project_id, owner_id=owner_id)
     rows = []
     # Do not load the selected monitors of each channel.
@@ -86,7 +96,8 @@ def notified(
         is_fixed = _covers(channel, project, owner_id)
         may_choose = channel.scope == Scope.CHOSEN and channel.project in (None, project)
         if is_fixed or may_choose:
-            rows.append(Row(channel, is_fixed or channel.public_id in chosen, is_fixed))
+            by_tag = not keys.isdisjoint(channel.monitor_tag_keys) and _is_of(channel, project, owner_id)
+            rows.append(Row(channel, is_fixed or channel.public_id in chosen, is_fixed, by_tag))
     return Notified(rows, _topics(kind))
 
 
@@ -109,9 +120,12 @@ def _covers(channel: AlertChannel, project: Project | None, owner_id: int) -> bo
     """Return whether the channel covers all monitors of the project, or of the owner, as `alerts.selectors` routes."""
     if channel.scope == Scope.PROJECT:
         return project is not None and channel.scope_project == project
-    if channel.scope == Scope.ALL:
-        return channel.owner_id == owner_id if channel.project is None else channel.project == project
-    return False
+    return channel.scope == Scope.ALL and _is_of(channel, project, owner_id)
+
+
+def _is_of(channel: AlertChannel, project: Project | None, owner_id: int) -> bool:
+    """Return whether the channel is of the same project, or a personal one of the same owner."""
+    return channel.owner_id == owner_id if channel.project is None else channel.project == project
 
 
 def _topics(kind: MonitorType) -> set[str]:
@@ -145,6 +159,7 @@ def preview(request: PageRequest) -> HttpResponse:
         kind=types.get(name if name in types.names() else types.DEFAULT),
         project_id=given.get("project_id"),
         chosen=given.getlist("channels"),
+        tags=separated(given.get("tags", "")),
         owner_id=caller.user.pk if monitor is None else monitor.owner_id,
     )
     return render_page(request, "monitors/channels", notified=found, monitor=monitor)

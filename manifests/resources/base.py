@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 
 from django.db.models import Model, QuerySet
 
+from core.errors import ValidationFailed
 from manifests.account import Account, Entry, Existing, MonitorRef, ProjectRef, Values
 from manifests.naming import ExportNames, Names
+from monitors.types.tags import settle_tags
 from pulsekeeper.manifest.problems import EntryError, InvalidReferenceError, Path
 from pulsekeeper.manifest.secrets import Keep, Secret
 
@@ -179,6 +181,17 @@ def resolve_monitors(references: Collection[tuple[Path, Any]], entry: Entry, nam
     if invalid is not None:
         raise invalid
     return found
+
+
+def resolve_tags(entry: Entry) -> list[str]:
+    """Return the tags by which a channel or window selects monitors, as stored. Raises EntryError."""
+    given, path = entry.given.get("monitor_tags", ()), (*entry.path, "monitor_tags")
+    if given and not isinstance(entry.given.get("monitors"), list):
+        raise EntryError(path, "applies only if monitors is a list, which may be empty.")
+    try:
+        return [*settle_tags(given, field="monitor_tags")]
+    except ValidationFailed as error:
+        raise EntryError(path, error.reason.partition(": ")[2]) from None
 
 
 def export_scope(existing: Existing, names: ExportNames) -> Any:

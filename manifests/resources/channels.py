@@ -22,6 +22,7 @@ from manifests.resources.base import (
     export_scope,
     resolve_scope,
     resolve_secret,
+    resolve_tags,
 )
 from projects.access import Caller
 from pulsekeeper.manifest.problems import EntryError, Path
@@ -34,6 +35,7 @@ class Channels(Resource):
         "enabled": True,
         "topics": [topic.value for topic in DEFAULT_TOPICS],
         "monitors": "all",
+        "monitor_tags": [],
         "remind_every_hours": 24,
     }
     rows = staticmethod(selectors.list_channels)
@@ -63,6 +65,7 @@ class Channels(Resource):
             "enabled": row.enabled,
             "topics": list(row.topics),
             "monitors": scope,
+            "monitor_tags": row.monitor_tags,
             "remind_every_hours": row.remind_every_hours,
             **dict.fromkeys(settings_by_name()),
             **{
@@ -95,6 +98,7 @@ class Channels(Resource):
             "enabled": chosen["enabled"],
             "topics": [topic.value for topic in Topic if topic in chosen["topics"]],
             "monitors": resolve_scope(entry, names),
+            "monitor_tags": resolve_tags(entry),
             "remind_every_hours": chosen["remind_every_hours"],
             **{name: resolve_secret(entry, name, stored.get(name)) for name in secrets},
             **{name: given.get(name) for name in settings_by_name() if name not in secrets},

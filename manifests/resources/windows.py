@@ -11,12 +11,12 @@ from incidents import selectors, windows
 from incidents.models import MaintenanceWindow
 from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
-from manifests.resources.base import Resource, chosen_monitors, chosen_scope, export_scope, resolve_scope
+from manifests.resources.base import Resource, chosen_monitors, chosen_scope, export_scope, resolve_scope, resolve_tags
 
 
 class Windows(Resource):
     section, noun = "maintenance_windows", "maintenance window"
-    defaults: ClassVar[dict[str, Any]] = {"time_zone": "UTC", "rrule": ""}
+    defaults: ClassVar[dict[str, Any]] = {"time_zone": "UTC", "rrule": "", "monitor_tags": []}
     outline = ("starts_at", "ends_at", "time_zone", "rrule", "current_starts_at", "current_ends_at")
     rows = staticmethod(selectors.list_windows)
     create = staticmethod(windows.create_window)
@@ -36,12 +36,14 @@ class Windows(Resource):
 
     def desired(self, entry: Entry, names: Names) -> Values:
         given = entry.given
+        tags = resolve_tags(entry)
         return {
             "name": entry.name,
             "project": entry.project_ref,
             "starts_at": given["starts_at"],
             "ends_at": given["ends_at"],
             **{name: given.get(name) or default for name, default in self.defaults.items()},
+            "monitor_tags": tags,
             "monitors": resolve_scope(entry, names),
         }
 

@@ -110,7 +110,7 @@ def test_the_secret_of_a_webhook_is_shown_once_also_to_who_clicked_twice(web: Cl
         ("kind=webhook", {"url": "https://h.example/", "remind_every_hours": "169"}, "less than or equal to 168"),
         ("kind=webhook", {"url": "https://h.example/", "topics": ["gossip"]}, "Select a valid choice"),
         ("kind=webhook", {"url": "https://h.example/", "monitors": "project"}, "Choose a project."),
-        ("kind=webhook", {"url": "https://h.example/", "monitors": "chosen"}, "Select at least one monitor."),
+        ("kind=webhook", {"url": "https://h.example/", "monitors": "chosen"}, "Select at least one monitor or tag."),
         ("kind=webhook", {"url": "https://h.example/", "monitors": "chosen", "monitor_ids": ["mon_x"]}, "mon_x is not"),
         ("kind=webhook", {"url": "https://h.example/", "name": "x" * 201}, "at most 200 characters"),
     ],

@@ -13,12 +13,13 @@ from accounts.models import User
 from core.templatetags.pulsekeeper import HUES, hue
 from dashboard.monitors import tags
 from dashboard.monitors.listing import Listing, tally
+from incidents.models import MaintenanceWindow
 from monitors.filters import STANDINGS
 from monitors.models import Monitor
 from monitors.services import create_monitor, update_monitor
 from projects.access import Caller
 from tests.dashboard.test_monitor_pages import created, errors_in, typed
-from tests.factories import UserFactory
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON
 
 
@@ -179,3 +180,38 @@ def test_every_hue_is_readable_in_both_themes() -> None:
 def test_a_colour_follows_from_the_name_without_case() -> None:
     assert hue("Produktion") == hue("PRODUKTION")
     assert len({hue(f"tag {number}") for number in range(200)}) == HUES
+
+
+def test_forms_of_channels_and_windows_select_by_tags(web: Client, user: User) -> None:
+    chosen = MonitorFactory(owner=user)
+    channel = ChannelFactory(owner=user, kind="webhook", monitors="chosen", monitor_ids=[chosen.public_id])
+    path = f"/alert-channels/{channel.public_id}/edit"
+    fields = {"name": "Hook", "enabled": "on", "remind_every_hours": 24, "monitors": "chosen"}
+    sent = fields | {"monitor_ids": [chosen.public_id], "monitor_tags": " web, DB,"}
+    assert web.post(path, sent).status_code == 302
+    channel.refresh_from_db()
+    assert (channel.monitor_tags, list(channel.monitors.all())) == (["web", "DB"], [chosen])
+    assert 'value="web, DB"' in web.get(path).content.decode()
+    assert web.post(path, fields | {"monitor_ids": [], "monitor_tags": "x"}).status_code == 302
+    assert "tag x" in web.get("/alert-channels").content.decode()
+    assert "more than once" in web.post(path, fields | {"monitor_tags": "a, A"}).content.decode()
+    assert "Select at least one monitor or tag." in web.post(path, fields).content.decode()
+    window = {
+        "name": "Update", "starts_at": "2030-01-01T00:00", "ends_at": "2030-01-01T01:00", "time_zone": "UTC",
+        "repeats": "once", "monitors": "chosen", "monitor_tags": "web", "form_key": "x",
+    }  # fmt: skip
+    assert web.post("/maintenance/new", window).status_code == 302
+    assert MaintenanceWindow.objects.get().monitor_tags == ["web"]
+    assert "tag web" in web.get("/maintenance").content.decode()
+
+
+def test_the_form_says_who_is_notified_because_of_a_tag(web: Client, user: User) -> None:
+    project = ProjectFactory(owner=user)
+    ChannelFactory(owner=user, name="Ops", monitors="chosen", monitor_tags=["Web"])
+    ChannelFactory(owner=user, project=project, name="Shop", monitors="chosen", monitor_tags=["web"])
+    path = f"/monitors/notified?type=http&tags=db,+WEB&project_id={project.public_id}"
+    html = web.get(path).content.decode()
+    assert "Ops and Shop are notified" in html or "Shop are notified" in html
+    assert html.count("by its tags") == 2
+    assert "by its tags" not in web.get("/monitors/notified?type=http&tags=db").content.decode()
+    assert web.get("/monitors/notified?type=http&tags=web").content.decode().count("by its tags") == 1

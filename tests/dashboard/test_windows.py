@@ -116,7 +116,7 @@ def test_a_window_is_at_the_times_of_its_clock(web: Client, fields: dict[str, An
         ({"repeats": "rule"}, "rrule", "Enter a rule."),
         ({"repeats": "rule", "rrule": "FREQ=HOURLY;COUNT=3"}, "rrule", "is not supported"),
         ({"repeats": "rule", "rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=3"}, "starts_at", "Does not match the rule"),
-        ({"monitors": "chosen"}, "monitor_ids", "Select at least one monitor."),
+        ({"monitors": "chosen"}, "monitor_ids", "Select at least one monitor or tag."),
         ({"monitors": "chosen", "monitor_ids": ["mon_x"]}, "monitor_ids", "mon_x is not one of"),
         ({"project_id": "prj_x"}, "project_id", "Select a valid choice."),
     ],
