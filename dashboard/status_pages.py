@@ -18,6 +18,7 @@ from core.text import copy_name
 from core.waiting import limit_waiting
 from dashboard.deletion import Deletable, deletion
 from dashboard.forms import (
+    CommasField,
     MonitorsField,
     ObjectForm,
     PageForm,
@@ -40,7 +41,7 @@ from monitors.models import Monitor
 from projects.access import Caller
 from statuspages import domains, selectors, services
 from statuspages.logos import MAX_BYTES
-from statuspages.models import NoteUpdate, PageMonitor, StatusPage
+from statuspages.models import NoteUpdate, PageGroup, PageMonitor, StatusPage
 from statuspages.serializers import MAX_TEXT
 
 NOTES = 20
@@ -135,6 +136,19 @@ class StatusPageForm(ObjectForm):
             label="Monitors to show" if base is None else "Monitors to add",
             help_text="You can change their public names later.",
         )
+        tag_help = "Separated by commas. Monitors that have any of them are shown under their own names."
+        self.fields["add_tags"] = CommasField(label="Tags to add", required=False, empty_value="", help_text=tag_help)
+        groups = [] if stored is None else list(stored.groups.all())
+        self.tagged = {f"tags-{number}": group for number, group in enumerate(groups) if group.monitor_tags}
+        """The groups that have tags, by the names of their fields."""
+        for name, group in self.tagged.items():
+            self.fields[name] = CommasField(
+                label=f"Tags under {group.name or 'no heading'}",
+                required=False,
+                empty_value="",
+                initial=group.monitor_tags,
+                help_text=tag_help,
+            )
         self.fields["add_to"] = forms.CharField(
             max_length=200, required=False, label="Heading", help_text="Empty: no heading."
         )
@@ -210,12 +224,23 @@ class StatusPageForm(ObjectForm):
         for key in cleaned["add"]:
             name = self.names[key].partition(" · ")[0]  # without the project
             groups.setdefault(cleaned["add_to"], []).append({"monitor_id": key, "name": name[:200]})
-        return given | {"groups": [{"name": name, "monitors": items} for name, items in groups.items()]}
+        tags: dict[str, list[str]] = {}
+        for name, group in self.tagged.items():
+            tags.setdefault(group.name, []).extend(cleaned[name])
+        tags.setdefault(cleaned["add_to"], []).extend(cleaned["add_tags"])
+        found = [
+            {"name": name, "monitors": groups.get(name, []), "monitor_tags": tags.get(name, [])}
+            for name in dict.fromkeys([*groups, *(name for name, chosen in tags.items() if chosen)])
+        ]
+        return given | {"groups": found}
+
+    def tag_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.tagged]
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Show errors of monitors beside the selection."""
         if field is not None and field.startswith("groups"):
-            field, reason = "add", reason.partition(": ")[2]
+            field, reason = "add_tags" if "monitor_tags" in field else "add", reason.partition(": ")[2]
         super().refuse(field, reason)
 
 
@@ -394,6 +419,7 @@ def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None
     found_notes = found_notes.prefetch_related(Prefetch("updates", newest, to_attr="newest")).order_by("-pk")[:NOTES]
     notes = [(note, None if note.resolved_at else shown(UpdateForm(prefix=note.public_id))) for note in found_notes]
     monitors = selectors.showable().filter(page=found)
+    groups = PageGroup.objects.filter(page=found, monitor_tag_keys__isnull=False).order_by("pk")
     first = monitors.order_by("pk").values_list("group_id", "group__name", "name")[:MONITORS]
     return render_page(
         request,
@@ -405,6 +431,7 @@ def _detail(request: PageRequest, found: StatusPage, *, invalid: PageForm | None
         notes=notes,
         note_chars=NOTE_CHARS,
         monitors=monitors.count(),
+        tagged=[(group.name, group.monitor_tags) for group in groups if group.monitor_tags],
         most_named=MONITORS,
         first=[(name, [item[2] for item in items]) for (_, name), items in groupby(first, key=lambda item: item[:2])],
         address_record=domains.address_record(found),

@@ -20,8 +20,8 @@ from incidents.serializers import WindowInputSerializer
 from monitors.dependencies import MAX_PARENTS
 from monitors.serializers import HeaderInputSerializer, MonitorInputSerializer
 from monitors.types.http import MAX_HEADERS
+from statuspages.selectors import MAX_MONITORS
 from statuspages.serializers import MAX_GROUPS, PageGroupInputSerializer, PageInputSerializer
-from statuspages.services import MAX_MONITORS
 
 MAX_ID = 64
 Field = serializers.Field[Any, Any, Any, Any]

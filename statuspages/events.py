@@ -9,12 +9,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Count, Exists, OuterRef, Subquery, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Count, Exists, F, OuterRef, Q, Subquery, Window
+from django.db.models.functions import Coalesce, RowNumber
 
 from incidents.models import Incident
+from monitors.filters import shares_tag
+from monitors.models import Monitor
 from notifications.outbox import RETRY_FOR
-from statuspages.models import NoteUpdate, PageEvent, PageMail, PageNote, StatusPage, Subscriber
+from statuspages.models import NoteUpdate, PageEvent, PageGroup, PageMail, PageNote, StatusPage, Subscriber
 from statuspages.selectors import showable
 
 FRESH = timedelta(hours=1)
@@ -36,6 +38,27 @@ _CREATE_MAILS = """
      ORDER BY subscriber.id
        FOR KEY SHARE OF subscriber
     ON CONFLICT DO NOTHING
+"""
+
+
+_BEGUN_OF_TAGGED = """
+    SELECT DISTINCT page.id, monitor.name, incident.id, incident.started_at
+      FROM incidents_incident AS incident
+      JOIN monitors_monitor AS monitor ON monitor.id = incident.monitor_id AND monitor.tag_keys IS NOT NULL
+      JOIN statuspages_statuspage AS page
+        ON page.project_id = monitor.project_id OR page.project_id IS NULL AND page.owner_id = monitor.owner_id
+      JOIN statuspages_pagegroup AS tagging
+        ON tagging.page_id = page.id
+           AND tagging.monitor_tag_keys ?| ARRAY(SELECT jsonb_array_elements_text(monitor.tag_keys))
+     WHERE incident.resolved_at IS NULL AND incident.announced_at > %(since)s AND page.published
+       AND NOT EXISTS (SELECT FROM statuspages_pagemonitor AS named
+                        WHERE named.page_id = page.id AND named.monitor_id = monitor.id)
+       AND EXISTS (SELECT FROM statuspages_subscriber AS subscriber
+                    WHERE subscriber.page_id = page.id AND subscriber.confirmed_at IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM statuspages_pageevent AS notified
+                        WHERE notified.page_id = page.id AND notified.incident_id = incident.id
+                          AND notified.kind = 'down')
+     LIMIT %(limit)s
 """
 
 
@@ -67,6 +90,7 @@ def add_outage_events(now: datetime) -> None:
         )
         .values_list("page_id", "name", "monitor__incidents", "monitor__incidents__started_at")
     )
+    found = [*begun[:EVENTS_AT_ONCE], *_begun_of_tagged(now)]
     # Another worker may do the same. The unique source prevents duplicates.
     PageEvent.objects.bulk_create(
         (
@@ -79,20 +103,36 @@ def add_outage_events(now: datetime) -> None:
                 text="Checks are failing. You will get another mail when it recovers.",
                 at=started_at,
             )
-            for page_id, name, incident_id, started_at in begun[:EVENTS_AT_ONCE]
+            for page_id, name, incident_id, started_at in found
         ),
         ignore_conflicts=True,
     )
     _add_end_events(now)
 
 
+def _begun_of_tagged(now: datetime) -> list[tuple[int, str, int, datetime]]:
+    """Return page, name, incident and its start of outages of monitors that tags select."""
+    with connection.cursor() as cursor:
+        cursor.execute(_BEGUN_OF_TAGGED, {"since": now - FRESH, "limit": EVENTS_AT_ONCE})
+        found: list[tuple[int, str, int, datetime]] = cursor.fetchall()
+    return found
+
+
 def _add_end_events(now: datetime) -> None:
     shown = showable().filter(page=OuterRef("page"), monitor=OuterRef("incident__monitor"), page__published=True)
+    tagging = PageGroup.objects.filter(
+        shares_tag(F("monitor_tag_keys"), OuterRef("tag_keys")),
+        Q(page__project=OuterRef("project")) | Q(page__project=None, page__owner=OuterRef("owner")),
+        page=OuterRef(OuterRef("page")),
+        page__published=True,
+    )
+    tagged = Monitor.objects.filter(Exists(tagging), pk=OuterRef("incident__monitor"))
     with transaction.atomic():
         over = list(
             PageEvent.objects.select_for_update(of=["self"], skip_locked=True)
             .filter(kind=Kind.DOWN, ended=False, incident__closing_announced_at__isnull=False)
-            .annotate(name=Subquery(shown.values("name")))  # null if the page shows the monitor no longer
+            # Null if the page shows the monitor no longer.
+            .annotate(name=Coalesce(Subquery(shown.values("name")), Subquery(tagged.values("name"))))
             .select_related("incident")
             .order_by("pk")[:EVENTS_AT_ONCE]
         )

@@ -15,7 +15,7 @@ from django.utils.crypto import salted_hmac
 from core import ids
 from core.crypto import EncryptedField
 from incidents.models import Incident
-from monitors.models import Monitor
+from monitors.models import Monitor, SelectsByTag
 from notifications.models import Notification
 from projects.models import Project
 
@@ -114,7 +114,7 @@ class StatusPage(models.Model):
             self.show_locations,
         ]
         groups = [
-            [group.name, [[item.monitor.public_id, item.name] for item in group.monitors.all()]]
+            [group.name, [[item.monitor.public_id, item.name] for item in group.monitors.all()], *group.monitor_tags]
             for group in self.groups.all()
         ]
         logo = bytes(self.logo.image).hex() if self.has_logo else None
@@ -154,8 +154,11 @@ class PageLogo(models.Model):
         return f"logo of {self.page_id}"
 
 
-class PageGroup(models.Model):
-    """A group of monitors under a heading, which may be empty. Ordered by id."""
+class PageGroup(SelectsByTag):
+    """A group of monitors under a heading, which may be empty. Ordered by id.
+
+    Monitors that tags select have their own names on the page (`statuspages.selectors.tagged`).
+    """
 
     page = models.ForeignKey(StatusPage, on_delete=models.CASCADE, related_name="groups")
     name = models.CharField(max_length=200, default="")

@@ -10,10 +10,12 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from core.api.fields import BoolField, ChoiceField, EpochMsField, ListField, StrictSerializer, TextField
+from monitors.types.tags import MAX_TAGS
 from statuspages import badges
 from statuspages.logos import MAX_BYTES
 from statuspages.models import Badge, NoteUpdate, StatusPage
-from statuspages.services import MAX_MONITORS, MAX_SLUG
+from statuspages.selectors import MAX_MONITORS
+from statuspages.services import MAX_SLUG
 
 MAX_TEXT = 5_000
 MAX_GROUPS = 100
@@ -32,6 +34,13 @@ class PageGroupInputSerializer(StrictSerializer):
 
     name = TextField(max_length=200, required=False, allow_blank=True, help_text="Default: no heading.")
     monitors = ListField(child=PageMonitorInputSerializer(), max_length=MAX_MONITORS)
+    monitor_tags = ListField(
+        child=TextField(),
+        required=False,
+        max_length=MAX_TAGS,
+        help_text="Also shows those monitors of the account, or of the page's project, that have any of these tags, as "
+        "long as they have it, under their own names. At most 1,000 monitors of a page are shown.",
+    )
 
 
 class PageInputSerializer(StrictSerializer):
@@ -90,6 +99,7 @@ class PageGroupSerializer(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     monitors = PageMonitorSerializer(source="monitors.all", many=True)
+    monitor_tags = serializers.ListField(child=serializers.CharField())
 
 
 class DomainRecordSerializer(serializers.Serializer[Any]):

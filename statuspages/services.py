@@ -26,11 +26,10 @@ from projects.access import Caller
 from projects.placement import enforce_links, enforce_quota, place, require_same_project
 from statuspages import caching, events, logos, validation
 from statuspages.models import NoteUpdate, PageGroup, PageLogo, PageMonitor, PageNote, StatusPage, own_hosts
-from statuspages.selectors import get_note, get_page, showable
+from statuspages.selectors import MAX_MONITORS, get_note, get_page, shown_monitors
 
 MAX_PAGES = 50
 MAX_SLUG = 64
-MAX_MONITORS = 1_000
 MAX_UPDATES = 50
 """Limit of updates of a note."""
 _DERIVED = ("password_hash", "domain_verified_at", "domain_check_at", "domain_failures")
@@ -222,8 +221,11 @@ def _replace_groups(page: StatusPage, groups: Sequence[Mapping[str, Any]], monit
     if len(items) > MAX_MONITORS:
         raise ValidationFailed(f"a page can show at most {MAX_MONITORS} monitors.", field="groups")
     enforce_links(page.owner_id, now_chosen=len(items), before=PageMonitor.objects.filter(page=page).count())
+    made = [PageGroup(page=page, name=group.get("name", "")) for group in groups]
+    for i, group in enumerate(groups):
+        made[i].select_tags(group.get("monitor_tags", ()), field=f"groups[{i}].monitor_tags")
     page.groups.all().delete()
-    created = PageGroup.objects.bulk_create(PageGroup(page=page, name=group.get("name", "")) for group in groups)
+    created = PageGroup.objects.bulk_create(made)
     PageMonitor.objects.bulk_create(
         PageMonitor(page=page, group=created[i], monitor=monitors[public_id], name=name)
         for public_id, (i, name) in items.items()
@@ -243,7 +245,7 @@ def _incident(page: StatusPage, incident_id: str | None) -> Incident | None:
     """Return the incident, which must belong to a monitor that the page shows. Raises ValidationFailed."""
     if incident_id is None:
         return None
-    shown = showable().filter(page=page).values("monitor")
+    shown = [item.monitor_id for item in shown_monitors(page)]
     incident = Incident.objects.filter(public_id=incident_id, monitor__in=shown).first()
     if incident is None:
         raise ValidationFailed("is not an incident of a monitor on this page.", field="incident_id")

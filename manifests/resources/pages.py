@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 
 from django.contrib.auth.hashers import check_password
 
+from core.errors import ValidationFailed
 from manifests.account import Account, Entry, Existing, MonitorRef, Values
 from manifests.naming import ExportNames, Names
 from manifests.resources.base import Resource, monitor_id, resolve_monitors, resolve_secret
+from monitors.types.tags import settle_tags
 from projects.access import Caller
-from pulsekeeper.manifest.problems import EntryError
+from pulsekeeper.manifest.problems import EntryError, Path
 from pulsekeeper.manifest.secrets import Secret
 from statuspages import selectors, services
 from statuspages.models import PageGroup, StatusPage
@@ -27,14 +29,17 @@ class Group:
 
     name: str
     monitors: tuple[tuple[MonitorRef, str], ...]
+    monitor_tags: tuple[str, ...] = ()
 
     def parts(self) -> dict[str, str]:
         heading = f"{self.name}: " if self.name else ""
-        return {heading + monitor_ref.name: name for monitor_ref, name in self.monitors}
+        tags = {f"{heading}tags": ", ".join(self.monitor_tags)} if self.monitor_tags else {}
+        return {heading + monitor_ref.name: name for monitor_ref, name in self.monitors} | tags
 
     def __str__(self) -> str:
         monitors = ", ".join(f"{monitor_ref.name} as {name!r}" for monitor_ref, name in self.monitors)
-        return f"{self.name or 'no heading'} ({monitors})"
+        tags = [f"tags {', '.join(self.monitor_tags)}"] if self.monitor_tags else []
+        return f"{self.name or 'no heading'} ({', '.join(filter(None, [monitors, *tags]))})"
 
 
 class Pages(Resource):
@@ -57,23 +62,29 @@ class Pages(Resource):
     def update(caller: Caller, public_id: str, body: Mapping[str, Any], *, now: datetime) -> None:  # noqa: ARG004
         services.update_page(caller, public_id, body)
 
-    def links(self, keys: Collection[int]) -> dict[int, list[tuple[str, list[tuple[int, str]]]]]:
-        """Return the groups of each page: their names, and the keys of their monitors with the names on the page."""
+    def links(self, keys: Collection[int]) -> dict[int, list[tuple[PageGroup, list[tuple[int, str]]]]]:
+        """Return the groups of each page, and the keys of their monitors with the names on the page."""
         monitors = defaultdict(list)
         shown = selectors.showable().filter(page__in=keys).order_by("pk")
         for group_id, key, name in shown.values_list("group", "monitor", "name"):
             monitors[group_id].append((key, name))
         found = defaultdict(list)
         groups = PageGroup.objects.filter(page__in=keys).order_by("pk")
-        for page_id, group_id, name in groups.values_list("page", "pk", "name"):
-            found[page_id].append((name, monitors[group_id]))
+        for group in groups:
+            found[group.page_id].append((group, monitors[group.pk]))
         return found
 
-    def stored(self, row: StatusPage, account: Account, links: Sequence[tuple[str, list[tuple[int, str]]]]) -> Values:
+    def stored(
+        self, row: StatusPage, account: Account, links: Sequence[tuple[PageGroup, list[tuple[int, str]]]]
+    ) -> Values:
         known = account.monitor_refs
         groups = [
-            Group(heading, tuple((known[key], name) for key, name in monitors if key in known))
-            for heading, monitors in links
+            Group(
+                group.name,
+                tuple((known[key], name) for key, name in monitors if key in known),
+                tuple(group.monitor_tags),
+            )
+            for group, monitors in links
         ]
         return {
             "name": row.name,
@@ -114,8 +125,12 @@ class Pages(Resource):
             seen.add(monitor_ref)
         left = iter(monitor_refs)
         return [
-            Group(group.get("name", ""), tuple((next(left), one["name"]) for one in group["monitors"]))
-            for group in given
+            Group(
+                group.get("name", ""),
+                tuple((next(left), one["name"]) for one in group["monitors"]),
+                _tags((*entry.path, "groups", index, "monitor_tags"), group.get("monitor_tags", ())),
+            )
+            for index, group in enumerate(given)
         ]
 
     def monitor_refs(self, values: Values) -> set[MonitorRef]:
@@ -143,9 +158,17 @@ def _plain(groups: Sequence[Group], key: str, value_of: Callable[[MonitorRef], A
         {
             **({"name": group.name} if group.name else {}),
             "monitors": [{key: value_of(monitor_ref), "name": name} for monitor_ref, name in group.monitors],
+            **({"monitor_tags": [*group.monitor_tags]} if group.monitor_tags else {}),
         }
         for group in groups
     ]
+
+
+def _tags(path: Path, given: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return settle_tags(given, field="monitor_tags")
+    except ValidationFailed as error:
+        raise EntryError(path, error.reason.partition(": ")[2]) from None
 
 
 def _normalize(value: str | None, check: Callable[[str], str]) -> str | None:

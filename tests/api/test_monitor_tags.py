@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.cache import cache
+from django.test import Client
 
 from accounts.models import User
 from alerts.models import AlertChannel
 from alerts.selectors import routes_of, routes_of_locations
 from core.clock import to_ms, utc_now
 from incidents import windows
+from incidents.models import Incident
 from incidents.selectors import windows_covering
 from locations.models import Location
 from locations.services import create_location
 from monitors.models import Monitor
 from monitors.services import create_monitor, update_monitor
 from projects.access import Caller
+from statuspages import caching
+from statuspages.events import add_outage_events
+from statuspages.models import PageEvent, StatusPage
 from tests.api.client import Api
-from tests.factories import ChannelFactory, ProjectFactory, UserFactory
+from tests.factories import ChannelFactory, IncidentFactory, ProjectFactory, UserFactory
+from tests.statuspages.making import make_subscriber
 
 WEBHOOK = {"kind": "webhook", "url": "http://127.0.0.1:9/", "monitors": "chosen"}
 
@@ -147,3 +155,70 @@ def test_a_channel_by_tag_hears_of_the_locations_of_its_monitors(user: User) -> 
     assert list(routes_of_locations([location.pk]).get(location.pk, ())) == [channel.pk]
     retag(monitor, "db")
     assert not routes_of_locations([location.pk]).get(location.pk)
+
+
+def shown(slug: str) -> list[tuple[str, list[str]]]:
+    """Return the groups of a public page with the names of their monitors."""
+    cache.clear()
+    caching.clear_local_caches()
+    page = json.loads(Client().get(f"/status/{slug}.json").content)
+    return [(group["name"], [one["name"] for one in group["monitors"]]) for group in page["groups"]]
+
+
+def page_of(api: Api, *groups: dict[str, Any], **given: Any) -> Any:
+    made = api.post("/v1/status-pages", {"name": "P", "slug": "tags", "groups": list(groups), **given})
+    assert made.status == 201, made.json
+    return made.json
+
+
+def test_a_page_shows_monitors_while_they_have_one_of_its_tags(api: Api, user: User) -> None:
+    first, second, third = tagged(user, "Web", name="b"), tagged(user, "db", name="A"), tagged(user, name="third")
+    named = {"monitor_id": third.public_id, "name": "Public"}
+    group = {"name": "One", "monitors": [named], "monitor_tags": ["web", "DB"]}
+    page = page_of(api, group, {"monitors": [], "monitor_tags": ["db"]})
+    assert page["groups"] == [group, {"name": "", "monitors": [], "monitor_tags": ["db"]}]
+    assert shown("tags") == [("One", ["Public", "A", "b"])]
+    retag(third, "web")
+    retag(first)
+    assert shown("tags") == [("One", ["Public", "A"])]
+    changed = api.patch(f"/v1/status-pages/{page['id']}", {"groups": [{"monitors": [], "monitor_tags": ["web"]}]})
+    assert changed.headers["ETag"] != api.get("/v1/status-pages").headers.get("ETag")
+    assert shown("tags") == [("", ["third"])]
+    for tags in (["a", "A"], [" "], ["a,b"], "web", None):
+        answer = api.patch(f"/v1/status-pages/{page['id']}", {"groups": [{"monitors": [], "monitor_tags": tags}]})
+        assert (answer.status, answer.json["error"]) == (422, "validation_error")
+    assert second.tags == ["db"]
+
+
+def test_a_page_by_tags_shows_only_the_own_monitors(user: User) -> None:
+    """Else anyone could add the owner of a page to a project, and choose what the page shows."""
+    stranger = UserFactory()
+    project, foreign = ProjectFactory(owner=user), ProjectFactory(owner=stranger, member=user)
+    tagged(user, "web", name="own")
+    tagged(user, "web", name="inside", project_id=project.public_id)
+    tagged(stranger, "web", name="foreign", project_id=foreign.public_id)
+    api, group = Api.signed_in(user), {"monitors": [], "monitor_tags": ["web"]}
+    page_of(api, group)
+    assert shown("tags") == [("", ["inside", "own"])]
+    page_of(api, group, slug="tags2", project_id=project.public_id)
+    assert shown("tags2") == [("", ["inside"])]
+
+
+def test_subscribers_hear_of_monitors_that_tags_select(api: Api, user: User) -> None:
+    named, by_tag, other = tagged(user, "web", name="n"), tagged(user, "web", name="t"), tagged(user, name="o")
+    group = {"monitors": [{"monitor_id": named.public_id, "name": "Public"}], "monitor_tags": ["WEB"]}
+    page = StatusPage.objects.get(public_id=page_of(api, group)["id"])
+    make_subscriber(page)
+    now = utc_now()
+    for monitor in (named, by_tag, other):
+        IncidentFactory(monitor=monitor, announced_at=now, started_at=now)
+    add_outage_events(now)
+    add_outage_events(now)
+    titles = set(PageEvent.objects.values_list("title", flat=True))
+    assert titles == {"Public is down", "t is down"}
+    Incident.objects.update(resolved_at=now, resolution="recovered", closing_announced_at=now)
+    add_outage_events(now)
+    assert set(PageEvent.objects.values_list("title", flat=True)) - titles == {
+        "Public has recovered",
+        "t has recovered",
+    }

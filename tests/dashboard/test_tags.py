@@ -18,6 +18,7 @@ from monitors.filters import STANDINGS
 from monitors.models import Monitor
 from monitors.services import create_monitor, update_monitor
 from projects.access import Caller
+from statuspages.models import StatusPage
 from tests.dashboard.test_monitor_pages import created, errors_in, typed
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON
@@ -215,3 +216,21 @@ def test_the_form_says_who_is_notified_because_of_a_tag(web: Client, user: User)
     assert html.count("by its tags") == 2
     assert "by its tags" not in web.get("/monitors/notified?type=http&tags=db").content.decode()
     assert web.get("/monitors/notified?type=http&tags=web").content.decode().count("by its tags") == 1
+
+
+def test_the_form_of_a_status_page_keeps_and_changes_tags(web: Client, user: User) -> None:
+    monitor = MonitorFactory(owner=user)
+    made = {"name": "P", "theme": "auto", "add_to": "Web", "add_tags": "web, db", "form_key": "x", "published": "on"}
+    assert web.post("/status-pages/new", made).status_code == 302
+    page = StatusPage.objects.get()
+    path = f"/status-pages/{page.public_id}/edit"
+    assert 'name="tags-0" value="web, db"' in web.get(path).content.decode()
+    fields = {"name": "P", "slug": page.slug, "theme": "auto", "published": "on"}
+    sent = fields | {"tags-0": "web, db", "add_to": "Web", "add": [monitor.public_id], "add_tags": "x"}
+    assert web.post(path, sent).status_code == 302
+    (group,) = page.groups.all()
+    assert (group.name, group.monitor_tags, group.monitors.count()) == ("Web", ["web", "db", "x"], 1)
+    assert "more than once" in web.post(path, fields | {"tags-0": "a, A"}).content.decode()
+    assert web.post(path, fields | {"tags-0": ""}).status_code == 302
+    (group,) = page.groups.all()
+    assert (group.monitor_tags, group.monitors.count()) == ([], 1)

@@ -1,0 +1,21 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('statuspages', '0003_show_locations'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='pagegroup',
+            name='monitor_tag_keys',
+            field=models.JSONField(editable=False, help_text='The tags as `monitors.types.tags.tag_key` returns them.', null=True),
+        ),
+        migrations.AddField(
+            model_name='pagegroup',
+            name='monitor_tags',
+            field=models.JSONField(null=True),
+        ),
+    ]
