@@ -440,6 +440,26 @@ async def lists(attacker: Attacker) -> None:
     await attacker.repeat(8, lambda: attacker.ask("GET", random.choice(paths)))
 
 
+@row("tags", "accounts", monitors=[("http", "fast")] * LIMIT)
+async def tags(attacker: Attacker) -> None:
+    """Filters and tags of long lists, and changes of all monitors of the account at once."""
+    names = [f"{word}-{number}" for word in ("team", "env") for number in range(10)]
+    two = urlencode([("tag", name) for name in names[:2]])
+
+    async def ask() -> tuple[int, bytes]:
+        change = {"tags": random.sample(names, len(names)), "slow_ms": random.randint(1, 5_000)}
+        return await random.choice(
+            (
+                lambda: attacker.ask("GET", "/v1/tags"),
+                lambda: attacker.ask("GET", f"/v1/monitors?{two}&state=failing&state=maintenance&q=a"),
+                lambda: attacker.ask("PATCH", "/v1/monitors?enabled=true&dry_run=true", change),
+                lambda: attacker.ask("PATCH", "/v1/monitors?enabled=true", change),
+            )
+        )()
+
+    await attacker.repeat(8, ask)
+
+
 @row("imports", "accounts", signed_in=True)
 async def imports(attacker: Attacker) -> None:
     """The reader of exports of other products: YAML that takes long to read."""
