@@ -12,13 +12,14 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from checks.spec import Verdict
 from core.api.exposition import OPEN_METRICS, TEXT, expose, exposed
-from core.api.query import LONG_LISTS, stream, take_place
+from core.api.query import LONG_LISTS, ChoiceParam, stream, take_place
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import to_ms
 from core.throttles import MetricsThrottle
 from monitors.models import Monitor
 from monitors.selectors import list_monitors, status_of, uptimes
 from monitors.stale import load_schedules
+from monitors.types.tags import tag_key
 
 UNKNOWN, PAUSED = "unknown", "paused"
 STATUSES = (*(verdict.value for verdict in Verdict), UNKNOWN, PAUSED)
@@ -28,9 +29,14 @@ LABELS: Final = ("id", "name", "project", "type")
 
 
 def metrics_of(
-    monitors: Sequence[Monitor], uptime_24h: Mapping[int, float | None], *, now: datetime
+    monitors: Sequence[Monitor], uptime_24h: Mapping[int, float | None], *, now: datetime, with_tags: bool = False
 ) -> Iterator[Metric]:
-    """Yield the metric families of these monitors. A value that is not known has no sample."""
+    """Yield the metric families of these monitors. A value that is not known has no sample.
+
+    All tags of a monitor are one label, so they add no series.
+    """
+    names = (*LABELS, "tags") if with_tags else LABELS
+    labels = {monitor.pk: _labels(monitor, with_tags=with_tags) for monitor in monitors}
 
     def status_in(monitor: Monitor) -> str:
         return (status_of(monitor, now=now) or UNKNOWN) if monitor.enabled else PAUSED
@@ -50,11 +56,11 @@ def metrics_of(
 
         return read
 
-    status = _gauge("status", "1 for the current status, 0 for the others.", "status")
+    status = _gauge("status", "1 for the current status, 0 for the others.", *names, "status")
     for monitor in monitors:
         current = status_in(monitor)
         for each in STATUSES:
-            status.add_metric((*_labels(monitor), each), each == current)
+            status.add_metric((*labels[monitor.pk], each), each == current)
     yield status
     for name, help_text, value_of in (
         ("latency_seconds", "Latency of the last check, unless the status is unknown or paused.", latency_of),
@@ -75,20 +81,25 @@ def metrics_of(
             seconds_of("domain_expires_at"),
         ),
     ):
-        family = _gauge(name, help_text)
+        family = _gauge(name, help_text, *names)
         for monitor in monitors:
             if (value := value_of(monitor)) is not None:
-                family.add_metric(_labels(monitor), value)
+                family.add_metric(labels[monitor.pk], value)
         yield family
 
 
 def _gauge(name: str, help_text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"pulsekeeper_monitor_{name}", help_text, labels=(*LABELS, *labels))
+    return GaugeMetricFamily(f"pulsekeeper_monitor_{name}", help_text, labels=labels)
 
 
-def _labels(monitor: Monitor) -> tuple[str, ...]:
+def _labels(monitor: Monitor, *, with_tags: bool) -> tuple[str, ...]:
     project = "" if monitor.project is None else monitor.project.name
-    return (monitor.public_id, monitor.name, project, monitor.type)
+    found = (monitor.public_id, monitor.name, project, monitor.type)
+    if not with_tags:
+        return found
+    # In an order that does not change, and with commas around each, so that a regular expression finds whole tags.
+    tags = sorted(monitor.tags, key=tag_key)
+    return (*found, f",{','.join(tags)}," if tags else "")
 
 
 class MetricsViewSet(ServiceViewSet):
@@ -96,9 +107,19 @@ class MetricsViewSet(ServiceViewSet):
     is_singleton = True
 
     @operation(
-        id="get_metrics", answer=OpenApiTypes.STR, media_types=(TEXT, OPEN_METRICS), throttles=(MetricsThrottle,)
+        id="get_metrics",
+        answer=OpenApiTypes.STR,
+        media_types=(TEXT, OPEN_METRICS),
+        throttles=(MetricsThrottle,),
+        params=(
+            ChoiceParam(
+                "tags",
+                "true: a label `tags` with the tags of the monitor, each between commas: `,production,web,`.",
+                ["true", "false"],
+            ),
+        ),
     )
-    def retrieve(self) -> HttpResponseBase:
+    def retrieve(self, *, tags: str | None) -> HttpResponseBase:
         """Read the metrics of all monitors.
 
         For Prometheus: its text format, or OpenMetrics if the Accept header names it. The monitors are those of GET
@@ -106,7 +127,7 @@ class MetricsViewSet(ServiceViewSet):
         """
         monitors = list(list_monitors(self.caller).defer("config", "header_values", "url"))
         load_schedules(monitors)
-        families = metrics_of(monitors, uptimes(monitors, now=self.now), now=self.now)
+        families = metrics_of(monitors, uptimes(monitors, now=self.now), now=self.now, with_tags=tags == "true")
         if len(monitors) <= FEW:
             return expose(self.request, families)
         pieces, content_type = exposed(self.request, families)

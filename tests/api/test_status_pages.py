@@ -30,15 +30,14 @@ def create(api: Api, **given: Any) -> Any:
 
 def test_what_is_created_is_read_back(api: Api, user: User) -> None:
     monitor = MonitorFactory(owner=user)
-    groups = [
-        {"name": "One", "monitors": []},
-        {"name": "Two", "monitors": [{"monitor_id": monitor.public_id, "name": "Web"}]},
+    groups: list[dict[str, Any]] = [
+        {"name": "One", "monitors": [], "monitor_tags": []},
+        {"name": "Two", "monitors": [{"monitor_id": monitor.public_id, "name": "Web"}], "monitor_tags": ["web"]},
     ]
     made = create(api, groups=groups, accent="#5B6EE1", password="open sesame", theme="dark")
     assert made.status == 201
     page = made.json
     assert page["id"].startswith("stp_")
-    groups = [{**group, "monitor_tags": []} for group in groups]
     assert (page["groups"], page["accent"], page["theme"]) == (groups, "#5b6ee1", "dark")
     assert (page["protected"], page["published"], page["url"]) == (True, True, "http://localhost:8000/status/shop-api")
     assert "open sesame" not in made.text

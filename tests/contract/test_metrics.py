@@ -184,3 +184,16 @@ def test_it_has_a_limit_of_its_own(api: Api, settings: Settings) -> None:
     settings.THROTTLES = settings.THROTTLES | {"metrics": (1, 60)}
     settings.THROTTLE_SCALE = 1
     assert [api.get(path).status for path in (PATH, PATH, "/v1/monitors")] == [200, 429, 200]
+
+
+def test_tags_are_one_label_if_asked_for(api: Api, user: User) -> None:
+    MonitorFactory(owner=user, name="Orders", tags=["web", "Größe: XL", 'a"b\\c', "production"], up=True)
+    MonitorFactory(owner=user, name="Plain", up=True)
+    plain, found = api.get(PATH), api.get(f"{PATH}?tags=true")
+    samples = [sample for family in parse_text(found.text) for sample in family.samples]
+    labels = {sample.labels["name"]: sample.labels["tags"] for sample in samples}
+    assert labels == {"Orders": ',a"b\\c,Größe: XL,production,web,', "Plain": ""}
+    assert len(samples) == len([sample for family in parse_text(plain.text) for sample in family.samples])
+    assert 'tags="' not in plain.text
+    assert api.get(f"{PATH}?tags=false").text == plain.text
+    assert api.get(f"{PATH}?tags=yes").status == 422
