@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -18,10 +19,13 @@ from django.db.models import QuerySet
 from msgspec import to_builtins
 
 from accounts.models import User
+from audit import origin
 from audit.actions import Action
 from core.errors import ApiError, ChangedMeanwhile, NotFound, Overloaded, ValidationFailed
 from core.etags import etag
-from core.turns import paused, take_time
+from core.shares import Shares
+from core.turns import take_time
+from core.waiting import limit_waiting
 from monitors import changes, configuration, services, types
 from monitors.configuration import Limits
 from monitors.models import BulkEdit, BulkEditItem, Monitor
@@ -35,8 +39,6 @@ from projects.models import Project
 MAX_MONITORS = 1_000
 PATIENCE_SEC = 20.0
 """Time limit of a request; proxies time out soon after."""
-TURN_SEC = 0.2
-"""How long an edit keeps the turn of its request while others wait for theirs."""
 BATCH_SIZE = 200
 """Monitors in memory with their settings."""
 UNDO_TIME = timedelta(minutes=10)
@@ -44,6 +46,18 @@ EDITS_KEPT = 5
 """Edits of an account that can be undone."""
 _SHOWN_RULES = [{"type": "text_contains", "value": "x"}, {"type": "json_field", "path": "x"}]
 _BASES: Sequence[Mapping[str, Any]] = ({}, {"method": "POST", "content_rules": _SHOWN_RULES})
+
+
+editors = Shares(at_once=1, most_waiting=8, most_present=2, patience_sec=10.0)
+"""Edits of a web process: several at once would take the turns of all other requests for seconds."""
+
+
+@contextmanager
+def editing(caller: Caller) -> Iterator[None]:
+    """Run the block in turn with the edits of other accounts. Raises TooManyRequests."""
+    take_time()
+    with limit_waiting(caller.account, most=1, kind="manifest"), editors.turn(*origin.users()):
+        yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +89,7 @@ class Planned(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a monitor: changed or restored, unchanged, or refused."""
+    """The result for a monitor: changed or restored, unchanged, or refused."""
 
     public_id: str
     name: str
@@ -99,7 +113,6 @@ def plan(caller: Caller, keys: Sequence[int], change: Change) -> list[Planned]:
 
     Raises ValidationFailed if no monitor could be changed like this.
     """
-    take_time()
     if "project_id" in change.given:
         with transaction.atomic():
             placement.place(caller, change.given)
@@ -107,8 +120,6 @@ def plan(caller: Caller, keys: Sequence[int], change: Change) -> list[Planned]:
     planning, found = _Planning(caller, change), list[Planned]()
     for start in range(0, len(keys), BATCH_SIZE):
         found += planning.run(keys[start : start + BATCH_SIZE])
-        with paused():
-            pass
     if all(each.error is not None for each in found):
         _require_possible(caller, change.given)
     return found
@@ -117,16 +128,16 @@ def plan(caller: Caller, keys: Sequence[int], change: Change) -> list[Planned]:
 def run(
     caller: Caller, planned: Sequence[Planned], change: Change, *, now: datetime, edit: BulkEdit | None = None
 ) -> list[Outcome]:
-    """Change the monitors that the plan changes, and return what became of all. `edit` keeps what an undo needs.
+    """Change the monitors that the plan changes, and return the outcome of each. `edit` keeps what an undo needs.
 
     After PATIENCE_SEC the remaining ones are refused.
     """
     outcomes, fields, counts = list[Outcome](), set[str](), Counter[Project | None]()
-    has_time = _turns()
+    end = time.monotonic() + PATIENCE_SEC
     for key, public_id, name, wanted, error in planned:
         if error is None and wanted:
             try:
-                if not next(has_time):
+                if time.monotonic() >= end:
                     raise Overloaded("Not processed in time; repeat the change.")
                 counts[_run_one(caller, key, public_id, change, now=now, edit=edit)] += 1
                 fields.update(each["field"] for each in wanted)
@@ -156,13 +167,12 @@ def get_edit(caller: Caller, public_id: str, *, now: datetime) -> BulkEdit:
 
 def undo(caller: Caller, edit: BulkEdit, *, now: datetime) -> list[Outcome]:
     """Restore the monitors that are as the edit left them. The others stay, and may be tried again."""
-    take_time()
-    outcomes, counts, has_time = list[Outcome](), Counter[Project | None](), _turns()
+    outcomes, counts, end = list[Outcome](), Counter[Project | None](), time.monotonic() + PATIENCE_SEC
     items = edit.items.order_by("monitor").values_list("pk", "monitor", "monitor__public_id", "monitor__name")
     for item, key, public_id, name in list(items):
         error = None
         try:
-            if not next(has_time):
+            if time.monotonic() >= end:
                 raise Overloaded("Not processed in time; undo again.")
             counts[_restore(caller, item, key, public_id, now=now)] += 1
         except ApiError as refused:
@@ -249,17 +259,6 @@ def _require_possible(caller: Caller, given: Mapping[str, Any]) -> None:
             else:
                 return
     raise refused[0]
-
-
-def _turns() -> Iterator[bool]:
-    """Yield whether there is time for another monitor, and let other requests run from time to time."""
-    end, turn_ends = time.monotonic() + PATIENCE_SEC, time.monotonic() + TURN_SEC
-    while True:
-        if time.monotonic() >= turn_ends:
-            with paused():
-                pass
-            turn_ends = time.monotonic() + TURN_SEC
-        yield time.monotonic() < end
 
 
 def _run_one(

@@ -20,7 +20,7 @@ from core.etags import etag
 from core.throttles import ManifestThrottle, ProbeThrottle
 from core.waiting import limit_waiting
 from monitors import operations, selectors, services, types
-from monitors.bulk_edits import Change, Outcome, chosen, plan, run
+from monitors.bulk_edits import Change, Outcome, chosen, editing, plan, run
 from monitors.checking import interactive
 from monitors.filters import MARKS, NO_PROJECT, STANDINGS, STATES, Filters, Tag, tags_of
 from monitors.models import Monitor
@@ -187,7 +187,7 @@ class MonitorViewSet(ServiceViewSet):
         if filters == Filters():
             raise ValidationFailed("Give at least one filter, such as tag.")
         change = Change(given=data)
-        with limit_waiting(self.caller.account, most=1, kind="manifest"):
+        with editing(self.caller):
             keys = chosen(filters.narrow(selectors.list_monitors(self.caller), now=self.now))
             planned = plan(self.caller, keys, change)
             if dry_run == "true":

@@ -22,7 +22,6 @@ from core.api.converters import is_public_id
 from core.errors import ApiError, ValidationFailed
 from core.forms import conditional
 from core.text import counted
-from core.waiting import limit_waiting
 from dashboard.forms import CommasField, PageForm, PlainRenderer, project_choices
 from dashboard.monitors.forms import form_field
 from dashboard.monitors.tags import offered
@@ -162,7 +161,7 @@ def edit(request: PageRequest) -> HttpResponse:
         return _form(request, form, count=count)
 
     def prepare() -> list[Planned]:
-        with limit_waiting(request.caller.account, most=1, kind="manifest"):
+        with bulk_edits.editing(request.caller):
             return bulk_edits.plan(request.caller, form.selected(), form.change())
 
     planned = form.save(request, prepare, limit="manifest")
@@ -170,7 +169,7 @@ def edit(request: PageRequest) -> HttpResponse:
         return _form(request, form, count=count)
     if step != "apply":
         return _preview(request, form, planned)
-    with limit_waiting(request.caller.account, most=1, kind="manifest"):
+    with bulk_edits.editing(request.caller):
         found = bulk_edits.start_edit(request.caller, now=request.now)
         outcomes = bulk_edits.run(request.caller, planned, form.change(), now=request.now, edit=found)
         complaints = [*_change_channels(request, found, form.channels(), [one.key for one in planned])]
@@ -199,7 +198,7 @@ def undo(request: PageRequest, edit_id: str) -> HttpResponse:
     """Undo an edit. Monitors that were changed since stay, each with a message."""
     count_request(request, "manifest")
     found = bulk_edits.get_edit(request.caller, edit_id, now=request.now)
-    with limit_waiting(request.caller.account, most=1, kind="manifest"):
+    with bulk_edits.editing(request.caller):
         complaints = [*_restore_channels(request, found)]
         outcomes = bulk_edits.undo(request.caller, found, now=request.now)
     _report(request, outcomes, complaints, "Restored")

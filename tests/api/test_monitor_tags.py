@@ -46,7 +46,7 @@ def window(**given: Any) -> dict[str, Any]:
 
 
 def routed(*monitors: Monitor) -> list[int]:
-    """Return the positions of the monitors that a channel covers, besides the first channel of each account."""
+    """Return the positions of the monitors that a channel covers, without the first channel of each account."""
     AlertChannel.objects.filter(kind="email").delete()
     routes = routes_of([monitor.pk for monitor in monitors])
     return [index for index, monitor in enumerate(monitors) if routes.get(monitor.pk)]

@@ -107,7 +107,7 @@ def test_tags_are_added_removed_and_replaced(web: Client, user: User) -> None:
 
 
 def test_a_change_can_be_undone(web: Client, user: User) -> None:
-    """Also its secrets, which are encrypted meanwhile."""
+    """Also its secrets, which are stored encrypted."""
     project = ProjectFactory(owner=user)
     headers = [{"name": "X-Key", "value": NEEDLE, "type": "custom"}]
     one = tagged(user, "web", url="https://shop.example/", request_headers=headers, check_ssl=True)
