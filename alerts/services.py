@@ -189,7 +189,7 @@ def choose_monitors(
         found = lock_states(add, visible) if add else {}
         channel = access.lock(get_channel, caller, public_id, with_owner=True)
         if channel.scope != Scope.CHOSEN:
-            raise ValidationFailed(f"{channel.name} does not choose monitors any more.", field="channels")
+            raise ValidationFailed(f"{channel.name} no longer selects monitors.", field="channels")
         links = channel.monitors.through.objects.filter(alertchannel=channel)
         before = set(links.values_list("monitor", flat=True))
         fitting = {key for key, one in found.items() if channel.project_id in (None, one.project_id)}
