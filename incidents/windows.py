@@ -181,10 +181,14 @@ def covering(now: datetime) -> Exists | Q:
     return (
         Exists(whole.filter(project=OuterRef("project")))
         | Exists(whole.filter(project=None, owner=OuterRef("owner")))
-        | Exists(tagged.filter(project=OuterRef("project")))
-        | Exists(tagged.filter(project=None, owner=OuterRef("owner")))
         | Exists(chosen.filter(project=OuterRef("project")))
         | Exists(chosen.filter(has_access, project=None))
+        # Unlike the others, these are computed for each monitor, so only for those with tags.
+        | Q(tag_keys__isnull=False)
+        & (
+            Exists(tagged.filter(project=OuterRef("project")))
+            | Exists(tagged.filter(project=None, owner=OuterRef("owner")))
+        )
     )
 
 
