@@ -26,7 +26,7 @@ from core.etags import etag
 from core.shares import Shares
 from core.turns import take_time
 from core.waiting import limit_waiting
-from monitors import changes, configuration, services, types
+from monitors import changes, configuration, dependencies, services, types
 from monitors.configuration import Limits
 from monitors.models import BulkEdit, BulkEditItem, Monitor
 from monitors.services import Draft
@@ -217,10 +217,21 @@ class _Planning:
         if enabled != monitor.enabled:
             found += changes.changed("enabled", monitor.enabled, enabled)
         found += changes.moved(monitor.project, project)
+        if dependencies.FIELD in given:
+            found += self._changes_of_parents(monitor, given, owner=owner)
         if owner.pk != monitor.owner_id:
             services.enforce_quota(owner, count=self._arrived[owner.pk] + 1)
             self._arrived[owner.pk] += 1
         return found
+
+    def _changes_of_parents(self, monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> list[dict[str, Any]]:
+        """Store the parents and take it back: whether they make a cycle depends on all others."""
+        with transaction.atomic():
+            child, parents = services.lock_with_parents(self.caller, monitor.public_id, given)
+            choice = dependencies.Choice(child, owner.pk, [parent.pk for parent in parents or ()])
+            found = dependencies.replace(self.caller, [choice])
+            transaction.set_rollback(True)
+        return found.get(child.pk, [])
 
     def _place(self, monitor: Monitor, given: Mapping[str, Any]) -> tuple[Project | None, User]:
         key = monitor.project_id, monitor.owner_id
@@ -245,6 +256,9 @@ class _Planning:
 
 def _require_possible(caller: Caller, given: Mapping[str, Any]) -> None:
     """Raise ValidationFailed if no monitor of any type could take these fields, in the caller's own place."""
+    if parents := given.get(dependencies.FIELD):
+        visible = access.accessible(caller, Monitor.objects.filter(public_id__in=parents))
+        dependencies.named(parents, {monitor.public_id: monitor for monitor in visible})
     project = caller.project
     limits = services.limits_at(None if project is None else project.pk, caller.user, caller=caller)
     refused: list[ValidationFailed] = []
@@ -266,9 +280,9 @@ def _run_one(
 ) -> Project | None:
     """Change a monitor, keep what an undo needs, and return the project of its entry in the audit log."""
     with transaction.atomic():
-        monitor = services.lock_monitor(caller, public_id)
+        monitor, parents = services.lock_with_parents(caller, public_id, change.given)
         before, place = monitor.full_config, (monitor.enabled, monitor.project, monitor.owner_id)
-        services.update_locked(caller, monitor, change.of(monitor), now=now)
+        services.update_locked(caller, monitor, change.of(monitor), parents=parents, now=now)
         if edit is not None:
             stored = None if monitor.owner_id != place[2] else _before(monitor, before, *place[:2])
             BulkEditItem.objects.create(edit=edit, monitor_id=key, etag=etag(monitor), before=stored)

@@ -56,6 +56,22 @@ def test_it_changes_those_that_match_and_reports_the_others(api: Api, user: User
     assert not BulkEdit.objects.exists()
 
 
+def test_what_many_depend_on_is_set_at_once(api: Api, user: User) -> None:
+    router, first, second = tagged(user, "web"), tagged(user, "web"), tagged(user, "web")
+    stranger = MonitorFactory()
+    parents = {"depends_on": [router.public_id]}
+    for dry_run in ("true", "false"):
+        made = api.patch(f"/v1/monitors?tag=web&dry_run={dry_run}", parents).json
+        assert made["changed"] == [first.public_id, second.public_id]
+        assert [failed["id"] for failed in made["failed"]] == [router.public_id], "it cannot depend on itself"
+        stored = [api.get(f"/v1/monitors/{one.public_id}").json["depends_on"] for one in (router, first, second)]
+        assert stored == ([[], [], []] if dry_run == "true" else [[], [router.public_id], [router.public_id]])
+    assert api.patch("/v1/monitors?tag=web", parents).json["unchanged"] == [first.public_id, second.public_id]
+    for unknown in (stranger.public_id, "mon_none"):
+        answer = api.patch("/v1/monitors?tag=web", {"depends_on": [unknown]})
+        assert (answer.status, answer.json["error"]) == (422, "validation_error")
+
+
 @pytest.mark.parametrize(
     "query", ["", "?dry_run=true", "?q=", "?status=odd", "?tag=a,b", "?tag=web&dry_run=yes", "?project_id=%00"]
 )

@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('incidents', '0001_initial'),
+        ('incidents', '0003_index_effects'),
     ]
 
     operations = [
