@@ -65,6 +65,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     plan = models.ForeignKey(Plan, on_delete=models.PROTECT)
     is_staff = models.BooleanField(default=False)
     is_active = models.BooleanField(default=True)
+    staff_from_groups = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Staff as long as in a group of OIDC_STAFF_GROUPS."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     USERNAME_FIELD = "email"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from allauth.account.models import EmailAddress
+from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
@@ -102,6 +103,8 @@ def change_password(user: User, *, current: str, new: str) -> User:
     Hashing may have to wait, so it is done before the row is locked. The second of two concurrent changes has to know
     the password that the first one set.
     """
+    if settings.OIDC_ONLY:
+        raise ValidationFailed("passwords are turned off here.", field="password")
     wrong = ValidationFailed("is not the password of this account.", field="current_password")
     known = User.objects.get(pk=user.pk).password
     if not check_password(current, known):
@@ -180,6 +183,19 @@ def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:
     if before.is_active and not after.is_active:
         for follow in on_account_deactivated:
             follow(after)
+
+
+def follow_staff_group(user: User, *, granted: bool) -> None:
+    """Make the account staff, or end that if it came from a group earlier. Staff made by hand stay as they are."""
+    with transaction.atomic():
+        row = User.objects.select_for_update(no_key=True, of=["self"]).get(pk=user.pk)
+        if granted == row.staff_from_groups or (granted and row.is_staff):
+            return
+        row.is_staff = row.is_superuser = row.staff_from_groups = granted
+        row.save(update_fields=["is_staff", "is_superuser", "staff_from_groups"])
+        details = {"fields": ["is_staff", "is_superuser"], "is_active": row.is_active, "is_staff": row.is_staff}
+        audit.services.record(Action.ACCOUNT_UPDATED, **target(row), details=details | {"by": "groups"})
+    user.is_staff, user.is_superuser, user.staff_from_groups = row.is_staff, row.is_superuser, row.staff_from_groups
 
 
 def record_address(change: AddressChange) -> None:

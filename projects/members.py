@@ -190,15 +190,20 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
             raise Forbidden
         if member.role == Role.OWNER:
             raise ValidationFailed("the owner of a project cannot be removed; delete the project instead.")
-        if member.user_id is not None:
-            # Uses the reverse relation of tokens, a higher layer.
-            project.tokens.filter(created_by=member.user_id).delete()
         if member.is_open:
             action = Action.INVITATION_REVOKED
         else:
             action = Action.MEMBER_LEFT if member.user_id == caller.user.pk else Action.MEMBER_REMOVED
         log.record_of_member(caller.user, action, member)
-        member.delete()
-        if member.user is not None:
-            for follow in on_member_gone:
-                follow(project, member.user)
+        end_membership(member)
+
+
+def end_membership(member: Membership) -> None:
+    """Delete the row of a member or an invitation. The caller has locked the project."""
+    if member.user_id is not None:
+        # Uses the reverse relation of tokens, a higher layer.
+        member.project.tokens.filter(created_by=member.user_id).delete()
+    member.delete()
+    if member.user is not None:
+        for follow in on_member_gone:
+            follow(member.project, member.user)

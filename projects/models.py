@@ -42,6 +42,9 @@ class Membership(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role.choices)
+    from_groups = models.BooleanField(
+        default=False, db_default=False, help_text="Follows OIDC_PROJECT_ROLES at every sign-in of the member."
+    )
     created_at = models.DateTimeField(db_default=Now())
 
     invited_email = models.EmailField(null=True, db_index=True, help_text="In lower case.")
