@@ -227,3 +227,18 @@ def connectors_of(text: str) -> dict[str, str]:
             raise ValueError(f"{pair!r} repeats a word or a provider")
         backends[word] = backend
     return backends
+
+
+def group_roles(text: str) -> tuple[tuple[str, str, str], ...]:
+    """Parse comma-separated `group=project-id:role` into triples. Raises ValueError.
+
+    A system check compares roles and projects with those that exist.
+    """
+    triples = []
+    for item in comma_separated(text):
+        group, _, place = item.rpartition("=")
+        project, _, role = place.partition(":")
+        if not (group and project and role):
+            raise ValueError(f"{item!r} must be group=project-id:role, like ops=prj_0123:admin")
+        triples.append((group, project, role))
+    return tuple(triples)

@@ -20,6 +20,7 @@ from config.env import (
     connectors_of,
     database_settings,
     decimal,
+    group_roles,
     http_url,
     mail_settings,
     one_of,
@@ -70,6 +71,15 @@ GOOGLE_TOKEN_URL = env("GOOGLE_TOKEN_URL", "https://oauth2.googleapis.com", base
 GOOGLE_API_URL = env("GOOGLE_API_URL", "https://openidconnect.googleapis.com", base_url)
 GOOGLE_CLIENT_ID = env("GOOGLE_CLIENT_ID")
 GOOGLE_CLIENT_SECRET = env("GOOGLE_CLIENT_SECRET", from_file=True)
+OIDC_ISSUER = env("OIDC_ISSUER", "", http_url)
+OIDC_CLIENT_ID = env("OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = env("OIDC_CLIENT_SECRET", from_file=True)
+OIDC_NAME = env("OIDC_NAME", "SSO")
+OIDC_GROUPS_CLAIM = env("OIDC_GROUPS_CLAIM", "groups")
+OIDC_ALLOWED_GROUPS = env("OIDC_ALLOWED_GROUPS", "", comma_separated)
+OIDC_STAFF_GROUPS = env("OIDC_STAFF_GROUPS", "", comma_separated)
+OIDC_PROJECT_ROLES = env("OIDC_PROJECT_ROLES", "", group_roles)
+OIDC_ONLY = env("OIDC_ONLY", "false", boolean)
 THROTTLE_SCALE = env("THROTTLE_SCALE", "1.0", decimal(0))
 TRUSTED_PROXIES = env("TRUSTED_PROXIES", "", parse_networks)
 SECURE_HSTS_SECONDS = env("HSTS_SECONDS", "2592000", whole(0))
@@ -92,6 +102,10 @@ ADMIN_EMAIL = env("ADMIN_EMAIL", "admin@example.com")
 ADMIN_PASSWORD = env("ADMIN_PASSWORD")
 ADMIN_PLAN = env("ADMIN_PLAN", "local")
 env.raise_errors()
+if any(oidc := (OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET)) and not all(oidc):
+    raise ImproperlyConfigured("OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET must be set together")
+if OIDC_ONLY and not OIDC_ISSUER:
+    raise ImproperlyConfigured("OIDC_ONLY needs OIDC_ISSUER: nobody could sign in")
 
 SERVERLESS = not _database  # e.g. `manage.py probe` and --help, which need no secrets either
 
@@ -321,10 +335,11 @@ MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_TOTP_ISSUER = "Pulsekeeper"
 MFA_TOTP_TOLERANCE = 1  # phone clocks may be off by some seconds
 
-# GitHub and Google for sign-in, Vercel and Netlify as connectors. No step stores a token in extra_data.
+# GitHub, Google and OpenID Connect for sign-in, Vercel and Netlify as connectors. No step stores a token in extra_data.
 SOCIAL_AUTH_PIPELINE = (
     "social_core.pipeline.social_auth.social_details",
     "social_core.pipeline.social_auth.social_uid",
+    "signin.social.pipeline.require_group",
     "signin.social.pipeline.require_verified_address",
     "signin.social.pipeline.reauthenticate",
     "social_core.pipeline.social_auth.social_user",

@@ -102,6 +102,47 @@ def check_keys_are_strong(**_: Any) -> Iterator[CheckMessage]:
 
 
 @register(TAG)
+def check_roles_of_groups(**_: Any) -> list[CheckMessage]:
+    """Check that groups of the OpenID provider are given roles that exist, other than that of the owner."""
+    from projects.groups import GRANTED
+
+    unknown = {role for _, _, role in settings.OIDC_PROJECT_ROLES} - {*GRANTED}
+    return [
+        Error(
+            f"OIDC_PROJECT_ROLES: groups cannot give the role {role!r}, only {', '.join(GRANTED)}.",
+            id="pulsekeeper.E007",
+        )
+        for role in sorted(unknown)
+    ]
+
+
+@register(TAG, Tags.database)
+def check_projects_of_groups(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
+    """Check that OIDC_PROJECT_ROLES names projects that exist. A missing one locks nobody out."""
+    named = {project for _, project, _ in settings.OIDC_PROJECT_ROLES}
+    if "default" not in (databases or ()) or settings.SERVERLESS or not named:
+        return
+    from django.db import DatabaseError
+
+    from projects.access import project_named
+
+    try:
+        missing = sorted(public_id for public_id in named if project_named(public_id) is None)
+    except DatabaseError:
+        return  # not migrated yet, or away, which `check_servers_are_ready` reports
+    for public_id in missing:
+        yield checks.Warning(f"OIDC_PROJECT_ROLES: project {public_id} does not exist.", id="pulsekeeper.W008")
+
+
+@register(TAG, Tags.security, deploy=True)
+def check_openid_is_encrypted(**_: Any) -> Iterator[CheckMessage]:
+    if settings.OIDC_ISSUER and not settings.OIDC_ISSUER.startswith("https://"):
+        yield checks.Warning(
+            "OIDC_ISSUER is not https: who reads or changes the traffic can sign in as anybody.", id="pulsekeeper.W024"
+        )
+
+
+@register(TAG)
 def check_pings_are_allowed(**_: Any) -> Iterator[CheckMessage]:
     """Check that a worker that is started as this process may send pings."""
     from checks.probes.ping.rights import HOW_TO_ALLOW, may_ping

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -42,12 +43,15 @@ UNASKED = (
 )
 AWAITED = (*UNASKED, "accounts/email/code")
 
+STAFF_SESSION = timedelta(hours=12)
 DOOR = "web"  # the value in the audit log; the API has "api"
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Return whether `SIGN_UP` lets everyone sign up, or the request came by the link of an open invitation."""
+        if settings.OIDC_ONLY:
+            return False
         invited = request.session.get("account_verified_email") or request.session.get(INVITED)
         return settings.SIGN_UP or (invited is not None and is_invited(invited, now=utc_now()))
 
@@ -57,6 +61,9 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def login(self, request: HttpRequest, user: User) -> None:
         """Sign in. All flows end here, after the address was confirmed and the second factor verified."""
         super().login(request, user)
+        if user.staff_from_groups:
+            # Only a sign-in asks the provider whether the person is still in a group of staff.
+            request.session.set_expiry(utc_now() + STAFF_SESSION)
         ways = [str(way["method"]) for way in get_authentication_records(request, user)]
         details = {"door": DOOR, "ways": list(dict.fromkeys(ways))}
         audit.services.record(Action.SIGN_IN_SUCCEEDED, actor=user, details=details)
@@ -64,10 +71,15 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
     def get_reauthentication_methods(self, user: Any) -> list[dict[str, Any]]:
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
+        if settings.OIDC_ONLY:
+            methods = [method for method in methods if method["id"] != "reauthenticate"]  # by password
+            what = f"Sign in with {settings.OIDC_NAME} again"
+        else:
+            what = "Get a code by e-mail"
         if methods or not user.is_authenticated:
             return methods
         url = reverse("account_reauthenticate_by_mail")
-        return [{"id": "mail", "description": "Get a code by e-mail", "url": url}]
+        return [{"id": "mail", "description": what, "url": url}]
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Record a wrong password, entered to sign in or to reauthenticate."""

@@ -21,12 +21,15 @@ from allauth.account.views import BaseReauthenticateView
 from allauth.core import context
 from allauth.core.exceptions import ReauthenticationRequired
 from django import forms
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.crypto import get_random_string, salted_hmac
 
 from accounts.models import User
+from signin.social.openid import OpenID
+from signin.social.pipeline import linked_providers
 
 View = Callable[..., Any]
 
@@ -115,6 +118,8 @@ class MailedCodeView(BaseReauthenticateView):  # type: ignore[misc]
         return response
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not _takes_code(request):
+            return redirect(self.passthrough_next_url(request.path))
         if "send" in request.POST:
             assert isinstance(request.user, User)
             send_code(request, request.user)
@@ -123,7 +128,20 @@ class MailedCodeView(BaseReauthenticateView):  # type: ignore[misc]
         return response
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return {**super().get_context_data(**kwargs), "sent": _PENDING in self.request.session}
+        return {
+            **super().get_context_data(**kwargs),
+            "sent": _PENDING in self.request.session,
+            "by_code": _takes_code(self.request),
+        }
+
+
+def _takes_code(request: HttpRequest) -> bool:
+    """Return whether a mailed code may confirm: under OIDC_ONLY, only for accounts without an identity to sign in with.
+
+    These signed in by a link of the operator.
+    """
+    assert isinstance(request.user, User)
+    return not (settings.OIDC_ONLY and OpenID.name in linked_providers(request.user))
 
 
 reauthenticate_by_mail = login_required(MailedCodeView.as_view())

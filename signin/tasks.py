@@ -30,3 +30,4 @@ def delete_expired(now: datetime) -> None:
     with connection.cursor() as cursor:
         before = int((now - FLOW_LIFETIME).timestamp())
         cursor.execute("DELETE FROM social_auth_nonce WHERE timestamp < %s", [before])
+        cursor.execute("DELETE FROM social_auth_association WHERE issued < %s", [before])  # nonces of OpenID Connect

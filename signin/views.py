@@ -11,6 +11,7 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.views import GenerateRecoveryCodesView
 from allauth.mfa.totp.views import ActivateTOTPView, DeactivateTOTPView
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.db import transaction
@@ -32,7 +33,7 @@ from dashboard.pages import PageRequest, action, done, page, read_only
 from dashboard.security_log import log_context
 from signin import signing_up
 from signin.account_export import download
-from signin.social.backends import BACKENDS
+from signin.social.backends import BACKENDS, configured
 from signin.social.pipeline import linked_providers
 from signin.web_sessions import end_web_session, end_web_sessions, list_web_sessions
 
@@ -54,6 +55,7 @@ def account(request: PageRequest) -> HttpResponse:
         used=user.monitors.count(),
         mentions_plan=Plan.is_mentioned(),
         new_address=EmailAddress.objects.filter(user=user, verified=False).last(),
+        passwords=not settings.OIDC_ONLY,
         has_password=user.has_usable_password(),
         second_factor=factors.get(Authenticator.Type.TOTP),
         codes_left=0 if codes is None else len(codes.wrap().get_unused_codes()),
@@ -61,7 +63,7 @@ def account(request: PageRequest) -> HttpResponse:
         providers=[
             {"name": name, "title": backend.title, "linked": name in linked}
             for name, backend in BACKENDS.items()
-            if name in linked or backend.is_configured()
+            if name in linked or backend in configured()
         ],
     )
 

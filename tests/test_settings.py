@@ -159,6 +159,44 @@ def test_invalid_connectors(monkeypatch: pytest.MonkeyPatch, pairs: str) -> None
     assert repr(pairs.rpartition(",")[2]) in str(caught.value)
 
 
+OPENID = {"OIDC_ISSUER": "https://id.example.com/realms/acme/", "OIDC_CLIENT_ID": "a", "OIDC_CLIENT_SECRET": "b"}
+
+
+def test_openid(monkeypatch: pytest.MonkeyPatch) -> None:
+    roles = "ops=prj_1:admin, cn=dev=prj_2:member,"
+    for name, text in {**OPENID, "OIDC_PROJECT_ROLES": roles, "OIDC_STAFF_GROUPS": "ops, /acme/on call"}.items():
+        monkeypatch.setenv(name, text)
+    made = read_settings()
+    assert made["OIDC_ISSUER"] == OPENID["OIDC_ISSUER"], "with its slash: the ID token must have the same"
+    assert made["OIDC_PROJECT_ROLES"] == (("ops", "prj_1", "admin"), ("cn=dev", "prj_2", "member"))
+    assert made["OIDC_STAFF_GROUPS"] == ("ops", "/acme/on call")
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({"OIDC_ISSUER": "id.example.com"}, "OIDC_ISSUER: must be an http:// or https:// address"),
+        ({"OIDC_ISSUER": "https://id.example.com/?tenant=1"}, "OIDC_ISSUER: must be an http:// or https:// address"),
+        ({"OIDC_CLIENT_SECRET": ""}, "OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET must be set together"),
+        ({"OIDC_ISSUER": ""}, "OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET must be set together"),
+        (
+            {**dict.fromkeys(OPENID, ""), "OIDC_ONLY": "true"},
+            "OIDC_ONLY needs OIDC_ISSUER: nobody could sign in",
+        ),
+        ({"OIDC_PROJECT_ROLES": "ops=prj_1"}, "'ops=prj_1' must be group=project-id:role, like ops=prj_0123:admin"),
+        ({"OIDC_PROJECT_ROLES": "ops=:admin"}, "'ops=:admin' must be group"),
+        ({"OIDC_PROJECT_ROLES": "=prj_1:admin"}, "'=prj_1:admin' must be group"),
+        ({"OIDC_PROJECT_ROLES": "prj_1:admin"}, "'prj_1:admin' must be group"),
+    ],
+)
+def test_invalid_openid(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], wrong: str) -> None:
+    for name, text in (OPENID | given).items():
+        monkeypatch.setenv(name, text)
+    with pytest.raises(ImproperlyConfigured) as caught:
+        read_settings()
+    assert wrong in str(caught.value)
+
+
 @pytest.mark.parametrize("url", ["data.iana.org/rdap/", "ftp://data.iana.org/", "https://", "https://x/?y"])
 def test_invalid_rdap_bootstrap_urls(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("RDAP_BOOTSTRAP_URL", url)

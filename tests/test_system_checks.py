@@ -16,6 +16,7 @@ from pytest_django.fixtures import Settings
 from config import celeryconfig, system_checks
 from config.env import mail_settings
 from core.egress import parse_networks
+from tests.factories import ProjectFactory
 
 ROOT = Path(__file__).parents[1]
 KEY = Fernet.generate_key().decode()
@@ -63,6 +64,8 @@ def test_production_is_clean(production: Settings) -> None:
         ({"DEFAULT_FROM_EMAIL": "pulsekeeper@localhost"}, {"pulsekeeper.W018"}),
         ({"ALLOWED_PRIVATE_NETWORKS": parse_networks("127.0.0.0/8")}, {"pulsekeeper.W019"}),
         ({"ALLOWED_PRIVATE_NETWORKS": parse_networks("::1/128")}, {"pulsekeeper.W019"}),
+        ({"OIDC_PROJECT_ROLES": (("ops", "prj_1", "owner"),)}, {"pulsekeeper.E007"}),
+        ({"OIDC_ISSUER": "http://id.example.com"}, {"pulsekeeper.W024"}),
         ({"ALLOWED_PRIVATE_NETWORKS": parse_networks("169.254.169.254/32")}, {"pulsekeeper.W019"}),
     ],
 )
@@ -82,6 +85,13 @@ def test_no_key_is_shown(production: Settings) -> None:
 def test_a_name_that_is_no_task(production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(celeryconfig.beat_schedule, "lost", {"task": "monitors.tasks.lost", "schedule": 1.0})
     assert found() == {"pulsekeeper.E003"}
+
+
+@pytest.mark.django_db
+def test_projects_that_groups_give_roles_in(production: Settings) -> None:
+    production.OIDC_PROJECT_ROLES = (("ops", ProjectFactory().public_id, "admin"), ("dev", "prj_gone", "member"))
+    assert found() == set()
+    assert found(databases=["default"]) == {"pulsekeeper.W008"}
 
 
 @pytest.mark.django_db

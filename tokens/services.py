@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -41,9 +42,11 @@ C = TypeVar("C", bound=Credential)
 def sign_in(*, email: str, password: str, now: datetime, code: str | None = None) -> tuple[Session, str]:
     """Return a new session and its plaintext.
 
-    Raises InvalidCredentials, without revealing whether the account exists. With the right password, raises
-    EmailUnverified or MfaRequired if another condition is not met.
+    Raises InvalidCredentials, without revealing whether the account exists, and under OIDC_ONLY always. With the right
+    password, raises EmailUnverified or MfaRequired if another condition is not met.
     """
+    if settings.OIDC_ONLY:
+        raise errors.InvalidCredentials("Passwords are turned off here. Create a project token on the dashboard.")
     email = email.strip().lower()
     user = authenticate(email=email, password=password)
     if not isinstance(user, User):

@@ -21,6 +21,7 @@ from social_core.utils import http_error
 from social_django.strategy import DjangoStrategy
 
 from core.db import release_connection
+from core.egress import EgressGuard
 from core.http import BodyTooLarge, DeadlineExceeded, GuardedSession
 from core.outbound import guard, trust_store
 from core.turns import paused
@@ -49,6 +50,7 @@ class GuardedBackend(BaseOAuth2[Any]):
 
     REDIRECT_STATE = False
     SEND_USER_AGENT = False  # the session sends ours
+    max_body = MAX_RESPONSE
     title: str = ""
     shares: str
     """The permissions that the user grants."""
@@ -68,6 +70,9 @@ class GuardedBackend(BaseOAuth2[Any]):
 
     def get_key_and_secret(self) -> tuple[str, str]:
         return self.setting_of("CLIENT_ID"), self.setting_of("CLIENT_SECRET")
+
+    def egress(self) -> EgressGuard:
+        return guard()
 
     def seconds_left(self) -> float:
         return self._until - time.monotonic()
@@ -109,7 +114,7 @@ class GuardedBackend(BaseOAuth2[Any]):
         left = min(REQUEST_SEC, self.seconds_left())
         if left <= 0:
             raise self.failed("took too long to answer")
-        session = GuardedSession(guard(), ca_file=trust_store(), total_sec=left, max_body=MAX_RESPONSE)
+        session = GuardedSession(self.egress(), ca_file=trust_store(), total_sec=left, max_body=self.max_body)
         try:
             # Redirects are not followed: secrets go only where the settings say.
             with paused():

@@ -6,6 +6,7 @@ from typing import Any
 
 from allauth.account.adapter import get_adapter
 from django import template
+from django.conf import settings
 
 from core.user_agents import name_of
 from signin.social.backends import BACKENDS, configured
@@ -21,12 +22,18 @@ def social_buttons(context: template.Context, verb: str, *, again: bool = False)
     linked = linked_providers(context["request"].user) if again else BACKENDS
     return {
         "verb": verb,
+        "passwords": passwords_are_on(),
         "again": again,
         # Not the classes, because a template would call them.
         "providers": [(backend.name, backend.title) for backend in configured() if backend.name in linked],
         "next": context.get("redirect_field_value"),
         "csrf_token": context.get("csrf_token"),
     }
+
+
+@register.simple_tag
+def passwords_are_on() -> bool:
+    return not settings.OIDC_ONLY
 
 
 @register.simple_tag(takes_context=True)

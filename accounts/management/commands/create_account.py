@@ -27,18 +27,20 @@ exit codes:
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--email", required=True, help="login name of the account")
-        parser.add_argument(
+        password = parser.add_mutually_exclusive_group()
+        password.add_argument(
             "--password",
             help="at least 8 characters, not a common one. Other users of the machine can read arguments: if omitted, "
             "the command asks for it, or reads a line of standard input",
         )
+        password.add_argument("--no-password", action="store_true", help="the account signs in with another service")
         parser.add_argument("--plan", default="free", help="name of a plan: free (default), pro or local")
         parser.add_argument("--staff", action="store_true", help="may sign in to the admin, with all permissions")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         password = options["password"]
-        if password is None:
+        if password is None and not options["no_password"]:
             password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
         try:
             user = create_account(
