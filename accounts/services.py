@@ -186,7 +186,7 @@ def record_changes(before: User, after: User, *, rights: Sequence[str]) -> None:
 
 
 def follow_staff_group(user: User, *, granted: bool) -> None:
-    """Make the account staff, or end that if it came from a group earlier. Staff made by hand stay as they are."""
+    """Make the account staff, or end that if it came from a group earlier. Staff made by hand are not changed."""
     with transaction.atomic():
         row = User.objects.select_for_update(no_key=True, of=["self"]).get(pk=user.pk)
         if granted == row.staff_from_groups or (granted and row.is_staff):

@@ -22,7 +22,7 @@ class Action(StrEnum):
 
     SIGN_IN_SUCCEEDED = "sign_in.succeeded", "Signed in"
     SIGN_IN_FAILED = "sign_in.failed", "Failed to sign in"
-    SIGN_IN_LINK_CREATED = "sign_in_link.created", "Created a link to sign in with, on the server"
+    OPERATOR_LINK_CREATED = "operator_link.created", "Created a link to sign in with, on the server"
     SECOND_FACTOR_USED = "second_factor.used", "Used a code of the second factor"
     SECOND_FACTOR_FAILED = "second_factor.failed", "Entered a wrong code of the second factor"
     SECOND_FACTOR_ENABLED = "second_factor.enabled", "Turned the second factor on"

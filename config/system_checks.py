@@ -118,7 +118,7 @@ def check_roles_of_groups(**_: Any) -> list[CheckMessage]:
 
 @register(TAG, Tags.database)
 def check_projects_of_groups(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
-    """Check that OIDC_PROJECT_ROLES names projects that exist. A missing one locks nobody out."""
+    """Check that OIDC_PROJECT_ROLES names projects that exist. Sign-ins leave out a missing one."""
     named = {project for _, project, _ in settings.OIDC_PROJECT_ROLES}
     if "default" not in (databases or ()) or settings.SERVERLESS or not named:
         return
@@ -138,7 +138,8 @@ def check_projects_of_groups(*, databases: Sequence[str] | None = None, **_: Any
 def check_openid_is_encrypted(**_: Any) -> Iterator[CheckMessage]:
     if settings.OIDC_ISSUER and not settings.OIDC_ISSUER.startswith("https://"):
         yield checks.Warning(
-            "OIDC_ISSUER is not https: who reads or changes the traffic can sign in as anybody.", id="pulsekeeper.W024"
+            "OIDC_ISSUER is not https: an attacker who changes the traffic can sign in to any account.",
+            id="pulsekeeper.W024",
         )
 
 

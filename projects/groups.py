@@ -1,4 +1,4 @@
-"""Memberships that follow the groups of the OpenID provider (docs/adr/0056). Those made by hand stay as they are."""
+"""Memberships that follow the groups of the OpenID provider (docs/adr/0056). Those made by hand are not changed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ GRANTED = tuple(role for role in Role.values if role != Role.OWNER)
 def follow_roles(user: User, granted: Iterable[tuple[str, str]], *, now: datetime) -> None:
     """Give the user these roles, as pairs of a project's public id and a role, the highest of several.
 
-    Memberships that came from other groups end. Unknown projects and roles are logged and left out: a wrong setting
-    locks nobody out.
+    Memberships that came from other groups end. Unknown projects and roles are logged and left out, so that a
+    wrong setting prevents no sign-in.
     """
     wanted = _highest(granted)
     own = Membership.objects.filter(user=user)

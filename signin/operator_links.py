@@ -24,7 +24,7 @@ _SALT = "pulsekeeper.operator-link"
 
 def create_link(user: User) -> str:
     """Return a link that signs in once. A later sign-in or change of password makes it invalid."""
-    audit.services.record(Action.SIGN_IN_LINK_CREATED, **target(user))
+    audit.services.record(Action.OPERATOR_LINK_CREATED, **target(user))
     return address_of("account_sign_in_link", key=signing.dumps([user.public_id, _state(user)], salt=_SALT))
 
 

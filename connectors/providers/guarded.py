@@ -50,7 +50,7 @@ class GuardedBackend(BaseOAuth2[Any]):
 
     REDIRECT_STATE = False
     SEND_USER_AGENT = False  # the session sends ours
-    max_body = MAX_RESPONSE
+    max_body: int | None = None  # MAX_RESPONSE
     title: str = ""
     shares: str
     """The permissions that the user grants."""
@@ -114,7 +114,9 @@ class GuardedBackend(BaseOAuth2[Any]):
         left = min(REQUEST_SEC, self.seconds_left())
         if left <= 0:
             raise self.failed("took too long to answer")
-        session = GuardedSession(self.egress(), ca_file=trust_store(), total_sec=left, max_body=self.max_body)
+        session = GuardedSession(
+            self.egress(), ca_file=trust_store(), total_sec=left, max_body=self.max_body or MAX_RESPONSE
+        )
         try:
             # Redirects are not followed: secrets go only where the settings say.
             with paused():

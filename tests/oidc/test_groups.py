@@ -1,4 +1,4 @@
-"""Groups of the provider: who may sign in, who is staff, and memberships that follow them."""
+"""Groups of the provider: sign-in, staff, and memberships that follow them."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_the_owner_stays_the_owner(provider: Provider, settings: Settings) -> No
 
 
 @pytest.mark.parametrize("role", ["owner", "god"])
-def test_a_wrong_setting_is_logged_and_locks_nobody_out(
+def test_a_wrong_setting_is_logged_and_prevents_no_sign_in(
     provider: Provider, project: Project, settings: Settings, caplog: pytest.LogCaptureFixture, role: str
 ) -> None:
     settings.OIDC_PROJECT_ROLES = (
@@ -137,7 +137,7 @@ def test_a_wrong_setting_is_logged_and_locks_nobody_out(
     assert "names project prj_unknown, which does not exist" in caplog.text
 
 
-def test_a_full_project_locks_nobody_out(provider: Provider, project: Project) -> None:
+def test_a_full_project_prevents_no_sign_in(provider: Provider, project: Project) -> None:
     Membership.objects.bulk_create(
         Membership(
             project=project, role="member", invited_email=f"{n}@example.com", invitation_digest=b"%032d" % n,

@@ -1,4 +1,4 @@
-"""A provider that answers wrongly, slowly or not at all signs nobody in, and takes nothing else with it."""
+"""A provider that answers wrongly, slowly or not at all opens no account, and nothing else waits for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hostile(settings: Settings) -> Iterator[Hostile]:
 
 
 def refused(hostile: Hostile) -> int:
-    """Return the status of an attempt that signs nobody in and creates nothing."""
+    """Return the status of an attempt that is refused and creates nothing."""
     browser = Browser()
     page = hostile.arrive(browser)
     assert browser.person() is None
@@ -166,7 +166,7 @@ def test_an_address_and_its_verification_come_from_one_document(hostile: Hostile
 def test_groups_that_the_provider_left_out(
     browser: Browser, hostile: Hostile, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Entra leaves a long list of groups out: nobody loses a role because of that."""
+    """Entra leaves a long list of groups out. Roles stay then."""
     settings.OIDC_STAFF_GROUPS = ("dev",)
     hostile.arrive(browser)
     for left_out in ({"hasgroups": True}, {"_claim_names": {"groups": "src1"}}):

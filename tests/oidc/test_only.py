@@ -156,7 +156,7 @@ def test_the_operator_s_link(browser: Browser, user: User) -> None:
     assert browser.person() == user.email
     assert Browser().send(path).status == 404, "it works once"
     actions = list(Entry.objects.filter(actor_id=user.pk).order_by("pk").values_list("action", "actor_type", "details"))
-    assert actions[-2][:2] == (Action.SIGN_IN_LINK_CREATED, Entry.ActorType.OPERATOR)
+    assert actions[-2][:2] == (Action.OPERATOR_LINK_CREATED, Entry.ActorType.OPERATOR)
     assert actions[-1] == (Action.SIGN_IN_SUCCEEDED, Entry.ActorType.USER, {"door": "web", "ways": ["link"]})
 
 
