@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
@@ -10,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urljoin, urlsplit
 
+import pytest
 import requests
 from django.urls import reverse
 
@@ -17,6 +20,7 @@ from tests.accounts.browser import Browser, Page
 
 HERE = Path(__file__).parent
 CALLBACK = "http://testserver/account/with/oidc/callback"
+MISSING = "tests of OpenID Connect need Node.js and npm: apt install nodejs npm"
 CLIENT_ID = "pulsekeeper"
 CLIENT_SECRET = "provider-secret"
 EMAIL = "ada@example.com"
@@ -24,7 +28,14 @@ ADA = {"sub": "ada", "email": EMAIL, "email_verified": True}
 
 
 def install() -> None:
-    """Install what package-lock.json pins, once. Test processes wait for the one that does."""
+    """Install what package-lock.json pins, once. Test processes wait for the one that does.
+
+    Skip tests without npm, and fail them in CI.
+    """
+    if shutil.which("npm") is None:
+        if os.environ.get("CI"):
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
     installed, lock = HERE / "node_modules" / ".package-lock.json", HERE / "package-lock.json"
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -38,10 +49,13 @@ def install() -> None:
 class Provider:
     """`issuer`: its address, and with it the OIDC_ISSUER of the settings that `configure` sets."""
 
+    def __init__(self, callback: str = CALLBACK) -> None:
+        self._callback = callback
+
     def __enter__(self) -> Self:
         install()
         self._process = subprocess.Popen(
-            ["node", str(HERE / "provider.mjs"), CALLBACK],
+            ["node", str(HERE / "provider.mjs"), self._callback],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         assert self._process.stdout is not None
