@@ -70,10 +70,10 @@ class AccountAdmin(StaffAdmin[User], UserAdmin[User]):
     list_select_related = ("plan",)
     ordering = ("-pk",)
     search_fields = ("email", "public_id")
-    readonly_fields = ("public_id", "created_at", "last_login", "password_set")
+    readonly_fields = ("public_id", "created_at", "last_login", "password_set", "staff_from_groups")
     fieldsets = (
         (None, {"fields": ("public_id", "email", "password_set", "plan")}),
-        ("Rights", {"fields": _RIGHTS}),
+        ("Rights", {"fields": (*_RIGHTS, "staff_from_groups")}),
         ("Times", {"fields": ("created_at", "last_login")}),
     )
     add_fieldsets = ((None, {"fields": ("email", "plan", "usable_password", "password1", "password2")}),)

@@ -89,6 +89,7 @@ def _account(user: User) -> dict[str, Any]:
         "last_sign_in_at": user.last_login,
         "has_password": user.has_usable_password(),
         "is_staff": user.is_staff,
+        "staff_from_groups": user.staff_from_groups,
         "addresses": list(columns_of(EmailAddress.objects.filter(user=user), email="email", verified="verified")),
         "former_addresses": addresses_of(user)[1:],
         "second_factors": list(

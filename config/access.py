@@ -71,10 +71,16 @@ def _request_id(request: HttpRequest) -> str:
     return random_text(10)
 
 
+def _path_of(request: HttpRequest) -> str:
+    """Return the path without the key of a mailed link, which a reader of the log could use first."""
+    key = request.resolver_match.kwargs.get("key") if request.resolver_match else None
+    return request.path.replace(str(key), "…") if key else request.path
+
+
 def _log(request: HttpRequest, response: HttpResponseBase, *, level: int, seconds: float) -> None:
     fields = {
         "method": request.method,
-        "path": request.path[:_MAX_PATH],
+        "path": _path_of(request)[:_MAX_PATH],
         "status": response.status_code,
         "duration_ms": round(seconds * 1000, 1),
         "client": str(address_of(request.META)),

@@ -18,6 +18,7 @@ def sections(user: User, *, now: datetime) -> Sections:
             project_id="project__public_id",
             project="project__name",
             role="role",
+            from_groups="from_groups",
             since="created_at",
         ),
         "members_of_own_projects": serialized(members, MemberSerializer, project_id="project.public_id"),

@@ -37,4 +37,4 @@ class MembershipAdmin(ReadOnlyAdmin[Membership]):
     list_filter = ("role", ("project", AutocompleteFilter), ("user", AutocompleteFilter))
     list_select_related = ("project", "user")
     search_fields = ("public_id", "user__email", "invited_email", "project__public_id")
-    fields = (*list_display, "invited_by")
+    fields = (*list_display, "from_groups", "invited_by")

@@ -17,7 +17,10 @@ from social_django.models import Association, Nonce, UserSocialAuth
 import audit.services
 from accounts.services import target
 from audit.actions import Action
+from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, act
+from signin.social.openid import OpenID
+from signin.social.pipeline import follow_groups
 from signin.web_sessions import end_web_sessions_by_key
 
 admin.site.unregister((Association, Authenticator, EmailAddress, Nonce, UserSession, UserSocialAuth))
@@ -74,8 +77,22 @@ class BrowserAdmin(ReadOnlyAdmin[UserSession]):
 
 @admin.register(UserSocialAuth)
 class SocialAccountAdmin(ReadOnlyAdmin[UserSocialAuth]):
+    """Identities at other providers. Staff can delete one, for example of a person whom the provider created again."""
+
     list_display = ("provider", "uid", "user", "created")
     list_filter = (("user", AutocompleteFilter),)
     list_select_related = ("user",)
     search_fields = ("user__email",)
     fields = list_display
+
+    def has_delete_permission(self, request: HttpRequest, obj: UserSocialAuth | None = None) -> bool:
+        if obj is None:  # no bulk deletion, so that each is reviewed
+            return False
+        return self.has_revoke_permission(request) and (request.user.is_superuser or not obj.user.is_staff)
+
+    def delete_model(self, request: HttpRequest, obj: UserSocialAuth) -> None:
+        """Record and delete the identity, and end what its groups gave, in the transaction that the admin opens."""
+        audit.services.record(Action.SOCIAL_ACCOUNT_UNLINKED, **target(obj.user), details={"provider": obj.provider})
+        super().delete_model(request, obj)
+        if obj.provider == OpenID.name:
+            follow_groups(obj.user, (), now=utc_now())

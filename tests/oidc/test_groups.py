@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 from pytest_django.fixtures import Settings
+from social_django.models import UserSocialAuth
 
 from accounts.models import User
 from audit.actions import Action
@@ -243,3 +244,17 @@ def test_groups_that_are_no_list(provider: Provider, project: Project) -> None:
     provider.person(groups=None)
     sign_in(Browser())
     assert place_of(project) is None
+
+
+def test_staff_delete_an_identity_with_what_its_groups_gave(provider: Provider, project: Project) -> None:
+    enter(provider, "dev")
+    boss = signed_in(UserFactory(is_staff=True, is_superuser=True))
+    link = UserSocialAuth.objects.get(provider="oidc")
+    boss.send(reverse("admin:social_django_usersocialauth_delete", args=[link.pk]), post="yes")
+    assert not UserSocialAuth.objects.exists()
+    assert place_of(project) is None
+    assert Entry.objects.filter(action=Action.SOCIAL_ACCOUNT_UNLINKED, actor_type=Entry.ActorType.STAFF).count() == 1
+    enter(provider, "dev", sub="ada-created-again")
+    assert place_of(project) == ("member", True)
+    owner = signed_in(owner_of(project))
+    assert ", from a group" in owner.open(f"/projects/{project.public_id}").text

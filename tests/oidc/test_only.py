@@ -176,6 +176,12 @@ def test_a_link_asks_for_the_second_factor(browser: Browser, user: User) -> None
     assert browser.person() == user.email
 
 
+def test_the_key_of_a_link_is_not_in_the_log(browser: Browser, user: User, caplog: pytest.LogCaptureFixture) -> None:
+    path = urlsplit(command("sign_in_link", user.email)).path
+    browser.open(path)
+    assert [vars(record)["path"] for record in caplog.records if record.name == "config.access"] == ["/account/link/…/"]
+
+
 def test_links_that_are_over(browser: Browser, user: User) -> None:
     path = urlsplit(command("sign_in_link", user.email)).path
     with time_machine.travel(utc_now() + timedelta(minutes=11)):
