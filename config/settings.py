@@ -105,7 +105,7 @@ env.raise_errors()
 if any(oidc := (OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET)) and not all(oidc):
     raise ImproperlyConfigured("OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET must be set together")
 if OIDC_ONLY and not OIDC_ISSUER:
-    raise ImproperlyConfigured("OIDC_ONLY needs OIDC_ISSUER, or there is no way to sign in")
+    raise ImproperlyConfigured("OIDC_ONLY needs OIDC_ISSUER to sign in with")
 
 SERVERLESS = not _database  # e.g. `manage.py probe` and --help, which need no secrets either
 

@@ -181,7 +181,7 @@ def test_openid(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"OIDC_ISSUER": ""}, "OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET must be set together"),
         (
             {**dict.fromkeys(OPENID, ""), "OIDC_ONLY": "true"},
-            "OIDC_ONLY needs OIDC_ISSUER, or there is no way to sign in",
+            "OIDC_ONLY needs OIDC_ISSUER to sign in with",
         ),
         ({"OIDC_PROJECT_ROLES": "ops=prj_1"}, "'ops=prj_1' must be group=project-id:role, like ops=prj_0123:admin"),
         ({"OIDC_PROJECT_ROLES": "ops=:admin"}, "'ops=:admin' must be group"),
