@@ -45,8 +45,8 @@ class Filters:
     """What monitors of a list have in common. An empty filter matches all.
 
     Monitors match if they have all `tags`, compared without case, the `text` in their name or address, and one of the
-    `statuses`, `types`, and `states`: keys of STATES. `project` is its public id, or NO_PROJECT, and `depends_on` the public
-    id of a parent.
+    `statuses`, `types`, and `states`: keys of STATES. `project` is its public id, or NO_PROJECT, and `depends_on` the
+    public id of a parent.
     """
 
     tags: Sequence[str] = ()

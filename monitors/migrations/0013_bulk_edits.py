@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitors', '0010_index_tags'),
+        ('monitors', '0011_dependencies'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
