@@ -268,7 +268,7 @@ def _reason(monitor: Monitor, tag: str, *, is_used: bool) -> str:
 
 
 def _used_monitors(keys: Collection[int], *, besides: Collection[str]) -> set[int]:
-    """Return the monitors that others chose or depend on since, besides the channels of the import."""
+    """Return the monitors that others have chosen since, or depend on, besides the channels of the import."""
     used: set[int] = set()
     for model in placement.links:
         rows = model._default_manager.filter(monitor__in=keys)

@@ -296,7 +296,7 @@ def test_a_heartbeat_holds_as_a_parent(drive: Drive, owner: User) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_one_announcement_in_any_order(drive: Drive, owner: User, router: Monitor, seed: int) -> None:
-    """The parent fails its checks as soon as it is checked, and ticks come at any time, also none for long."""
+    """The parent fails its checks whenever it is checked, and ticks come at any time, also none for long."""
     chance = random.Random(seed)
     names = [f"Shop {number}" for number in range(CHILDREN)]
     children = drive.monitors(owner, names, fail_threshold=1)
