@@ -81,9 +81,7 @@ class _Applying:
         self.locked: Mapping[int, Monitor] = {}
 
     def _find_dependent(self, desired: Sequence[Entry]) -> list[Entry]:
-        """Return the monitors whose parents are stored: also those that the file does not change, if it moves or
-        deletes a parent.
-        """
+        """Return the monitors whose parents are stored: also unchanged ones if the file moves or deletes a parent."""
         left = {*self.transferred.values(), *self.gone.get("monitors", ())}
         return [
             entry

@@ -2,7 +2,7 @@
 
 A caller sees, and replaces, those parents that it can access; the others are kept. All monitors of a chain have the
 same owner, whose row is locked while dependencies change: two changes at once could make a cycle. They also lock the
-states of the child and of its new parents, so that none of them moves or is deleted before the end.
+states of the child and of its new parents, so that none of them can move or be deleted.
 """
 
 from __future__ import annotations

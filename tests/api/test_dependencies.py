@@ -102,7 +102,7 @@ def test_a_cycle_is_refused(api: Api, user: User) -> None:
     assert depend(api, router, other, switch) == depend(api, router, other, server) == reason
     assert api.get(path_of(router)).json["depends_on"] == []
     assert depend(api, router, other) == ids(other)
-    # The other way round, now that nothing depends on it.
+    # The other way round, after the first dependency is removed.
     assert depend(api, switch) == []
     assert depend(api, router, other, switch) == ids(other, switch)
 

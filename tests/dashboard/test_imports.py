@@ -572,6 +572,14 @@ class TestUndo:
         assert names() == {"Home", "Job"}
         assert not Monitor.objects.filter(pk=cart.pk).exists()
 
+    def test_keeps_a_parent_of_other_monitors(self, web: Client, user: User) -> None:
+        address = imported(web)
+        home = Monitor.objects.get(name="Home")
+        MonitorFactory(owner=user, name="Mine", depends_on=[home.public_id])
+        web.post(f"{address}/undo")
+        assert "is used by an alert channel" in web.get(address).content.decode()
+        assert names() == {"Home", "Mine"}
+
     def test_keeps_a_project_with_other_contents(self, web: Client, user: User) -> None:
         address = imported(web)
         project = Project.objects.get()
