@@ -18,7 +18,7 @@ from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, ask, list_of, search
 from monitors import operations, types
 from monitors.checking import on_demand
-from monitors.dependencies import load, parents_of
+from monitors.dependencies import load
 from monitors.models import DnsChange, DomainRegistration, ExpiryWarning, Monitor, PingGap, SchedulerGap, StatusChange
 from monitors.types.settings import MonitorConfig, settings_of
 
@@ -86,9 +86,8 @@ class MonitorAdmin(ReadOnlyAdmin[Monitor]):
     @admin.display(description="depends on")
     def parents(self, monitor: Monitor) -> str:
         load([monitor], caller=None)
-        found = (
-            (reverse("admin:monitors_monitor_change", args=[parent.pk]), parent.name) for parent in parents_of(monitor)
-        )
+        page = "admin:monitors_monitor_change"
+        found = ((reverse(page, args=[parent.pk]), parent.name) for parent in monitor.shown_parents)
         return format_html_join(", ", '<a href="{}">{}</a>', found) or "-"
 
     @admin.display(description="settings of the type")

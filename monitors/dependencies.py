@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery, Value, prefetch_related_objects
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Value
 
 from core.errors import ValidationFailed
 from monitors import changes
@@ -26,7 +26,7 @@ LONGEST_CHAIN = 16
 FIELD = "depends_on"
 Edge = tuple[int, int]
 """The keys of a child and a parent."""
-_SHOWN = [f"parent__{name}" for name in ("public_id", "name", "type", "owner", "project")]
+_SHOWN = ("id", "public_id", "name", "type", "owner_id", "project_id")
 
 
 class DependencyRefused(ValidationFailed):
@@ -46,23 +46,33 @@ class Choice(NamedTuple):
 
 
 def load(monitors: Sequence[Monitor], *, caller: Caller | None) -> None:
-    """Read the dependencies of these monitors for `parents_of`, in one query. Without a caller, all are visible."""
+    """Set `shown_parents` and `parent_keys` of these monitors, in one query. Without a caller, all parents are visible.
+
+    The parents have the columns that lists show. There may be thousands of rows, so each parent is made once.
+    """
     visible: Any = Value(True)  # noqa: FBT003
     if caller is not None:
         visible = Exists(accessible(caller, Monitor.objects.filter(pk=OuterRef("parent"))))
-    annotations = {"is_visible": visible}  # mypy reads the column from Dependency
-    rows = Dependency.objects.select_related("parent").only("child", "position", *_SHOWN).annotate(**annotations)
-    prefetch_related_objects([one for one in monitors if one.has_parents], Prefetch("dependencies", rows))
-
-
-def parents_of(monitor: Monitor) -> list[Monitor]:
-    """Return the parents that `load` found, in their order. They have the columns that lists show."""
-    return [row.parent for row in monitor.ordered_dependencies if row.is_visible]
+    found: dict[int, tuple[list[Monitor], list[int]]] = {}
+    for monitor in monitors:
+        shown, keys = found[monitor.pk] = [], []
+        monitor.shown_parents, monitor.parent_keys = shown, keys
+    children = [monitor.pk for monitor in monitors if monitor.has_parents]
+    rows = Dependency.objects.filter(child__in=children).annotate(visible=visible).order_by("position", "pk")
+    parents: dict[int, Monitor] = {}
+    for child_id, is_visible, *values in rows.values_list("child", "visible", *(f"parent__{name}" for name in _SHOWN)):
+        shown, keys = found[child_id]
+        key = values[0]
+        keys.append(key)
+        if is_visible:
+            if key not in parents:
+                parents[key] = Monitor.from_db(None, _SHOWN, values)
+            shown.append(parents[key])
 
 
 def shown_ids(monitor: Monitor) -> list[str]:
     """Return the ids of the parents that `load` found."""
-    return [parent.public_id for parent in parents_of(monitor)]
+    return [parent.public_id for parent in monitor.shown_parents]
 
 
 def children_of(monitors: QuerySet[Monitor], parents: QuerySet[Monitor]) -> QuerySet[Monitor]:

@@ -183,15 +183,16 @@ class Monitor(models.Model):
     child_count: int | None
     has_parents = True
     """What `dependencies.summary` loaded. By default it is unknown whether it has parents."""
-
-    @property
-    def ordered_dependencies(self) -> list[Dependency]:
-        # Sorted here, because `order_by` would ignore what is prefetched.
-        return sorted(self.dependencies.all(), key=lambda row: (row.position, row.pk)) if self.has_parents else []
+    shown_parents: list[Monitor]
+    parent_keys: list[int] | None = None
+    """The parents that a caller sees, and the keys of all of them, if `dependencies.load` loaded them."""
 
     @property
     def tagged_settings(self) -> Any:
-        parents = [row.parent_id for row in self.ordered_dependencies]
+        parents = self.parent_keys
+        if parents is None:  # sorted here, because `order_by` would ignore what is prefetched
+            rows = sorted(self.dependencies.all(), key=lambda row: (row.position, row.pk))
+            parents = [row.parent_id for row in rows]
         return [to_builtins(self.full_config), self.enabled, self.project and self.project.public_id, parents]
 
     @property
@@ -352,9 +353,6 @@ class Dependency(models.Model):
     )
     parent = models.ForeignKey(Monitor, on_delete=models.CASCADE, related_name="dependents", db_constraint=False)
     position = models.SmallIntegerField()
-
-    is_visible: bool
-    """Whether a caller can access the parent, if `dependencies.load` loaded it."""
 
     class Meta:
         constraints: ClassVar = [

@@ -455,7 +455,7 @@ def _all_facts(caller: Caller, monitor: Monitor, locations: Sequence[Location]) 
     """Return the facts of `facts_of`, and the monitors that it depends on."""
     facts = facts_of(monitor, locations)
     dependencies.load([monitor], caller=caller)
-    names = [parent.name for parent in dependencies.parents_of(monitor)]
+    names = [parent.name for parent in monitor.shown_parents]
     if names:
         links = list(zip(dependencies.shown_ids(monitor), names, strict=True))
         facts.append(Fact("Depends on", ", ".join(names), links, "dashboard/monitors/facts_parents.html"))
