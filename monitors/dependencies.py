@@ -26,7 +26,8 @@ LONGEST_CHAIN = 16
 FIELD = "depends_on"
 Edge = tuple[int, int]
 """The keys of a child and a parent."""
-_SHOWN = ("id", "public_id", "name", "type", "owner_id", "project_id")
+_SHOWN = ("id", "public_id", "owner_id", "project_id", "type", "name")
+"""Columns of parents, in the order of the model's fields, as `from_db` needs them."""
 
 
 class DependencyRefused(ValidationFailed):
