@@ -261,3 +261,32 @@ def _height(row: Locator) -> float:
     box = row.bounding_box()
     assert box is not None
     return box["height"]
+
+
+def test_parents_are_searched_chosen_and_follow_the_project(browse: Browse, app: Application) -> None:
+    somebody = app.person("network")
+    page = browse(somebody)
+    with somebody.client() as client:
+        made = {name: client.post("/monitors", HEARTBEAT | {"name": name}) for name in ("Router", "Switch", "Web")}
+        client.post("/projects", {"name": "Shop"})
+        page.goto(f"/monitors/{made['Web']['id']}/edit")
+        page.get_by_text("Dependencies").click()
+        picker = page.get_by_role("group", name="Depends on")
+        expect(picker.get_by_text("None selected")).to_be_visible()
+        picker.get_by_role("searchbox").fill("rout")
+        expect(picker.get_by_role("checkbox", name="Switch")).to_be_hidden()
+        picker.get_by_role("checkbox", name="Router").check()
+        expect(picker.get_by_text("1 selected")).to_be_visible()
+        axe(page)
+        with page.expect_response(re.compile("/monitors/parents")):
+            page.get_by_label("Project").select_option("Shop")
+        expect(picker.get_by_role("checkbox", name="Router")).to_be_checked()
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("Web is saved.")).to_be_visible()
+        page.get_by_role("link", name="Router").click()
+        page.get_by_role("link", name="1 monitor depends on it").click()
+        expect(page.get_by_role("link", name="Web", exact=True)).to_be_visible()
+        expect(page.get_by_role("link", name="Switch", exact=True)).to_be_hidden()
+        axe(page)
+        page.get_by_role("link", name="Remove the filter: depends on Router").click()
+        expect(page.get_by_role("link", name="Switch", exact=True)).to_be_visible()
