@@ -383,4 +383,4 @@ def test_the_list_takes_as_many_queries_for_thirty_as_for_one(api: Api, user: Us
     project = ProjectFactory(owner=user)
     for _ in range(29):
         MonitorFactory(owner=user, up=True, project=project)
-    assert queries() == one <= 6
+    assert queries() == one <= 7
