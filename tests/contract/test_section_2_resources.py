@@ -62,6 +62,7 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "locations": ((list,), False),
     "quorum": ((int,), True),
     "tags": ((list,), False),
+    "depends_on": ((list,), False),
     "recover_threshold": ((int,), False),
     "grace_sec": ((int,), False),
     "last_ping_at": (NUMBER, True),
@@ -95,7 +96,7 @@ INPUT = [
     *("schedule", "timezone", "missed", "min_duration_sec", "max_duration_sec", "max_pings_per_hour"),
     *("tls_verify", "ca_certificate"),
     *("fail_threshold", "confirmation_sec", "locations", "quorum", "recover_threshold", "project_id"),
-    "tags",
+    *("tags", "depends_on"),
 ]
 JSON_RULE = {"type": "json_field", "path": "a"}
 TEXT_RULE = {"type": "text_contains", "value": "o"}
