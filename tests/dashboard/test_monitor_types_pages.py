@@ -89,7 +89,7 @@ def test_a_monitor_of_each_type_is_made_from_the_defaults_of_the_form(web: Clien
             offered = [str(key) for key, _ in widget.choices]
             value = value if str(value) in offered else offered[0]  # as browsers preselect
         if value not in (None, False):
-            data[field.html_name] = value if isinstance(value, tuple) else str(value)
+            data[field.html_name] = value if isinstance(value, (tuple, list)) else str(value)
     data["type"] = kind
     if "url" in types.get(kind).asked:
         data["url"] = types.get(kind).example
@@ -144,7 +144,7 @@ def test_an_unchanged_form_sends_nothing(user: User, given: dict[str, Any]) -> N
     fields = [shown[name] for name in shown.fields if name not in shown.rows]
     for field in (*fields, *(field for rows in shown.rows.values() for row in rows for field in row)):
         value = field.value()
-        if isinstance(value, tuple):
+        if isinstance(value, (tuple, list)):
             data.setlist(field.html_name, list(value))
         elif value is not None and value is not False:
             data[field.html_name] = re.sub(r"\r?\n", "\r\n", str(value))
