@@ -120,7 +120,7 @@ class NotificationBatch:
         self.now = now
         self._routes = routes
         self.silences = silences_of((incident.monitor for incident in incidents), now)
-        self.holds = holding.find(incidents, now=now)
+        self.holds = holding.find([one for one in incidents if one.monitor_id not in self.silences], now=now)
         self.notices: list[Notice] = []
         self._events: list[IncidentEvent] = []
 

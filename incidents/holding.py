@@ -42,7 +42,7 @@ class Cause(StrEnum):
 _ORDER = (Cause.DOWN, Cause.FAILING, Cause.UNCHECKED, Cause.RECOVERED)
 # A first failure sets the status too, but its outage is not confirmed. See `monitors.state.Status.is_confirmed`.
 _IS_DOWN = "state.status = 'down' AND NOT state.fresh AND state.failures = 0 AND state.failing_since IS NOT NULL"
-# Only recoveries since the child failed are read, and none while the parent is down: its history may be long.
+# The first and the last recovery since the child failed come from an index of recoveries: the history may be long.
 _PARENTS = f"""
     SELECT incident.id, parent.id, coalesce(nullif(parent.name, ''), nullif(left(parent.url, 100), ''), parent.type),
            parent.type, {_IS_DOWN}, state.failures > 0, state.failing_since, state.last_checked_at,
@@ -57,7 +57,7 @@ _PARENTS = f"""
             SELECT min(change.at) AS first_at, max(change.at) AS last_at
               FROM monitors_statuschange AS change
              WHERE change.monitor_id = parent.id AND change.kind = 'status' AND change.at > incident.started_at
-               AND change.before = 'down' AND change.after <> 'down' AND NOT ({_IS_DOWN})
+               AND change.before = 'down' AND change.after IN ('up', 'slow') AND NOT ({_IS_DOWN})
            ) AS recovery ON true
       LEFT JOIN LATERAL (
             SELECT coalesce(change.failing_since, change.at) AS began_at

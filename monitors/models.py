@@ -409,6 +409,12 @@ class StatusChange(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["monitor", "at"], name="change_history"),
             models.Index(fields=["id"], name="change_outbox", condition=models.Q(processed_at=None)),
+            # Few of the changes of a monitor that is often slow. See `incidents.holding`.
+            models.Index(
+                fields=["monitor", "at"],
+                name="change_recoveries",
+                condition=models.Q(kind="status", before="down", after__in=["up", "slow"]),
+            ),
         ]
 
     def __str__(self) -> str:
