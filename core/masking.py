@@ -33,7 +33,7 @@ _SECRET = re.compile(
     | (?P<pool>\bwith\ url:\ )\S+                            # of requests, without a host
     | (?P<user>://)[^\s/@:"']*:[^\s/@"']+@
     | (?P<link>/(?:v1/heartbeats|invitations|alert-channels/confirm|status-subscriptions/(?:confirm|unsubscribe)
-        |account/(?:confirm-email|signup|password/reset))/)[^\s/?"']+
+        |account/(?:confirm-email|link|signup|password/reset))/)[^\s/?"']+
     | (?P<query>\?)[^\s"'<>=?]*=[^\s"'<>]*                    # of any address: where keys of others are
     | (?P<field>\b(?:[a-z0-9]+[-_.])?(?:"""
     + _NAMES

@@ -275,7 +275,7 @@ def store_new(
     MonitorState.objects.bulk_create(monitor.state for monitor in monitors)
     refill_slots(monitors)
     StatusChange.objects.bulk_create(transitions)
-    dependent = _store_parents(caller, zip(monitors, drafts, strict=True))
+    dependent = _store_parents(caller, (pair for pair in zip(monitors, drafts, strict=True) if pair[1].parents))
     made = [
         changes.compare(None, draft.config) + ([] if draft.enabled else _CREATED_PAUSED) + dependent.get(monitor.pk, [])
         for monitor, draft in zip(monitors, drafts, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -102,11 +103,13 @@ def test_a_window_covers_monitors_while_they_have_one_of_its_tags(api: Api, user
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
-    [("/v1/alert-channels", WEBHOOK), ("/v1/maintenance-windows", window())],
+    ("path", "make"),
+    [("/v1/alert-channels", lambda: WEBHOOK), ("/v1/maintenance-windows", lambda: window())],
     ids=["channel", "window"],
 )
-def test_invalid_tags_are_refused(api: Api, user: User, path: str, body: dict[str, Any]) -> None:
+def test_invalid_tags_are_refused(api: Api, user: User, path: str, make: Callable[[], dict[str, Any]]) -> None:
+    body = make()
+
     def refused(answer: Any) -> None:
         assert (answer.status, answer.json["error"]) == (422, "validation_error"), answer.json
 

@@ -19,7 +19,7 @@ from core.clock import utc_now
 from core.crypto import Ciphertext
 from core.rotation import encrypted_columns
 from manifests.models import Upload
-from monitors.models import Monitor
+from monitors.models import BulkEdit, BulkEditItem, Monitor
 from monitors.services import update_monitor
 from projects.access import Caller
 from tests.api.client import Api
@@ -69,6 +69,7 @@ def test_every_encrypted_column_is_found() -> None:
         "manifests.Upload.content",
         "mfa.Authenticator.data.secret",
         "mfa.Authenticator.data.seed",
+        "monitors.BulkEditItem.before",
         "monitors.Monitor.header_values",
         "projects.IdempotencyKey.answer",
         "statuspages.Subscriber.address",
@@ -85,6 +86,8 @@ def test_a_rotation_in_its_three_steps(settings: Settings, user: User) -> None:
     OAuthState.objects.create(digest=b"x", user=user, provider="vercel", expires_at=utc_now(), session={})
     Upload.objects.create(user=user, source="gatus", place={}, content={"monitors": []}, created_at=utc_now())
     make_subscriber(make_page(user, [plain]))
+    edit = BulkEdit.objects.create(user=user, created_at=utc_now())
+    BulkEditItem.objects.create(edit=edit, monitor=plain, etag="", before={})
     token = api.post("/v1/tokens", body, key="k").text
     app = App(user)
 

@@ -95,6 +95,7 @@ def test_addresses_that_are_secrets() -> None:
         "/invitations/<id:token>": f"/invitations/{secret}",
         "/alert-channels/confirm/<id:token>": f"/alert-channels/confirm/{secret}",
         "/account/^confirm-email/(?P<key>[-:\\w]+)/$": f"/account/confirm-email/{secret}/",
+        "/account/^link/(?P<key>[-:\\w]+)/$": f"/account/link/{secret}/",
         "/account/^signup/(?P<key>[-:\\w]+)/$": f"/account/signup/{secret}/",
         "/account/^password/reset/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>.+)/$": f"/account/password/reset/1-{secret}/",
     }

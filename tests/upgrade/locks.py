@@ -119,10 +119,12 @@ def fill(database: psycopg.Connection, table: str, rows: int) -> None:
     """Copy one row of the table until it has `rows` rows."""
     columns = database.execute(COLUMNS, [table]).fetchall()
     name = sql.Identifier
-    values = [
-        sql.SQL(OTHERS[kind]).format(name=name(column)) if is_unique else name(column)
-        for column, kind, is_unique in columns
-    ]
+    values: list[sql.Composable] = []
+    for column, kind, is_unique in columns:
+        values.append(name(column))
+        if is_unique:
+            other = sql.SQL(OTHERS[kind]).format(name=name(column))
+            values[-1] = sql.SQL("CASE WHEN {name} IS NOT NULL THEN {other} END").format(name=name(column), other=other)
     database.execute("SET session_replication_role = replica")
     database.execute(
         sql.SQL("INSERT INTO {table} ({columns}) SELECT {values} FROM {row}, generate_series(1, {rows}) n").format(
