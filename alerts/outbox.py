@@ -33,6 +33,7 @@ from core.text import counted
 from incidents.models import Incident, IncidentEvent
 from locations.models import Location
 from monitors.models import Monitor
+from monitors.selectors import hidden_ids
 from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Lane, Outbox, SendResult
 from projects import access
 from projects.access import Caller
@@ -260,17 +261,22 @@ def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
     """Return the channel and the items of a claimed message. The channel is None if it must no longer be used.
 
     For a personal channel, delete items that its owner can no longer read, and the message if none is left: a former
-    member of a project gets no queued alerts of it.
+    member of a project gets no queued alerts of it. A viewer gets no id of a heartbeat, which is a secret.
     """
     usable = AlertChannel.objects.filter(enabled=True, confirmed_at__isnull=False, owner__is_active=True)
     channel = usable.select_related("owner").filter(pk=delivery.channel_id).first()
     items = list(DeliveryItem.objects.filter(delivery=delivery).order_by("pk"))
-    if channel is not None and channel.project_id is None and (foreign := _foreign(items, Caller(channel.owner))):
-        items = [item for item in items if item.pk not in foreign]
-        DeliveryItem.objects.filter(pk__in=foreign).delete()
-        if not items:
-            _delete(delivery)
-            channel = None
+    if channel is not None and channel.project_id is None:
+        owner = Caller(channel.owner)
+        if foreign := _foreign(items, owner):
+            items = [item for item in items if item.pk not in foreign]
+            DeliveryItem.objects.filter(pk__in=foreign).delete()
+            if not items:
+                _delete(delivery)
+                channel = None
+        hidden = hidden_ids(owner, {item.payload["monitor_id"] for item in items} - {None})
+        for item in items:
+            item.payload["monitor_id"] = hidden.get(item.payload["monitor_id"], item.payload["monitor_id"])
     return channel, [msgspec.convert(item.payload, Payload) for item in items]
 
 

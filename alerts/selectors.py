@@ -10,6 +10,7 @@ from django.db import connection
 from django.db.models import Count, Prefetch, Q, QuerySet, Value
 
 from alerts.models import AlertChannel, Delivery, DeliveryItem
+from alerts.transports import KINDS
 from core.db import get_or_not_found, total_of
 from monitors.models import Monitor
 from projects import access
@@ -138,13 +139,25 @@ CHANNEL_BYTES = total_of(AlertChannel.monitors.through.objects.all(), "alertchan
 
 def list_channels(caller: Caller) -> QuerySet[AlertChannel]:
     """Return the caller's channels, with those chosen monitors that the caller can still access."""
-    monitors = access.accessible(caller, Monitor.objects.only("public_id", "project_id", "name", "url")).order_by("pk")
+    columns = ("public_id", "type", "owner_id", "project_id", "name", "url")
+    monitors = access.accessible(caller, Monitor.objects.only(*columns)).order_by("pk")
     channels = AlertChannel.objects.select_related("project", "scope_project", "owner")
     return access.accessible(caller, channels).prefetch_related(Prefetch("monitors", monitors))
 
 
 def get_channel(caller: Caller, public_id: str) -> AlertChannel:
     return get_or_not_found(list_channels(caller), public_id=public_id)
+
+
+def shown_hint(channel: AlertChannel, caller: Caller | None) -> str | None:
+    """Return the hint of a channel, or None for viewers of its project, who must not learn where alerts go."""
+    return None if caller is not None and caller.views(channel) else channel.hint
+
+
+def shown_name(channel: AlertChannel, caller: Caller | None) -> str:
+    """Return the name of a channel, for viewers its kind if the hint is in the name, as it is in default names."""
+    is_hidden = shown_hint(channel, caller) is None and channel.hint in channel.name
+    return KINDS[channel.kind].label if is_hidden else channel.name
 
 
 def count_dead(channels: Iterable[AlertChannel]) -> dict[int, int]:

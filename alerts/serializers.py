@@ -10,10 +10,12 @@ from rest_framework import serializers
 
 from alerts.events import DEFAULT_TOPICS, EventType, Topic
 from alerts.models import AlertChannel, Delivery
+from alerts.selectors import shown_hint, shown_name
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind, Setting
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 from core.registry import union
+from monitors.selectors import shown_id
 from monitors.types.tags import MAX_TAGS
 
 MAX_CHOSEN = 1_000
@@ -86,9 +88,11 @@ class ChannelSerializer(serializers.Serializer[Any]):
 
     id = serializers.CharField(source="public_id")
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
-    name = serializers.CharField()
+    name = serializers.SerializerMethodField()
     kind = KindField()
-    hint = serializers.CharField(help_text="Identifies the channel: a…@example.com, a host, a service.")
+    hint = serializers.SerializerMethodField(
+        help_text="Identifies the channel: a…@example.com, a host, a service. null for viewers."
+    )
     enabled = serializers.BooleanField()
     topics = serializers.ListField(child=serializers.ChoiceField(choices=Topic.values))
     monitors = serializers.ChoiceField(source="scope", choices=AlertChannel.Scope.values, help_text=SCOPE_HELP)
@@ -104,7 +108,13 @@ class ChannelSerializer(serializers.Serializer[Any]):
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_monitor_ids(self, channel: AlertChannel) -> list[str]:
-        return [monitor.public_id for monitor in channel.chosen]
+        return [shown_id(monitor, self.context.get("caller")) for monitor in channel.chosen]
+
+    def get_name(self, channel: AlertChannel) -> str:
+        return shown_name(channel, self.context.get("caller"))
+
+    def get_hint(self, channel: AlertChannel) -> str | None:
+        return shown_hint(channel, self.context.get("caller"))
 
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_secret(self, channel: AlertChannel) -> str | None:
@@ -139,9 +149,13 @@ class DeliveryItemSerializer(serializers.Serializer[Any]):
 
     news = serializers.ChoiceField(source="payload.event_type", choices=[n.value for n in EventType])
     incident_id = serializers.CharField(source="payload.incident_id", allow_null=True)
-    monitor_id = serializers.CharField(source="payload.monitor_id", allow_null=True)
+    monitor_id = serializers.SerializerMethodField()
     location_id = serializers.SerializerMethodField()  # items of earlier versions have none
     at = serializers.SerializerMethodField()
+
+    def get_monitor_id(self, item: Any) -> str | None:
+        monitor_id: str | None = item.payload["monitor_id"]
+        return None if monitor_id is None else self.context.get("hidden_ids", {}).get(monitor_id, monitor_id)
 
     def get_location_id(self, item: Any) -> str | None:
         location_id: str | None = item.payload.get("location_id")
@@ -164,6 +178,10 @@ class DeliverySerializer(serializers.Serializer[Any]):
     created_at = EpochMsField()
     next_try_at = EpochMsField()
     attempts = serializers.IntegerField()
-    last_error = serializers.CharField(allow_null=True)
+    last_error = serializers.SerializerMethodField(help_text="null without one, and for viewers.")
     done_at = EpochMsField(allow_null=True, help_text="When it was sent or given up.")
     items = DeliveryItemSerializer(many=True, source="items.all")
+
+    def get_last_error(self, delivery: Delivery) -> str | None:
+        """Return the last error, without which viewers cannot learn the destination from it."""
+        return None if self.context.get("is_viewer") else delivery.last_error

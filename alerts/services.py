@@ -210,6 +210,7 @@ def choose_monitors(
 def ask_again(caller: Caller, public_id: str, *, now: datetime) -> AlertChannel:
     """Request consent again from the owner of an address. Earlier links become invalid."""
     channel = get_channel(caller, public_id)
+    caller.require_write(channel)
     consent = KINDS[channel.kind].consent
     if not consent:
         raise ValidationFailed("applies only to channels of kind email.", field="address")
@@ -222,6 +223,7 @@ def delete_channel(caller: Caller, public_id: str, *, if_match: IfMatch = None) 
     Most of the log is deleted first, in short transactions: processes that alert wait for a locked channel.
     """
     channel = get_channel(caller, public_id)
+    caller.require_write(channel)
     require_match(channel, if_match)
     log_of = Delivery.objects.filter(channel=channel, done_at__isnull=False)
     while finished := list(log_of.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
@@ -235,6 +237,7 @@ def delete_channel(caller: Caller, public_id: str, *, if_match: IfMatch = None) 
 def replay(caller: Caller, channel_id: str, delivery_id: str, *, now: datetime) -> Delivery:
     """Send a dead delivery again, for another day. Raise NotDead for any other."""
     channel = get_channel(caller, channel_id)
+    caller.require_write(channel)
     delivery = get_delivery(channel, delivery_id)
     if not OUTBOX.replay([delivery.pk], now=now).done:
         raise NotDead
@@ -261,7 +264,7 @@ def _lock_monitors(caller: Caller, given: Mapping[str, Any]) -> list[Monitor] | 
     for index, public_id in enumerate(given["monitor_ids"]):
         if public_id not in found:
             raise ValidationFailed("monitor not found.", field=f"monitor_ids[{index}]")
-    return list(found.values())
+    return list(dict.fromkeys(found.values()))
 
 
 def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | None:
@@ -269,7 +272,7 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
     if wanted is None:
         return None
     try:
-        return access.lock_project(caller, wanted)
+        return access.lock_project(caller, wanted, roles=access.EVERY_ROLE)  # viewers too may get its alerts
     except ApiError:
         raise ValidationFailed("project not found.", field="scope_project_id") from None
 

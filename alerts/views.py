@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from django.db.models import QuerySet
@@ -29,6 +30,7 @@ from core.clock import utc_now
 from core.errors import ChannelLimit, LimitReached, NotConfirmed, NotDead, NotFound, NoWorker
 from core.throttles import ChannelAddressThrottle, ChannelTestThrottle
 from core.waiting import limit_waiting
+from monitors.selectors import hidden_ids
 
 
 class ChannelViewSet(ServiceViewSet):
@@ -101,6 +103,7 @@ class ChannelViewSet(ServiceViewSet):
         A worker makes one attempt; the response waits for it.
         """
         channel = self.get_object(channel_id)
+        self.caller.require_write(channel)
         with limit_waiting(self.caller.account):
             return testing.send_test(channel)
 
@@ -109,9 +112,19 @@ class DeliveryViewSet(ServiceViewSet):
     noun = "delivery"
     lookup_url_kwarg = "delivery_id"
     serializer_class = DeliverySerializer
+    hidden_ids: Mapping[str, str] = MappingProxyType({})
 
     def get_parent(self, channel_id: str) -> AlertChannel:
         return selectors.get_channel(self.caller, channel_id)
+
+    def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
+        keys = {item.payload["monitor_id"] for delivery in rows for item in delivery.items.all()}
+        self.hidden_ids = hidden_ids(self.caller, keys - {None})
+        return super().serialize(rows, serializer)
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        is_viewer = self.found is not None and self.caller.views(self.found)
+        return super().get_serializer_context() | {"hidden_ids": self.hidden_ids, "is_viewer": is_viewer}
 
     @operation(
         id="list_alert_channel_deliveries",

@@ -123,6 +123,10 @@ class Forbidden(ApiError, status=403, code="forbidden"):
     reason = "Your role does not allow this."
 
 
+class ReadOnly(ApiError, status=403, code="read_only"):
+    reason = "Your role, or the access of the token, allows only reading."
+
+
 class SessionRequired(ApiError, status=403, code="session_required"):
     reason = "Project tokens cannot do this; sign in and use a session token."
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import secrets
 from collections.abc import Iterator
 from functools import partial
+from hashlib import sha256
 
 
 def random_text(nbytes: int) -> str:
@@ -15,6 +17,29 @@ def random_text(nbytes: int) -> str:
 
 def _text(data: bytes) -> str:
     return base64.b32encode(data).decode().rstrip("=").lower()
+
+
+def derive(secret_id: str) -> bytes:
+    """Return 128 bits that identify a random id, which nobody can compute from them. They depend on no key.
+
+    `monitors.models.Derived` is the same in PostgreSQL.
+    """
+    return sha256(secret_id.encode()).digest()[:16]
+
+
+def derived_id(prefix: str, secret_id: str) -> str:
+    """Return another id, always the same, of an object whose id is a secret."""
+    return f"{prefix}_{_text(derive(secret_id))}"
+
+
+def derived_bits(prefix: str, derived: str) -> bytes | None:
+    """Return what `derive` returned for an id that `derived_id` made, or None if it made no such id."""
+    text = derived.removeprefix(f"{prefix}_")
+    try:
+        bits = base64.b32decode(f"{text.upper()}======")
+    except (binascii.Error, ValueError):
+        return None
+    return bits if f"{prefix}_{_text(bits)}" == derived else None
 
 
 def new_id(prefix: str) -> str:

@@ -101,6 +101,11 @@ class Incident(models.Model):
     def is_open(self) -> bool:
         return self.resolved_at is None
 
+    @property
+    def project_key(self) -> int | None:
+        """The key of the project in which it is: that of its monitor as long as that exists."""
+        return self.project_id if self.monitor is None else self.monitor.project_id
+
 
 class IncidentEvent(models.Model):
     """An entry of an incident's timeline, ordered by id. `text` is a sentence for people."""

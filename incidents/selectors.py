@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.db.models import Func, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, JSONObject, Length
+from django.db.models.lookups import Exact
 
 from accounts.models import User
-from core.db import compiled_for_users, get_or_not_found, total_of
+from checks.spec import ReasonCode
+from core.db import Derived, compiled_for_users, get_or_not_found, total_of
+from core.ids import derived_bits, derived_id
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
-from monitors.models import Monitor
+from monitors.models import READING_PREFIX, Monitor
+from monitors.selectors import named, shown_id
 from projects import access
 from projects.access import Caller
 
+_OF_HEARTBEATS = {ReasonCode.HEARTBEAT_MISSED, ReasonCode.HEARTBEAT_FAILED}
+_SENT_TEXTS: Mapping[str, str] = {
+    IncidentEvent.Type.ALERT_SENT: "Alert delivered.",
+    IncidentEvent.Type.ALERT_FAILED: "Alert not delivered.",
+}
 TIMELINE = Prefetch("events", IncidentEvent.objects.order_by("pk"))
 INCIDENT_CHARS = Coalesce(Length("detail"), 0)
 WINDOW_BYTES = total_of(MaintenanceWindow.monitors.through.objects.all(), "maintenancewindow", Value(500))
@@ -32,7 +43,7 @@ def list_incidents(
     of_none = access.accessible(caller, Incident.objects.filter(monitor=None))
     found = Incident.objects.filter(pk__in=of_monitors.values("pk").union(of_none.values("pk"), all=True))
     if monitor_id is not None:
-        found = found.filter(monitor_public_id=monitor_id)
+        found = found.filter(_of_monitor(monitor_id))
     if project_id is not None:
         found = found.filter(Q(monitor__project__public_id=project_id) | Q(monitor=None, project__public_id=project_id))
     if is_open is not None:
@@ -41,6 +52,33 @@ def list_incidents(
     cause = Incident.objects.filter(pk=OuterRef("caused_by"), monitor__in=monitors)
     cause_of = Subquery(cause.values(json=JSONObject(id="public_id", name="name")))
     return found.select_related("monitor__project", "project").defer(*unread).annotate(cause=cause_of)
+
+
+def shown_monitor_id(incident: Incident, caller: Caller | None) -> str | None:
+    """Return the id of an incident's monitor for its readers, as `shown_id`, also if the monitor is deleted."""
+    if incident.monitor is not None:
+        return shown_id(incident.monitor, caller)
+    if incident.reason_code in _OF_HEARTBEATS and caller is not None and caller.only_reads(incident):
+        return derived_id(READING_PREFIX, incident.monitor_public_id)
+    return incident.monitor_public_id or None
+
+
+def shown_event_text(event: IncidentEvent, caller: Caller | None) -> str:
+    """Return the text of an entry of a timeline. To viewers of the project it does not say where alerts go."""
+    if event.type in _SENT_TEXTS and caller is not None and caller.views(event.incident):
+        return _SENT_TEXTS[event.type]
+    return event.text
+
+
+def _of_monitor(public_id: str) -> Q:
+    """Match the incidents of a monitor, which may be deleted. Its id may be that for those who only read."""
+    bits = derived_bits(READING_PREFIX, public_id)
+    if bits is None:
+        return Q(monitor_public_id=public_id)
+    secret = Monitor.objects.filter(named([public_id])).values_list("public_id", flat=True).first()
+    if secret is not None:
+        return Q(monitor_public_id=secret)
+    return Q(Exact(Derived("monitor_public_id"), bits), monitor=None)
 
 
 _count_open = compiled_for_users(
@@ -77,7 +115,9 @@ def newest_incidents(monitor: Monitor, *, limit: int) -> list[Incident]:
 
 def list_windows(caller: Caller) -> QuerySet[MaintenanceWindow]:
     """Return windows with those of their monitors that the caller may see."""
-    visible = access.accessible(caller, Monitor.objects.only("public_id", "project_id").order_by("pk"))
+    visible = access.accessible(
+        caller, Monitor.objects.only("public_id", "type", "owner_id", "project_id").order_by("pk")
+    )
     windows = MaintenanceWindow.objects.select_related("project")
     return access.accessible(caller, windows).prefetch_related(Prefetch("monitors", visible))
 

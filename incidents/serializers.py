@@ -12,8 +12,10 @@ from core.api.fields import ChoiceField, EpochMsField, ListField, MomentField, S
 from incidents import windows
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.recurrence import MAX_LENGTH, MAX_YEARS
+from incidents.selectors import shown_event_text, shown_monitor_id
 from incidents.windows import MAX_CHOSEN, SCOPES
 from monitors.history_views import EvidenceSerializer
+from monitors.selectors import shown_id
 from monitors.types.tags import MAX_TAGS
 
 MAX_TEXT = 2_000
@@ -60,7 +62,7 @@ class IncidentSerializer(serializers.Serializer[Any]):
 
     @extend_schema_field({"type": ["string", "null"]})
     def get_monitor_id(self, incident: Incident) -> str | None:
-        return incident.monitor_public_id or None
+        return shown_monitor_id(incident, self.context.get("caller"))
 
     @extend_schema_field({"type": ["string", "null"]})
     def get_project_id(self, incident: Incident) -> str | None:
@@ -78,10 +80,13 @@ class IncidentEventSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     type = serializers.ChoiceField(choices=IncidentEvent.Type.values)
     at = EpochMsField()
-    text = serializers.CharField(help_text="A sentence for people; for comments, the comment.")
+    text = serializers.SerializerMethodField(help_text="A sentence for people; for comments, the comment.")
     data = serializers.DictField(  # type: ignore[assignment]  # a field, that its class takes away again
         help_text="The same for programs; `by` is the person who did it."
     )
+
+    def get_text(self, event: IncidentEvent) -> str:
+        return shown_event_text(event, self.context.get("caller"))
 
 
 class IncidentDetailSerializer(IncidentSerializer):
@@ -175,7 +180,7 @@ class WindowSerializer(serializers.Serializer[Any]):
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_monitor_ids(self, window: MaintenanceWindow) -> list[str]:
-        return [monitor.public_id for monitor in window.chosen]
+        return [shown_id(monitor, self.context.get("caller")) for monitor in window.chosen]
 
     def get_active(self, window: Any) -> bool:
         return window.occurrence is not None and window.occurrence.starts_at <= self.context["now"]

@@ -106,6 +106,7 @@ def _lock_all(rows: QuerySet[Any]) -> None:
 def _lock(caller: Caller, public_id: str) -> Incident:
     """Return the incident, locked and read after locking, to see a concurrent recovery of the monitor."""
     found = get_incident(caller, public_id)
+    caller.require_write(found)
     return get_or_not_found(Incident.objects.select_for_update(no_key=True), pk=found.pk)
 
 

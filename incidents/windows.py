@@ -24,10 +24,11 @@ from incidents.recurrence import Occurrence, Schedule
 from incidents.selectors import get_window
 from monitors.filters import shares_tag
 from monitors.models import Monitor
+from monitors.selectors import named
 from monitors.services import lock_monitors
 from monitors.uptime.daily import leave_out
 from projects import access
-from projects.access import Caller
+from projects.access import WRITERS, Caller
 from projects.models import Membership, Project
 from projects.placement import enforce_links, enforce_quota, place, require_same_project
 
@@ -176,7 +177,7 @@ def covering(now: datetime) -> Exists | Q:
     tagged = on.filter(shares_tag(F("monitor_tag_keys"), OuterRef("tag_keys")), all_monitors=False)
     whole, chosen = on.filter(all_monitors=True), on.filter(all_monitors=False, monitors=OuterRef("pk"))
     has_access = Q(owner=OuterRef("owner")) | Exists(
-        Membership.objects.filter(user=OuterRef("owner"), project=OuterRef(OuterRef("project")))
+        Membership.objects.filter(user=OuterRef("owner"), project=OuterRef(OuterRef("project")), role__in=WRITERS)
     )
     return (
         Exists(whole.filter(project=OuterRef("project")))
@@ -231,9 +232,10 @@ def coming(monitors: Sequence[Monitor], *, now: datetime, until: datetime) -> li
         .values_list("maintenancewindow")
         .annotate(ids=ArrayAgg("monitor"))
     )
-    # A person's window covers only monitors that the person can access.
+    # A person's window covers only monitors that the person can change.
     owners = {window.owner_id for window in found if window.project_id is None and not window.all_monitors}
-    places = set(Membership.objects.filter(user__in=owners, project__in=projects).values_list("user", "project"))
+    written = Membership.objects.filter(user__in=owners, project__in=projects, role__in=WRITERS)
+    places = set(written.values_list("user", "project"))
 
     def covers_chosen(window: MaintenanceWindow, monitor: Monitor) -> bool:
         if window.project_id is not None:
@@ -301,11 +303,14 @@ def _choose(
         return []
     if not monitor_ids and not tags:
         raise ValidationFailed("select at least one monitor or tag.", field="monitor_ids")
-    monitors = access.accessible(caller, Monitor.objects.only("public_id").filter(public_id__in=monitor_ids))
+    monitors = access.accessible(caller, Monitor.objects.only("public_id", "type", "owner_id", "project_id"))
+    monitors = monitors.filter(named(monitor_ids))
     if project is not None:
         monitors = monitors.filter(project=project)
     found = list(monitors)
-    missing = set(monitor_ids) - {monitor.public_id for monitor in found}
+    missing = set(monitor_ids) - {public_id for one in found for public_id in (one.public_id, one.reading_id)}
+    for monitor in found:
+        caller.require_write(monitor)  # its alerts are suppressed
     if missing:
         where = " in this project" if project else ""
         raise ValidationFailed(f"monitor {min(missing)} not found{where}.", field="monitor_ids")

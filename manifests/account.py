@@ -15,6 +15,8 @@ from core.db import LockTimeoutError, advisory_lock, lock_timeout
 from core.errors import TooManyRequests
 from core.waiting import RETRY_SEC
 from monitors.configuration import Limits
+from monitors.models import Monitor
+from monitors.selectors import shown_id
 from monitors.services import limits_at
 from projects import access
 from projects.access import Caller
@@ -32,6 +34,8 @@ class ProjectRef:
     name: str
     owner: User
     id: str | None = None
+    is_viewed: bool = False
+    """Whether the caller is a viewer of it."""
 
     def __str__(self) -> str:
         return self.name
@@ -54,6 +58,10 @@ class Existing:
     def id(self) -> str:
         public_id: str = self.row.public_id
         return public_id
+
+    def shown_id(self, caller: Caller) -> str:
+        """Return its id in an export for this reader."""
+        return shown_id(self.row, caller) if isinstance(self.row, Monitor) else self.id
 
 
 @dataclass(eq=False, slots=True)
@@ -135,5 +143,7 @@ def open_account(caller: Caller) -> Account:
     roles = Membership.objects.filter(project__in=access.accessible_projects(account.caller), role=Role.OWNER)
     for role in roles.exclude(user=None).select_related("project", "user__plan").order_by("project"):
         assert role.user is not None
-        account.project_refs[role.project.pk] = ProjectRef(role.project.name, role.user, role.project.public_id)
+        account.project_refs[role.project.pk] = ProjectRef(
+            role.project.name, role.user, role.project.public_id, is_viewed=caller.views(role.project)
+        )
     return account

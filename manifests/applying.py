@@ -14,7 +14,7 @@ from django.db import transaction
 
 from accounts.models import User
 from alerts.transports import KINDS
-from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ValidationFailed
+from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ReadOnly, ValidationFailed
 from core.throttles import count_request
 from manifests.account import Entry, Existing, MonitorRef, open_account, take_turn
 from manifests.parsing import Manifest
@@ -104,6 +104,8 @@ class _Applying:
     def run(self) -> Report:
         """Apply the plan. Locks are taken in the common order: monitor states, projects, owners, then the rest."""
         changes = self._changes()  # first, while all objects have their old names
+        if changes or self.plan.problems:
+            self._require_write()
         if changes:
             self._lock()
             self._make_projects()
@@ -117,6 +119,11 @@ class _Applying:
             raise InvalidManifest(self.plan.problems)
         polled = [one for one in self.new_monitors if not types.get(one.config.type).waits]
         return Report(changes, self.plan.notes, self.unmentioned, sum(map(_is_enabled, polled)))
+
+    def _require_write(self) -> None:
+        """Raise ReadOnly if the file names a project of which the caller is a viewer."""
+        if any(project_ref.is_viewed for _, project_ref in self.plan.project_refs):
+            raise ReadOnly
 
     def _lock(self) -> None:
         changed = {existing.row.pk: existing for existing in self.changed_monitors.values()}

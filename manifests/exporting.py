@@ -62,7 +62,9 @@ class Export:
             for one in loaded:
                 if not one.values:  # deleted since
                     continue
-                entry: dict[str, Any] = {"id": one.id} if self._with_ids or twice[one.project_ref, one.name] > 1 else {}
+                entry: dict[str, Any] = {}
+                if self._with_ids or twice[one.project_ref, one.name] > 1:
+                    entry["id"] = one.shown_id(self._account.caller)
                 entry |= {name: one.values[name] for name in ("slug", "name") if name in one.values}
                 entry |= {} if one.project_ref is None else {"project": self._names.project(one.project_ref)}
                 entries.append(entry | resource.exported(one, self._names))

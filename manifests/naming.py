@@ -122,7 +122,7 @@ class ExportNames:
     def monitor(self, found: MonitorRef, home: ProjectRef | None) -> Any:
         # Only listed projects can be named.
         if self._names[found.project_ref, found.name] > 1 or found.project_ref not in self._listed:
-            return {"id": found.id}
+            return {"id": found.shown_id(self.account.caller) if isinstance(found, Existing) else found.id}
         if found.project_ref is home:
             return found.name
         return {"project": self.project(found.project_ref), "name": found.name}

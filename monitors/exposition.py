@@ -17,9 +17,10 @@ from core.api.viewsets import ServiceViewSet, operation
 from core.clock import to_ms
 from core.throttles import MetricsThrottle
 from monitors.models import Monitor
-from monitors.selectors import list_monitors, status_of, uptimes
+from monitors.selectors import list_monitors, shown_id, status_of, uptimes
 from monitors.stale import load_schedules
 from monitors.types.tags import tag_key
+from projects.access import Caller
 
 UNKNOWN, PAUSED = "unknown", "paused"
 STATUSES = (*(verdict.value for verdict in Verdict), UNKNOWN, PAUSED)
@@ -29,14 +30,19 @@ LABELS: Final = ("id", "name", "project", "type")
 
 
 def metrics_of(
-    monitors: Sequence[Monitor], uptime_24h: Mapping[int, float | None], *, now: datetime, with_tags: bool = False
+    monitors: Sequence[Monitor],
+    uptime_24h: Mapping[int, float | None],
+    *,
+    caller: Caller,
+    now: datetime,
+    with_tags: bool = False,
 ) -> Iterator[Metric]:
     """Yield the metric families of these monitors. A value that is not known has no sample.
 
     All tags of a monitor are one label, so they add no series.
     """
     names = (*LABELS, "tags") if with_tags else LABELS
-    labels = {monitor.pk: _labels(monitor, with_tags=with_tags) for monitor in monitors}
+    labels = {monitor.pk: _labels(monitor, caller, with_tags=with_tags) for monitor in monitors}
 
     def status_in(monitor: Monitor) -> str:
         return (status_of(monitor, now=now) or UNKNOWN) if monitor.enabled else PAUSED
@@ -92,9 +98,9 @@ def _gauge(name: str, help_text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"pulsekeeper_monitor_{name}", help_text, labels=labels)
 
 
-def _labels(monitor: Monitor, *, with_tags: bool) -> tuple[str, ...]:
+def _labels(monitor: Monitor, caller: Caller, *, with_tags: bool) -> tuple[str, ...]:
     project = "" if monitor.project is None else monitor.project.name
-    found = (monitor.public_id, monitor.name, project, monitor.type)
+    found = (shown_id(monitor, caller), monitor.name, project, monitor.type)
     if not with_tags:
         return found
     # In an order that does not change, and with commas around each, so that a regular expression finds whole tags.
@@ -127,7 +133,8 @@ class MetricsViewSet(ServiceViewSet):
         """
         monitors = list(list_monitors(self.caller).defer("config", "header_values", "url"))
         load_schedules(monitors)
-        families = metrics_of(monitors, uptimes(monitors, now=self.now), now=self.now, with_tags=tags == "true")
+        shares = uptimes(monitors, now=self.now)
+        families = metrics_of(monitors, shares, caller=self.caller, now=self.now, with_tags=tags == "true")
         if len(monitors) <= FEW:
             return expose(self.request, families)
         pieces, content_type = exposed(self.request, families)

@@ -190,7 +190,8 @@ class HistoryViewSet(ServiceViewSet):
     """Rows of a monitor."""
 
     def get_parent(self, monitor_id: str) -> Monitor:
-        return get_monitor(self.caller, monitor_id)
+        self.found = monitor = get_monitor(self.caller, monitor_id)
+        return monitor
 
 
 class CheckViewSet(HistoryViewSet):
@@ -199,7 +200,7 @@ class CheckViewSet(HistoryViewSet):
     serializer_class = CheckDetailSerializer
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return super().get_serializer_context() | {"ids": CheckIds(self.kwargs["monitor_id"])}
+        return super().get_serializer_context() | {"ids": self.found and CheckIds(self.found.public_id)}
 
     @operation(
         answer=CheckSerializer,
@@ -223,6 +224,7 @@ class CheckViewSet(HistoryViewSet):
         heartbeat waits for pings, and a check of a scheduler would trigger its target.
         """
         monitor = self.get_parent(monitor_id)
+        self.caller.require_write(monitor)
         with limit_waiting(self.caller.account):
             return on_demand.check_now(monitor, now=self.now)
 
@@ -257,7 +259,8 @@ class PingLogViewSet(HistoryViewSet):
     serializer_class = PingSerializer
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return super().get_serializer_context() | {"ids": CheckIds(self.kwargs["monitor_id"], prefix=ID_PREFIX)}
+        ids = self.found and CheckIds(self.found.public_id, prefix=ID_PREFIX)
+        return super().get_serializer_context() | {"ids": ids}
 
     @operation(pages=TimePages(time="at", number="id", chars=lambda ping: len(ping.body or "")))
     def list(self, monitor_id: str, **page: Any) -> Sequence[Ping]:

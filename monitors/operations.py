@@ -26,7 +26,7 @@ from monitors.locking import lock_monitors, write_columns
 from monitors.models import Monitor, StatusChange
 from monitors.services import delete_locked
 from monitors.stale import stale, stale_since
-from projects.access import Caller, accessible
+from projects.access import Caller, writable
 
 
 def pause(ids: Collection[int], *, now: datetime, caller: Caller | None = None) -> BulkResult[Monitor]:
@@ -140,7 +140,7 @@ def _each(
     """
     # Access is evaluated after locking. Entries of the audit log have the project, or without a caller the owner.
     among = Monitor.objects.select_related("project").prefetch_related(*load)
-    among = among.select_related("owner") if caller is None else accessible(caller, among)
+    among = among.select_related("owner") if caller is None else writable(caller, among)
     reasons = [(monitor, do(monitor)) for monitor in lock_monitors(ids, among).values()]
     done = [monitor for monitor, reason in reasons if reason is None]
     return BulkResult(done, Counter(reason for _, reason in reasons if reason is not None))

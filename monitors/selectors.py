@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import starmap
@@ -29,12 +29,14 @@ from django.db.models import (
 )
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Greatest, Least, Length
-from django.db.models.lookups import Exact, IsNull, LessThan
+from django.db.models.lookups import Exact, In, IsNull, LessThan
 
 from checks.spec import Verdict
-from core.db import get_or_not_found
+from core.db import Derived, get_or_not_found
+from core.ids import derived_bits
 from monitors import types
 from monitors.models import (
+    READING_PREFIX,
     DnsChange,
     MaintenanceSpan,
     Monitor,
@@ -65,12 +67,49 @@ def monitors_named(public_ids: Collection[str]) -> QuerySet[Monitor]:
     return Monitor.objects.select_related("state", "project").filter(public_id__in=public_ids).order_by("name", "pk")
 
 
+def named(public_ids: Collection[str]) -> Q:
+    """Match the monitors with these ids. For heartbeats, the ids for those who only read count too."""
+    public_ids = [each for each in public_ids if "\0" not in each]  # no row has one, and PostgreSQL refuses it
+    derived = [bits for each in public_ids if (bits := derived_bits(READING_PREFIX, each)) is not None]
+    if not derived:
+        return Q(public_id__in=public_ids)
+    has_derived = Q(In(Derived("public_id"), derived), type__in=types.with_secret_ids())
+    return has_derived if len(derived) == len(public_ids) else has_derived | Q(public_id__in=public_ids)
+
+
+def by_ids(monitors: Iterable[Monitor]) -> dict[str, Monitor]:
+    """Return the monitors that `named` matched by each of their ids."""
+    return {public_id: one for one in monitors for public_id in (one.public_id, one.reading_id)}
+
+
+def shown_id(monitor: Monitor, caller: Caller | None) -> str:
+    """Return the id of a monitor for its readers: of a heartbeat, those who may not ping it get another one.
+
+    Without a caller, the reader is its owner.
+    """
+    if caller is None or not monitor.kind.has_secret_id or not caller.only_reads(monitor):
+        return monitor.public_id
+    return monitor.reading_id
+
+
+def hidden_ids(caller: Caller, public_ids: Collection[str]) -> dict[str, str]:
+    """Return what `shown_id` returns for those of these ids that the caller must not see.
+
+    Needs no query for callers who may write everywhere, but for that of `Caller.viewed`.
+    """
+    if not public_ids or not (caller.is_read_only or caller.viewed):
+        return {}
+    found = Monitor.objects.filter(public_id__in=public_ids, type__in=types.with_secret_ids())
+    found = found.filter(Q(project=caller.project) if caller.is_read_only else Q(project__in=caller.viewed))
+    return {monitor.public_id: monitor.reading_id for monitor in found.only("public_id", "type")}
+
+
 def list_monitors(caller: Caller) -> QuerySet[Monitor]:
     return access.accessible(caller, Monitor.objects.select_related("state", "project"))
 
 
 def get_monitor(caller: Caller, public_id: str) -> Monitor:
-    return get_or_not_found(list_monitors(caller), public_id=public_id)
+    return get_or_not_found(list_monitors(caller).filter(named([public_id])))
 
 
 def get_monitor_with_first_check(caller: Caller, public_id: str, **more: Subquery) -> Monitor:
@@ -78,7 +117,7 @@ def get_monitor_with_first_check(caller: Caller, public_id: str, **more: Subquer
 
     `more` are further expressions to load.
     """
-    return get_or_not_found(list_monitors(caller).annotate(**_FIRST_CHECK, **more), public_id=public_id)
+    return get_or_not_found(list_monitors(caller).filter(named([public_id])).annotate(**_FIRST_CHECK, **more))
 
 
 def dns_changes_of(monitor: Monitor, *, limit: int, before: tuple[datetime, int] | None = None) -> list[DnsChange]:

@@ -15,7 +15,7 @@ from core.clock import to_ms, utc_now
 from core.registry import union
 from monitors import dependencies, types
 from monitors.models import Monitor
-from monitors.selectors import DAY, uptimes
+from monitors.selectors import DAY, shown_id, uptimes
 from monitors.stale import stale_reason, stale_since
 from monitors.types.content import MAX_RULE_PATH, MAX_RULE_VALUE, Rule
 from monitors.types.http import HEADER_TYPES, MAX_HEADER_NAME, MAX_HEADER_VALUE, Header
@@ -148,7 +148,10 @@ class MuteSerializer(StrictSerializer):
 class MonitorSerializer(serializers.Serializer[Any]):
     """A monitor: its configuration, its status and its statistics."""
 
-    id = serializers.CharField(source="public_id")
+    id = serializers.SerializerMethodField(
+        help_text="That of a heartbeat is the secret of its ping URL: viewers and tokens that only read get another, "
+        "which reading methods accept."
+    )
     type = serializers.ChoiceField(choices=())
     domain_expires_at = EpochMsField(source="state.domain_expires_at", allow_null=True)
     cert_expires_at = EpochMsField(source="state.cert_expires_at", allow_null=True)
@@ -181,6 +184,9 @@ class MonitorSerializer(serializers.Serializer[Any]):
         fields["type"] = serializers.ChoiceField(choices=types.names())
         first = {"id": fields.pop("id"), "name": settings.pop("name")}
         return union(common=first, monitor=fields, settings=settings)
+
+    def get_id(self, monitor: Monitor) -> str:
+        return shown_id(monitor, self.context["caller"])
 
     def get_depends_on(self, monitor: Monitor) -> list[str]:
         return dependencies.shown_ids(monitor)
@@ -221,7 +227,7 @@ def serialize_monitors(monitors: Sequence[Monitor], *, caller: Caller | None) ->
     now = utc_now()
     dependencies.load(monitors, caller=caller)
     latencies = average_latency([monitor.pk for monitor in monitors], since=now - DAY)
-    context = {"now": now, "uptimes": uptimes(monitors, now=now), "latencies": latencies}
+    context = {"caller": caller, "now": now, "uptimes": uptimes(monitors, now=now), "latencies": latencies}
     return list(MonitorSerializer(monitors, many=True, context=context).data)
 
 

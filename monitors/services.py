@@ -46,7 +46,7 @@ from monitors.models import (
     PingExcess,
     StatusChange,
 )
-from monitors.selectors import get_monitor
+from monitors.selectors import by_ids, get_monitor, named
 from monitors.slots import refill_slots
 from monitors.types.settings import DEFAULT_LOCATION, MAX_LOCATIONS, MAX_NAME, MonitorConfig
 from projects import access, log, placement
@@ -101,6 +101,7 @@ def config_of_change(caller: Caller, public_id: str, given: Mapping[str, Any]) -
     Stored header values are used where that PATCH would keep them.
     """
     monitor = get_monitor(caller, public_id)
+    caller.require_write(monitor)
     project, owner = monitor.project, monitor.owner
     if "project_id" in given:
         with transaction.atomic():
@@ -511,7 +512,7 @@ def _delete(ids: Collection[int]) -> None:
 def lock_monitor(caller: Caller, public_id: str, *, if_match: IfMatch = None) -> Monitor:
     """Return a monitor with its state locked. That lock serializes PATCH, recording and deletion.
 
-    Raises NotFound, or ChangedMeanwhile.
+    Raises NotFound, ReadOnly, or ChangedMeanwhile.
     """
     return lock_with_parents(caller, public_id, {}, if_match=if_match)[0]
 
@@ -521,31 +522,39 @@ def lock_with_parents(
 ) -> tuple[Monitor, list[Monitor] | None]:
     """Return a monitor as `lock_monitor` does, and its parents that a PATCH of `given` names, None if it names none.
 
-    Raises DependencyRefused too.
+    Parents that the caller can only read will do. Raises DependencyRefused too.
     """
-    named: Sequence[str] | None = given.get(dependencies.FIELD)
-    visible = access.accessible(caller, Monitor.objects.select_related("registration", "project", "owner__plan"))
+    wanted: Sequence[str] | None = given.get(dependencies.FIELD)
+    rows = Monitor.objects.select_related("registration", "project", "owner__plan")
+    rows_to_lock = access.writable(caller, rows.filter(named([public_id])))
+    if wanted:
+        rows_to_lock |= access.accessible(caller, rows.filter(named(wanted)))
     # One query finds and locks the states: reading the monitor before the lock would be of no use.
-    keys = visible.filter(public_id__in=[public_id, *(named or ())]).values("pk")
-    found = {monitor.public_id: monitor for monitor in locking.lock_monitors(keys, visible).values()}
+    found = by_ids(locking.lock_monitors(rows_to_lock.values("pk"), rows_to_lock).values())
     if public_id not in found:
-        raise NotFound
-    require_match(found[public_id], if_match)
-    return found[public_id], None if named is None else dependencies.named(named, found)
+        access.refuse(caller, Monitor.objects.filter(named([public_id])))
+    monitor = found[public_id]
+    if wanted:
+        caller.require_write(monitor)  # it may be found as its own parent
+    require_match(monitor, if_match)
+    return monitor, None if wanted is None else dependencies.named(wanted, found)
 
 
 def lock_monitors(caller: Caller, public_ids: Collection[str]) -> dict[str, Monitor]:
-    """Return those monitors that the caller can access, by id, locked against deletion until the transaction ends.
+    """Return those monitors that the caller can access, by the given ids, locked against deletion until the transaction
+    ends.
 
     Take this lock before that of a project, as changes and deletions of monitors do.
     """
     if not public_ids:
         return {}
-    visible = access.accessible(caller, Monitor.objects.filter(public_id__in=public_ids))
+    visible = access.accessible(caller, Monitor.objects.filter(named(public_ids)))
     states = MonitorState.objects.select_for_update(no_key=True).filter(pk__in=visible.values("pk"))
     list(states.order_by("pk").values_list("pk"))
     # A thousand of them may be chosen, and their settings may take megabytes.
-    return {monitor.public_id: monitor for monitor in visible.defer("config", "header_values", "url")}
+    found = list(visible.defer("config", "header_values", "url"))
+    by_id = by_ids(found)
+    return {public_id: by_id[public_id] for public_id in public_ids if public_id in by_id}
 
 
 def lock_owner(owner: User) -> User:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from django.db.models import CASCADE, ForeignKey, Model, Q, QuerySet
 
 from accounts.models import User
 from core.db import get_or_not_found
-from core.errors import Forbidden, ReauthenticationRequired, SessionRequired
+from core.errors import Forbidden, NotFound, ReadOnly, ReauthenticationRequired, SessionRequired
 from core.etags import IfMatch, require_match
 from projects.models import Membership, Project, Role
 
@@ -37,15 +37,21 @@ EVERY_ROLE: Collection[str] = tuple(Role.values)
 RECENT = timedelta(minutes=5)
 """The same as allauth's REAUTHENTICATION_TIMEOUT for pages."""
 MANAGERS: Collection[str] = (Role.OWNER, Role.ADMIN)
+WRITERS: Collection[str] = (*MANAGERS, Role.MEMBER)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Caller:
-    """The caller: a user with a session, or a project token, which acts in `project` only."""
+    """The caller: a user with a session, or a project token, which acts in `project` only.
+
+    `is_viewer`: a token whose creator is a viewer of the project now. `is_read_only`: that, or a token made so.
+    """
 
     user: User
     project: Project | None = None
     signed_in_at: datetime | None = None  # of an API session
+    is_read_only: bool = False
+    is_viewer: bool = False
 
     # DRF's IsAuthenticated reads this.
     is_authenticated = True
@@ -61,9 +67,42 @@ class Caller:
         """Return the key of the user behind the credentials, for limits."""
         return f"user:{self.user.pk}"
 
+    @cached_property
+    def viewed(self) -> frozenset[int]:
+        """The keys of the projects in which the caller is a viewer.
+
+        Read once. What changes anything reads the role again, under the lock of the project.
+        """
+        if self.project is not None:
+            return frozenset([self.project.pk] if self.is_viewer else ())
+        return frozenset(_projects_of(self.user).filter(role=Role.VIEWER).values_list("project", flat=True))
+
+    def views(self, row: object) -> bool:
+        """Return whether the row is in a project in which the caller is a viewer."""
+        key = row.pk if isinstance(row, Project) else getattr(row, "project_key", getattr(row, "project_id", None))
+        return key is not None and getattr(row, "owner_id", None) != self.user.pk and key in self.viewed
+
+    def only_reads(self, row: object) -> bool:
+        """Return whether the caller must not change the row, which it can access, nor see the secret in its id."""
+        return self.is_read_only or self.views(row)
+
     def require_session(self) -> None:
         if self.project is not None:
             raise SessionRequired
+
+    def require_write(self, row: object = None, project_id: object = None) -> None:
+        """Raise ReadOnly for a token that only reads, and where the caller is a viewer.
+
+        That is the project of `row`, or the one that a body names by `project_id`, which may be any JSON value.
+        """
+        if self.is_read_only:
+            raise ReadOnly
+        if isinstance(project_id, str) and (
+            _projects_of(self.user).filter(project__public_id=project_id, role=Role.VIEWER).exists()
+        ):
+            raise ReadOnly
+        if self.views(row):
+            raise ReadOnly
 
     def require_recent_session(self, *, now: datetime) -> None:
         """Require a session created within RECENT, for sensitive requests that take no password."""
@@ -81,6 +120,21 @@ def accessible(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
     if caller.project is not None:
         return queryset.filter(project=caller.project)
     return queryset.filter(Q(owner=caller.user) | Q(project__in=_projects_of(caller.user).values("project")))
+
+
+def writable(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
+    """Filter rows as `accessible` does, without those of projects in which the caller is a viewer."""
+    if caller.is_read_only:
+        raise ReadOnly
+    if caller.project is not None:
+        return queryset.filter(project=caller.project)
+    written = _projects_of(caller.user).filter(role__in=WRITERS)
+    return queryset.filter(Q(owner=caller.user) | Q(project__in=written.values("project")))
+
+
+def refuse(caller: Caller, queryset: QuerySet[M]) -> NoReturn:
+    """Raise ReadOnly if the caller can read one of these rows, which are not writable, else NotFound."""
+    raise ReadOnly if accessible(caller, queryset).exists() else NotFound
 
 
 @cache
@@ -123,15 +177,21 @@ def accessible_projects(caller: Caller, *, roles: Collection[str] = EVERY_ROLE) 
     return Project.objects.filter(pk__in=_projects_of(caller.user).filter(role__in=roles).values("project"))
 
 
-def get_project(caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE) -> Project:
-    """Return the project if the caller has one of `roles` in it. Raises Forbidden for another role, else NotFound."""
+def get_project(
+    caller: Caller, public_id: str, *, roles: Collection[str] = EVERY_ROLE, for_reading: bool = False
+) -> Project:
+    """Return the project if the caller has one of `roles` in it.
+
+    Raises Forbidden for another role, else NotFound. Where viewers are not among `roles`, ReadOnly is raised for them
+    unless it is `for_reading`.
+    """
     # One query: between two queries the role could end, and a foreign project would raise Forbidden.
     places = _projects_of(caller.user).filter(project__public_id=public_id).select_related("project")
     if caller.project is not None:
         places = places.filter(project=caller.project)
     place = get_or_not_found(places)
     if place.role not in roles:
-        raise Forbidden
+        raise ReadOnly if place.role == Role.VIEWER and not for_reading else Forbidden
     return place.project
 
 
@@ -153,17 +213,19 @@ def lock_project(
     caller: Caller,
     public_id: str,
     *,
-    roles: Collection[str] = EVERY_ROLE,
+    roles: Collection[str] = WRITERS,
     for_deletion: bool = False,
     if_match: IfMatch = None,
 ) -> Project:
     """Return the project as `get_project` does, and lock its row until the end of the transaction.
 
-    Raises ChangedMeanwhile.
+    Raises ChangedMeanwhile, and ReadOnly for viewers unless they are among `roles`.
 
     Take this lock before you create, change or delete anything that depends on a project or on a role in it: roles are
     read under the lock, so a role that is being removed no longer counts.
     """
+    if caller.is_read_only:
+        raise ReadOnly
     found = get_project(caller, public_id, roles=roles)
     get_or_not_found(Project.objects.select_for_update(no_key=not for_deletion), pk=found.pk)
     found = get_project(caller, public_id, roles=roles)
@@ -182,7 +244,7 @@ def lock(
 ) -> P:
     """Return the row that `get` returns, locked after its project and read under the lock.
 
-    Raises NotFound, or ChangedMeanwhile if the row has none of the tags `if_match`.
+    Raises NotFound, ReadOnly, or ChangedMeanwhile if the row has none of the tags `if_match`.
 
     Deleting the project locks the two in this order too. `with_owner`: its owner is locked between the two, so that
     concurrent changes count each other against a limit.

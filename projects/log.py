@@ -104,9 +104,9 @@ def of_account(caller: Caller, *, action: str | None = None) -> QuerySet[Entry]:
 
 
 def of_project(caller: Caller, project_id: str, *, action: str | None = None) -> QuerySet[Entry]:
-    """Return the log of a project. Raises Forbidden for plain members, and NotFound for other callers."""
+    """Return the log of a project. Raises Forbidden for members and viewers, and NotFound for other callers."""
     caller.require_session()
-    project = access.get_project(caller, project_id, roles=access.MANAGERS)
+    project = access.get_project(caller, project_id, roles=access.MANAGERS, for_reading=True)
     return _with(action, Entry.objects.filter(project_id=project.pk))
 
 

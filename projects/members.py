@@ -19,7 +19,7 @@ from accounts.models import User
 from accounts.services import email_address, is_verified, verified_account
 from audit.actions import Action
 from core.db import get_or_not_found
-from core.errors import Forbidden, LimitReached, ValidationFailed
+from core.errors import LimitReached, ValidationFailed
 from core.ids import random_text
 from core.mail import send_on_commit
 from core.text import one_line
@@ -184,10 +184,10 @@ def remove_member(caller: Caller, project_id: str, member_id: str, *, now: datet
     """Remove a member, and at once also the project tokens that the member created. Members may remove themselves."""
     caller.require_session()
     with transaction.atomic():
-        project = access.lock_project(caller, project_id)
+        project = access.lock_project(caller, project_id, roles=access.EVERY_ROLE)
         member = get_member(project, member_id, now=now)
-        if member.user_id != caller.user.pk and not access.has_role(caller, project, access.MANAGERS):
-            raise Forbidden
+        if member.user_id != caller.user.pk:
+            access.get_project(caller, project_id, roles=access.MANAGERS)
         if member.role == Role.OWNER:
             raise ValidationFailed("the owner of a project cannot be removed; delete the project instead.")
         if member.is_open:

@@ -16,6 +16,7 @@ class Role(models.TextChoices):
     OWNER = "owner"
     ADMIN = "admin"
     MEMBER = "member"
+    VIEWER = "viewer"
 
 
 class Project(models.Model):
@@ -70,7 +71,7 @@ class Membership(models.Model):
                     invited_email__isnull=False,
                     invitation_digest__isnull=False,
                     invited_until__isnull=False,
-                    role__in=["admin", "member"],
+                    role__in=["admin", "member", "viewer"],
                 ),
             ),
         ]

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Model
 
 from accounts.models import User
-from core.errors import ApiError, Forbidden, LimitReached, NotFound, Unauthorized, ValidationFailed
+from core.errors import ApiError, Forbidden, LimitReached, NotFound, ReadOnly, Unauthorized, ValidationFailed
 from projects import access
 from projects.access import Caller, Placed
 from projects.models import Project
@@ -23,7 +23,7 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
     """Return the project that `given["project_id"]` names, and the account whose limits apply.
 
     Without a project, this is the caller's account. The project is locked: until the transaction ends it cannot be
-    deleted, nor the caller removed from it.
+    deleted, nor the caller removed from it. Raises ReadOnly if the caller is a viewer of it.
     """
     wanted = given.get("project_id")
     if caller.project is not None:
@@ -34,6 +34,8 @@ def place(caller: Caller, given: Mapping[str, Any]) -> tuple[Project | None, Use
         return None, caller.user
     try:
         project = access.lock_project(caller, wanted)
+    except ReadOnly:
+        raise
     except ApiError:
         if caller.project is not None:
             raise Unauthorized from None  # the project was just deleted, with its tokens

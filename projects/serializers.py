@@ -35,7 +35,7 @@ class ListedProjectSerializer(ProjectSerializer):
     unknown = serializers.IntegerField()
 
 
-GIVEN_ROLES = (Role.ADMIN.value, Role.MEMBER.value)
+GIVEN_ROLES = (Role.ADMIN.value, Role.MEMBER.value, Role.VIEWER.value)
 MEMBER_STATUSES = ("active", "invited")
 
 

@@ -12,7 +12,7 @@ from core.errors import NotFound
 from core.ids import badge_key
 from monitors.models import Monitor
 from monitors.partial import failing_from
-from monitors.selectors import status_of, uptimes
+from monitors.selectors import get_monitor, status_of, uptimes
 from monitors.services import lock_monitors
 from monitors.uptime.daily import daily_uptimes
 from projects.access import Caller
@@ -34,12 +34,14 @@ def create_badge(caller: Caller, monitor_id: str, *, now: datetime) -> Badge:
         monitor = lock_monitors(caller, [monitor_id]).get(monitor_id)
         if monitor is None:
             raise NotFound
+        caller.require_write(monitor)
         Badge.objects.bulk_create([Badge(monitor=monitor, key=badge_key(), created_at=now)], ignore_conflicts=True)
         return get_badge(caller, monitor_id)
 
 
 def delete_badge(caller: Caller, monitor_id: str) -> None:
     """Delete the badge. A later one gets another key."""
+    caller.require_write(get_monitor(caller, monitor_id))
     badge = get_badge(caller, monitor_id)
     Badge.objects.filter(pk=badge.pk, key=badge.key).delete()
 

@@ -51,6 +51,7 @@ def verify(caller: Caller, public_id: str) -> StatusPage:
     Raises DomainUnverified, or NoWorker if the record could not be looked up.
     """
     page = get_page(caller, public_id)
+    caller.require_write(page)
     if page.custom_domain is None:
         raise DomainUnverified("The page has no custom domain.")
     if page.domain_verified_at is None and (problem := _verify(page, caller)):

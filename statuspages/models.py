@@ -201,6 +201,11 @@ class PageNote(models.Model):
     def __str__(self) -> str:
         return self.title
 
+    @property
+    def project_key(self) -> int | None:
+        """The key of the project that its page is in."""
+        return self.page.project_id
+
 
 class NoteUpdate(models.Model):
     """An update of a note. Ordered by id."""

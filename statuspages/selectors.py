@@ -33,7 +33,16 @@ def list_pages(caller: Caller) -> QuerySet[StatusPage]:
     return access.accessible(caller, pages).prefetch_related(Prefetch("groups", groups))
 
 
-_SHOWN = ("page", "group", "name", "monitor__public_id", "monitor__name", "monitor__owner", "monitor__project")
+_SHOWN = (
+    "page",
+    "group",
+    "name",
+    "monitor__public_id",
+    "monitor__type",
+    "monitor__name",
+    "monitor__owner",
+    "monitor__project",
+)
 
 
 def get_page(caller: Caller, public_id: str) -> StatusPage:

@@ -10,10 +10,11 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from core.api.fields import BoolField, ChoiceField, EpochMsField, ListField, StrictSerializer, TextField
+from monitors.selectors import shown_id
 from monitors.types.tags import MAX_TAGS
 from statuspages import badges
 from statuspages.logos import MAX_BYTES
-from statuspages.models import Badge, NoteUpdate, StatusPage
+from statuspages.models import Badge, NoteUpdate, PageMonitor, StatusPage
 from statuspages.selectors import MAX_MONITORS
 from statuspages.services import MAX_SLUG
 
@@ -90,8 +91,11 @@ class PageInputSerializer(StrictSerializer):
 class PageMonitorSerializer(serializers.Serializer[Any]):
     """A monitor on a page."""
 
-    monitor_id = serializers.CharField(source="monitor.public_id")
+    monitor_id = serializers.SerializerMethodField()
     name = serializers.CharField()
+
+    def get_monitor_id(self, item: PageMonitor) -> str:
+        return shown_id(item.monitor, self.context.get("caller"))
 
 
 class PageGroupSerializer(serializers.Serializer[Any]):

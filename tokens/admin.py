@@ -27,7 +27,7 @@ class SessionAdmin(ReadOnlyAdmin[Session]):
 
 @admin.register(ProjectToken)
 class ProjectTokenAdmin(ReadOnlyAdmin[ProjectToken]):
-    list_display = ("public_id", "name", "project", "created_by", "created_at", "last_used_at", "expires_at")
+    list_display = ("public_id", "name", "access", "project", "created_by", "created_at", "last_used_at", "expires_at")
     list_filter = (("project", AutocompleteFilter), ("created_by", AutocompleteFilter))
     list_select_related = ("project", "created_by")
     search_fields = ("public_id", "name__icontains", "created_by__email", "project__public_id")

@@ -34,12 +34,17 @@ class Session(Credential):
 
 
 class ProjectToken(Credential):
-    """A token that reads and writes one project's resources, on behalf of its creator."""
+    """A token that reads, and with WRITE also writes, one project's resources, on behalf of its creator."""
+
+    class Access(models.TextChoices):
+        WRITE = "write"
+        READ = "read"
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.token_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="tokens")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     name = models.CharField(max_length=200, null=True)
+    access = models.CharField(max_length=5, choices=Access.choices, default=Access.WRITE, db_default=Access.WRITE)
 
     def __str__(self) -> str:
         return f"token {self.name} ({self.public_id})"

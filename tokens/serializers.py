@@ -5,7 +5,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from core.api.fields import EpochMsField, IntField, StrictSerializer, TextField
+from core.api.fields import ChoiceField, EpochMsField, IntField, StrictSerializer, TextField
 from core.errors import ProjectRequired
 from tokens.models import ProjectToken, Session
 
@@ -63,6 +63,12 @@ class TokenInputSerializer(StrictSerializer):
         required=False, min_value=MIN_TTL_SEC, max_value=MAX_TTL_SEC, help_text="Omitted: never expires."
     )
 
+    access = ChoiceField(
+        choices=ProjectToken.Access.values,
+        required=False,
+        help_text="read: every writing method is refused with 403 `read_only`. Default: write.",
+    )
+
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and not data.get("project_id"):
             raise ProjectRequired
@@ -75,6 +81,10 @@ class TokenSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     project_id = serializers.CharField(source="project.public_id")
     name = serializers.CharField(allow_null=True)
+    access = serializers.ChoiceField(
+        choices=ProjectToken.Access.values,
+        help_text="A token of a member who became a viewer only reads, whatever its access.",
+    )
     created_at = EpochMsField()
     last_used_at = EpochMsField(allow_null=True)
     expires_at = EpochMsField(allow_null=True, help_text="null: never.")

@@ -23,9 +23,10 @@ from core import credentials, errors
 from core.bulk import BulkResult
 from core.db import get_or_not_found
 from core.throttles import count_request
-from projects import access, log
-from projects.access import Caller
+from projects import log
+from projects.access import MANAGERS, Caller, accessible_projects, get_project, lock_project
 from projects.members import accept_invitations
+from projects.models import Role
 from tokens.models import Credential, ProjectToken, Session
 
 SESSION_PREFIX = "ses_"
@@ -135,13 +136,19 @@ def delete_account(caller: Caller, *, password: str) -> None:
 
 
 def create_token(
-    caller: Caller, *, project_id: str, name: str, ttl_seconds: int | None = None, now: datetime
+    caller: Caller,
+    *,
+    project_id: str,
+    name: str,
+    access: str = ProjectToken.Access.WRITE,
+    ttl_seconds: int | None = None,
+    now: datetime,
 ) -> tuple[ProjectToken, str]:
     caller.require_session()
     plaintext, columns = credentials.issue(TOKEN_PREFIX)
     with transaction.atomic():
         try:
-            project = access.lock_project(caller, project_id)
+            project = lock_project(caller, project_id)
         except errors.NotFound:
             raise errors.ProjectForbidden from None
         User.objects.select_for_update(no_key=True).get(pk=caller.user.pk)  # concurrent creations count each other
@@ -151,6 +158,7 @@ def create_token(
             project=project,
             created_by=caller.user,
             name=name,
+            access=access,
             **columns,
             created_at=now,
             expires_at=None if ttl_seconds is None else now + timedelta(seconds=ttl_seconds),
@@ -160,15 +168,15 @@ def create_token(
 
 
 def list_tokens(caller: Caller) -> QuerySet[ProjectToken]:
-    return ProjectToken.objects.filter(project__in=access.accessible_projects(caller)).select_related("project")
+    return ProjectToken.objects.filter(project__in=accessible_projects(caller)).select_related("project")
 
 
 def revoke_token(caller: Caller, public_id: str) -> None:
     """Revoke a token. Owners and admins may revoke any token of the project, members only their own."""
     caller.require_session()
     token = get_or_not_found(list_tokens(caller), public_id=public_id)
-    if token.created_by_id != caller.user.pk and not access.has_role(caller, token.project, access.MANAGERS):
-        raise errors.Forbidden
+    if token.created_by_id != caller.user.pk:
+        get_project(caller, token.project.public_id, roles=MANAGERS)
     with transaction.atomic():
         deleted, _ = ProjectToken.objects.filter(pk=token.pk).delete()
         if not deleted:
@@ -177,7 +185,14 @@ def revoke_token(caller: Caller, public_id: str) -> None:
 
 
 def _record(caller: Caller, action: Action, token: ProjectToken) -> None:
-    log.record(caller, action, project=token.project, target_id=token.public_id, target_name=token.name)
+    log.record(
+        caller,
+        action,
+        project=token.project,
+        target_id=token.public_id,
+        target_name=token.name,
+        details={"access": token.access},
+    )
 
 
 def revoke_tokens_by_key(ids: Collection[int]) -> BulkResult[ProjectToken]:
@@ -214,15 +229,17 @@ def caller_for(plaintext: str, *, now: datetime) -> Caller | None:
         return Caller(session.user, signed_in_at=session.created_at)
     token = _find(
         # Removing a member deletes their tokens; if one remains, it grants nothing.
-        ProjectToken.objects.filter(project__memberships__user=F("created_by")).select_related(
-            "created_by__plan", "project"
-        ),
+        ProjectToken.objects.filter(project__memberships__user=F("created_by"))
+        .annotate(creators_role=F("project__memberships__role"))
+        .select_related("created_by__plan", "project"),
         plaintext,
         prefix=TOKEN_PREFIX,
         now=now,
     )
     if token is not None and token.created_by.is_active:
-        return Caller(token.created_by, token.project)
+        is_viewer = token.creators_role == Role.VIEWER
+        is_read_only = is_viewer or token.access == ProjectToken.Access.READ
+        return Caller(token.created_by, token.project, is_read_only=is_read_only, is_viewer=is_viewer)
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
+from rest_framework.permissions import SAFE_METHODS
 
 from core import errors
 from core.api.errors import error_body
@@ -119,6 +120,8 @@ class PulsekeeperSchema(AutoSchema):
             found.append(errors.IdempotencyKeyInUse)
         if self._is_conditional:
             found.append(errors.ChangedMeanwhile)
+        if not self._spec.is_public and self.method not in SAFE_METHODS:
+            found.append(errors.ReadOnly)
         return found
 
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> Any:

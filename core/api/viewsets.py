@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial, wraps
@@ -14,7 +15,7 @@ from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.decorators import action
 from rest_framework.exceptions import APIException
-from rest_framework.permissions import AllowAny
+from rest_framework.permissions import SAFE_METHODS, AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import Route, SimpleRouter
@@ -26,7 +27,7 @@ from core.api.fields import StrictSerializer, validated
 from core.api.idempotency import Created, create_once
 from core.api.query import Pages, Param
 from core.clock import utc_now
-from core.errors import ApiError
+from core.errors import ApiError, NotFound
 from core.etags import IF_MATCH, IfMatch, etag, parse_if_match
 from core.text import copy_name
 
@@ -111,9 +112,10 @@ def operation(
 class ServiceViewSet(ViewSet):
     """A resource of the API. Its operations are methods decorated with `operation`.
 
-    The base guarantees the order of errors: credentials, throttles, the kind of credential, 404 for what the caller
-    cannot access, then the body. So an operation on a URL with ids that takes a body needs `get_object`, or
-    `get_parent` if the URL lacks the resource's own id.
+    The base guarantees the order of errors: credentials, the account's throttle, the kind of credential, the throttles
+    of the operation, 404 for what the caller cannot access, 403 for what the caller can only read, then the body. So
+    an operation on a URL with ids that takes a body needs `get_object`, or `get_parent` if the URL lacks the resource's
+    own id.
     """
 
     noun: str
@@ -169,26 +171,63 @@ class ServiceViewSet(ViewSet):
 
     def get_throttles(self) -> list[BaseThrottle]:
         own = [throttle() for throttle in self.current_operation.throttles]
-        return own if self.current_operation.is_public else [*super().get_throttles(), *own]
+        if self.current_operation.is_public:
+            return own
+        return [*super().get_throttles(), *(own if self._credential_error() is None else ())]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        error = None if self.current_operation.is_public else self._credential_error()
+        if error is not None:
+            raise error
+
+    def _credential_error(self) -> ApiError | None:
+        """Return SessionRequired or ReadOnly if this kind of credential never allows the request."""
         spec = self.current_operation
-        if spec.session_only or (self.session_only and spec is not _NOT_ALLOWED and not spec.is_public):
-            self.caller.require_session()
+        try:
+            if spec.session_only or (self.session_only and spec is not _NOT_ALLOWED):
+                self.caller.require_session()
+            if self.is_writing:
+                self.caller.require_write()
+        except ApiError as error:
+            return error
+        return None
+
+    @property
+    def is_writing(self) -> bool:
+        return self.request.method not in SAFE_METHODS
+
+    def _require_write(self) -> None:
+        """Raise ReadOnly if the caller can only read what was found, or the project that the body names."""
+        if self.is_writing and not self.current_operation.is_public:
+            body = None
+            with suppress(ApiError, APIException):  # it cannot be read
+                body = self.request.data
+            self.caller.require_write(self.found, body.get("project_id") if isinstance(body, Mapping) else None)
 
     def run(self, spec: Operation, call: Callable[..., Any], ids: dict[str, str]) -> HttpResponseBase:
         """Answer the request by calling `call`, the method of the operation `spec`."""
+        try:
+            return self._run(spec, call, ids)
+        except NotFound:
+            raise
+        except (ApiError, APIException):
+            self._require_write()  # before everything that is wrong with the body
+            raise
+
+    def _run(self, spec: Operation, call: Callable[..., Any], ids: dict[str, str]) -> HttpResponseBase:
         if ids and (spec.body or spec.params) and not spec.locks:
             find = self.get_object if self.lookup_url_kwarg in ids else self.get_parent
             self.found = find(**ids)
+            if self.is_writing and not spec.is_public:
+                self.caller.require_write(self.found)
         arguments: dict[str, Any] = dict(ids)
         if spec.body is not None:
             try:
                 self.data = arguments["data"] = validated(spec.body, self.request.data)
             except (ApiError, APIException):
                 if spec.locks:
-                    self.get_object(**ids)  # 404 comes first
+                    self.found = self.get_object(**ids)  # 404 and 403 come first
                 raise
         arguments |= {param.name: param.read(self.request) for param in spec.params}
         serialize = partial(self.serialize, serializer=spec.answer)
@@ -240,7 +279,9 @@ class ServiceViewSet(ViewSet):
         return {**validated(body, copied), **given}
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return {"now": self.now, "secret": self.secret}
+        # The schema has no request to authenticate.
+        caller = None if getattr(self, "swagger_fake_view", False) else self.caller
+        return {"now": self.now, "secret": self.secret, "caller": caller}
 
     def serialize(self, rows: Sequence[Any], serializer: Any = None) -> list[Any]:
         """Serialize rows, by default with the serializer of the resource."""

@@ -62,7 +62,7 @@ class Resource(ABC):
                 account.project_ref(row.project_id),
                 is_over=self.is_over(row, now=now),
             )
-            for row in rows.only("public_id", "project", self.identity, *self.outline)
+            for row in rows.only("public_id", "owner", "project", self.identity, *self.outline)
             if account.knows(row.project_id)
         ]
 

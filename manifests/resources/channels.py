@@ -117,10 +117,13 @@ class Channels(Resource):
     def exported(self, existing: Existing, names: ExportNames) -> dict[str, Any]:
         values = existing.values
         found: dict[str, Any] = {"kind": values["kind"]}
+        is_viewer = names.account.caller.views(existing.row)
+        if is_viewer:
+            found["name"] = selectors.shown_name(existing.row, names.account.caller)
         for setting in KINDS[values["kind"]].settings:
             name = setting.name
-            if setting.secret and values[name] is not None:
-                found[name] = names.variables.keep("channel", existing.name, name)
+            if (setting.secret or is_viewer) and values[name] is not None:
+                found[name] = names.variables.keep("channel", found.get("name", existing.name), name)
             elif not setting.secret and (setting.default is None or values[name] != setting.default()):
                 found[name] = values[name]
         found |= self.non_defaults(values)

@@ -43,6 +43,7 @@ class Parents:
 class Monitors(Resource):
     section, noun = "monitors", "monitor"
     defaults: ClassVar[dict[str, Any]] = {"enabled": True, "type": types.DEFAULT}
+    outline = ("type",)
 
     @staticmethod
     def rows(caller: Caller) -> QuerySet[Monitor]:

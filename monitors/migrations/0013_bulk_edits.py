@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitors', '0011_dependencies'),
+        ('monitors', '0012_index_reading_ids'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -89,9 +89,9 @@ class Api:
         return cls(sign_in(email=user.email, password=PASSWORD, now=utc_now())[1])
 
     @classmethod
-    def with_token(cls, user: User, project: Project) -> Api:
-        caller = Caller(user)
-        return cls(create_token(caller, project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now())[1])
+    def with_token(cls, user: User, project: Project, *, access: str = "write") -> Api:
+        caller, now = Caller(user), utc_now()
+        return cls(create_token(caller, project_id=project.public_id, name="t", access=access, now=now)[1])
 
     def send(
         self,

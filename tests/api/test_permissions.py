@@ -48,116 +48,117 @@ pytestmark = pytest.mark.django_db
 
 # Callers without a valid credential get 401 except on public routes.
 NOBODY = ("no token", "garbage", "expired token", "expired session", "revoked token", "signed out")
-# The columns of the table. `token` is a token of the project that everything in it belongs to, `other` one of
-# another project of the same owner; `stranger` is signed in and has no role.
-SOMEBODY = ("owner", "admin", "member", "stranger", "token", "other")
+# The columns of the table. `token` is a token of the project that everything in it belongs to, `reader` one that only
+# reads, `other` one of another project of the same owner; `stranger` is signed in and has no role.
+SOMEBODY = ("owner", "admin", "member", "viewer", "stranger", "token", "reader", "other")
 
 ANYBODY = "the public"
 
 # fmt: off
 TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
-    #                                                     owner admin member stranger token other
-    ("GET",    "/v1/monitors"):                            (200, 200, 200, 200, 200, 200),
-    ("PATCH",  "/v1/monitors"):                            (200, 200, 200, 200, 200, 200),  # those of the caller
-    ("POST",   "/v1/monitors"):                            (201, 201, 201, 422, 201, 422),
-    ("POST",   "/v1/monitors/test"):                       (503, 503, 503, 422, 503, 422),  # allowed; no worker here
-    ("GET",    "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
-    ("PATCH",  "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/monitors/{monitor_id}/copy"):          (201, 201, 201, 404, 201, 404),
-    ("DELETE", "/v1/monitors/{monitor_id}"):               (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/monitors/{monitor_id}/mute"):          (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/monitors/{monitor_id}/checks"):        (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/monitors/{monitor_id}/checks"):        (503, 503, 503, 404, 503, 404),  # allowed; no worker here
-    ("GET",    "/v1/monitors/{monitor_id}/checks/{check_id}"): (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/monitors/{monitor_id}/dns-changes"):   (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/tags"):                                (200, 200, 200, 200, 200, 200),
-    ("GET",    "/v1/schedule-preview"):                    (422, 422, 422, 422, 422, 422),  # allowed; no schedule
-    ("GET",    "/v1/monitors/{monitor_id}/pings"):         (200, 200, 200, 404, 200, 404),
+    #                                                     owner admin member viewer stranger token reader other
+    ("GET",    "/v1/monitors"):                            (200, 200, 200, 200, 200, 200, 200, 200),
+    ("PATCH",  "/v1/monitors"):                            (200, 200, 200, 200, 200, 200, 403, 200),  # those they may
+    ("POST",   "/v1/monitors"):                            (201, 201, 201, 403, 422, 201, 403, 422),
+    ("POST",   "/v1/monitors/test"):                       (503, 503, 503, 403, 422, 503, 403, 422),  # no worker here
+    ("GET",    "/v1/monitors/{monitor_id}"):               (200, 200, 200, 200, 404, 200, 200, 404),
+    ("PATCH",  "/v1/monitors/{monitor_id}"):               (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/monitors/{monitor_id}/copy"):          (201, 201, 201, 403, 404, 201, 403, 404),
+    ("DELETE", "/v1/monitors/{monitor_id}"):               (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/monitors/{monitor_id}/mute"):          (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/checks"):        (200, 200, 200, 200, 404, 200, 200, 404),
+    ("POST",   "/v1/monitors/{monitor_id}/checks"):        (503, 503, 503, 403, 404, 503, 403, 404),  # no worker here
+    ("GET",    "/v1/monitors/{monitor_id}/checks/{check_id}"): (200, 200, 200, 200, 404, 200, 200, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/dns-changes"):   (200, 200, 200, 200, 404, 200, 200, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 200, 404, 200, 200, 404),
+    ("GET",    "/v1/tags"):                                (200, 200, 200, 200, 200, 200, 200, 200),
+    ("GET",    "/v1/schedule-preview"):                    (422, 422, 422, 422, 422, 422, 422, 422),  # no schedule
+    ("GET",    "/v1/monitors/{monitor_id}/pings"):         (200, 200, 200, 200, 404, 200, 200, 404),
     ("GET",    "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
     ("POST",   "/v1/heartbeats/{monitor_id}/ping"):        (ANYBODY, 200),
     ("GET",    "/v1/heartbeats/{monitor_id}/ping/{signal}"): (ANYBODY, 200),
     ("POST",   "/v1/heartbeats/{monitor_id}/ping/{signal}"): (ANYBODY, 200),
-    ("GET",    "/v1/metrics"):                             (200, 200, 200, 200, 200, 200),
-    ("GET",    "/v1/alert-channels"):                      (200, 200, 200, 200, 200, 200),
-    ("POST",   "/v1/alert-channels"):                      (201, 201, 201, 422, 201, 422),
-    ("GET",    "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 404, 200, 404),
-    ("PATCH",  "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/alert-channels/{channel_id}/copy"):    (201, 201, 201, 404, 201, 404),
-    ("DELETE", "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/alert-channels/{channel_id}/test"):    (503, 503, 503, 404, 503, 404),  # allowed; no worker here
-    ("GET",    "/v1/alert-channels/{channel_id}/deliveries"):     (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/alert-channels/{channel_id}/deliveries/{delivery_id}/replay"): (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/incidents"):                           (200, 200, 200, 200, 200, 200),
-    ("POST",   "/v1/incidents"):                           (201, 201, 201, 422, 201, 422),
-    ("GET",    "/v1/incidents/{incident_id}"):             (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/incidents/{incident_id}/acknowledge"): (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/incidents/{incident_id}/comments"):    (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/incidents/{incident_id}/resolve"):     (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/maintenance-windows"):                 (200, 200, 200, 200, 200, 200),
-    ("POST",   "/v1/maintenance-windows"):                 (201, 201, 201, 422, 201, 422),
-    ("GET",    "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
-    ("PATCH",  "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/maintenance-windows/{window_id}/copy"):(201, 201, 201, 404, 201, 404),
-    ("DELETE", "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/status-pages"):                        (200, 200, 200, 200, 200, 200),
-    ("POST",   "/v1/status-pages"):                        (201, 201, 201, 422, 201, 422),
-    ("GET",    "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
-    ("PATCH",  "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/status-pages/{page_id}/copy"):         (201, 201, 201, 404, 201, 404),
-    ("DELETE", "/v1/status-pages/{page_id}"):              (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/status-pages/{page_id}/verify-domain"): (409, 409, 409, 404, 409, 404),
-    ("PUT",    "/v1/status-pages/{page_id}/logo"):         (200, 200, 200, 404, 200, 404),
-    ("DELETE", "/v1/status-pages/{page_id}/logo"):         (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/status-pages/{page_id}/notes"):        (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/status-pages/{page_id}/notes"):        (201, 201, 201, 404, 201, 404),
-    ("GET",    "/v1/status-pages/{page_id}/notes/{note_id}"):    (200, 200, 200, 404, 200, 404),
-    ("DELETE", "/v1/status-pages/{page_id}/notes/{note_id}"):    (200, 200, 200, 404, 200, 404),
-    ("POST",   "/v1/status-pages/{page_id}/notes/{note_id}/updates"): (201, 201, 201, 404, 201, 404),
-    ("GET",    "/v1/status-pages/{page_id}/subscribers"):  (200, 200, 200, 404, 200, 404),
-    ("DELETE", "/v1/status-pages/{page_id}/subscribers/{subscriber_id}"): (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
-    ("PUT",    "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
-    ("DELETE", "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 404, 200, 404),
-    ("GET",    "/v1/manifest"):                            (200, 200, 200, 200, 200, 200),
-    ("PUT",    "/v1/manifest"):                            (200, 200, 200, 422, 200, 422),  # into the project
-    ("POST",   "/v1/imports"):                             (200, 200, 200, 422, 200, 422),
-    ("GET",    "/v1/connectors"):                          (200, 200, 200, 200, 403, 403),
-    ("DELETE", "/v1/connectors/{provider}"):               (200, 404, 404, 404, 403, 403),
-    ("POST",   "/v1/connectors/{provider}/oauth/start"):   (503, 503, 503, 503, 403, 403),  # allowed; no keys here
-    ("GET",    "/v1/connectors/{provider}/projects"):      (409, 404, 404, 404, 403, 403),  # allowed; a revoked grant
-    ("POST",   "/v1/connectors/{provider}/import"):        (409, 404, 404, 404, 403, 403),
-    ("GET",    "/v1/projects"):                            (200, 200, 200, 200, 403, 403),
-    ("POST",   "/v1/projects"):                            (201, 201, 201, 201, 403, 403),
-    ("GET",    "/v1/projects/{project_id}"):               (200, 200, 200, 404, 403, 403),
-    ("PATCH",  "/v1/projects/{project_id}"):               (200, 200, 403, 404, 403, 403),
-    ("DELETE", "/v1/projects/{project_id}"):               (200, 403, 403, 404, 403, 403),
-    ("GET",    "/v1/account/audit-log"):                   (200, 200, 200, 200, 403, 403),
-    ("GET",    "/v1/projects/{project_id}/audit-log"):     (200, 200, 403, 404, 403, 403),
-    ("GET",    "/v1/projects/{project_id}/members"):       (200, 200, 200, 404, 403, 403),
-    ("POST",   "/v1/projects/{project_id}/members"):       (201, 201, 403, 404, 403, 403),
-    ("PATCH",  "/v1/projects/{project_id}/members/{member_id}"):  (200, 200, 403, 404, 403, 403),
-    ("DELETE", "/v1/projects/{project_id}/members/{member_id}"):  (200, 200, 403, 404, 403, 403),
-    ("GET",    "/v1/locations"):                           (200, 200, 200, 200, 200, 200),
-    ("POST",   "/v1/locations"):                           (201, 201, 403, 422, 403, 403),
-    ("GET",    "/v1/locations/{location_id}"):             (200, 200, 200, 404, 200, 404),
-    ("PATCH",  "/v1/locations/{location_id}"):             (200, 200, 403, 404, 403, 403),
-    ("DELETE", "/v1/locations/{location_id}"):             (200, 200, 403, 404, 403, 403),
-    ("POST",   "/v1/locations/{location_id}/join-token"):  (200, 200, 403, 404, 403, 403),
-    ("GET",    "/v1/locations/{location_id}/agents"):      (200, 200, 200, 404, 200, 404),
-    ("DELETE", "/v1/locations/{location_id}/agents/{agent_id}"): (200, 200, 403, 404, 403, 403),
+    ("GET",    "/v1/metrics"):                             (200, 200, 200, 200, 200, 200, 200, 200),
+    ("GET",    "/v1/alert-channels"):                      (200, 200, 200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/alert-channels"):                      (201, 201, 201, 403, 422, 201, 403, 422),
+    ("GET",    "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 200, 404, 200, 200, 404),
+    ("PATCH",  "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/alert-channels/{channel_id}/copy"):    (201, 201, 201, 403, 404, 201, 403, 404),
+    ("DELETE", "/v1/alert-channels/{channel_id}"):         (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/alert-channels/{channel_id}/test"):    (503, 503, 503, 403, 404, 503, 403, 404),  # no worker here
+    ("GET",    "/v1/alert-channels/{channel_id}/deliveries"):     (200, 200, 200, 200, 404, 200, 200, 404),
+    ("POST",   "/v1/alert-channels/{channel_id}/deliveries/{delivery_id}/replay"):
+                                                            (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/incidents"):                           (200, 200, 200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/incidents"):                           (201, 201, 201, 403, 422, 201, 403, 422),
+    ("GET",    "/v1/incidents/{incident_id}"):             (200, 200, 200, 200, 404, 200, 200, 404),
+    ("POST",   "/v1/incidents/{incident_id}/acknowledge"): (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/incidents/{incident_id}/comments"):    (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/incidents/{incident_id}/resolve"):     (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/maintenance-windows"):                 (200, 200, 200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/maintenance-windows"):                 (201, 201, 201, 403, 422, 201, 403, 422),
+    ("GET",    "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 200, 404, 200, 200, 404),
+    ("PATCH",  "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/maintenance-windows/{window_id}/copy"):(201, 201, 201, 403, 404, 201, 403, 404),
+    ("DELETE", "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/status-pages"):                        (200, 200, 200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/status-pages"):                        (201, 201, 201, 403, 422, 201, 403, 422),
+    ("GET",    "/v1/status-pages/{page_id}"):              (200, 200, 200, 200, 404, 200, 200, 404),
+    ("PATCH",  "/v1/status-pages/{page_id}"):              (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/status-pages/{page_id}/copy"):         (201, 201, 201, 403, 404, 201, 403, 404),
+    ("DELETE", "/v1/status-pages/{page_id}"):              (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/status-pages/{page_id}/verify-domain"): (409, 409, 409, 403, 404, 409, 403, 404),
+    ("PUT",    "/v1/status-pages/{page_id}/logo"):         (200, 200, 200, 403, 404, 200, 403, 404),
+    ("DELETE", "/v1/status-pages/{page_id}/logo"):         (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/status-pages/{page_id}/notes"):        (200, 200, 200, 200, 404, 200, 200, 404),
+    ("POST",   "/v1/status-pages/{page_id}/notes"):        (201, 201, 201, 403, 404, 201, 403, 404),
+    ("GET",    "/v1/status-pages/{page_id}/notes/{note_id}"):    (200, 200, 200, 200, 404, 200, 200, 404),
+    ("DELETE", "/v1/status-pages/{page_id}/notes/{note_id}"):    (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/status-pages/{page_id}/notes/{note_id}/updates"): (201, 201, 201, 403, 404, 201, 403, 404),
+    ("GET",    "/v1/status-pages/{page_id}/subscribers"):  (200, 200, 200, 200, 404, 200, 200, 404),
+    ("DELETE", "/v1/status-pages/{page_id}/subscribers/{subscriber_id}"): (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 200, 404, 200, 200, 404),
+    ("PUT",    "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 403, 404, 200, 403, 404),
+    ("DELETE", "/v1/monitors/{monitor_id}/badge"):         (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/manifest"):                            (200, 200, 200, 200, 200, 200, 200, 200),
+    ("PUT",    "/v1/manifest"):                            (200, 200, 200, 403, 422, 200, 403, 422),  # into the project
+    ("POST",   "/v1/imports"):                             (200, 200, 200, 403, 422, 200, 403, 422),
+    ("GET",    "/v1/connectors"):                          (200, 200, 200, 200, 200, 403, 403, 403),
+    ("DELETE", "/v1/connectors/{provider}"):               (200, 404, 404, 404, 404, 403, 403, 403),
+    ("POST",   "/v1/connectors/{provider}/oauth/start"):   (503, 503, 503, 503, 503, 403, 403, 403),  # no keys here
+    ("GET",    "/v1/connectors/{provider}/projects"):      (409, 404, 404, 404, 404, 403, 403, 403),  # a revoked grant
+    ("POST",   "/v1/connectors/{provider}/import"):        (409, 404, 404, 404, 404, 403, 403, 403),
+    ("GET",    "/v1/projects"):                            (200, 200, 200, 200, 200, 403, 403, 403),
+    ("POST",   "/v1/projects"):                            (201, 201, 201, 201, 201, 403, 403, 403),
+    ("GET",    "/v1/projects/{project_id}"):               (200, 200, 200, 200, 404, 403, 403, 403),
+    ("PATCH",  "/v1/projects/{project_id}"):               (200, 200, 403, 403, 404, 403, 403, 403),
+    ("DELETE", "/v1/projects/{project_id}"):               (200, 403, 403, 403, 404, 403, 403, 403),
+    ("GET",    "/v1/account/audit-log"):                   (200, 200, 200, 200, 200, 403, 403, 403),
+    ("GET",    "/v1/projects/{project_id}/audit-log"):     (200, 200, 403, 403, 404, 403, 403, 403),
+    ("GET",    "/v1/projects/{project_id}/members"):       (200, 200, 200, 200, 404, 403, 403, 403),
+    ("POST",   "/v1/projects/{project_id}/members"):       (201, 201, 403, 403, 404, 403, 403, 403),
+    ("PATCH",  "/v1/projects/{project_id}/members/{member_id}"):  (200, 200, 403, 403, 404, 403, 403, 403),
+    ("DELETE", "/v1/projects/{project_id}/members/{member_id}"):  (200, 200, 403, 403, 404, 403, 403, 403),
+    ("GET",    "/v1/locations"):                           (200, 200, 200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/locations"):                           (201, 201, 403, 403, 422, 403, 403, 403),
+    ("GET",    "/v1/locations/{location_id}"):             (200, 200, 200, 200, 404, 200, 200, 404),
+    ("PATCH",  "/v1/locations/{location_id}"):             (200, 200, 403, 403, 404, 403, 403, 403),
+    ("DELETE", "/v1/locations/{location_id}"):             (200, 200, 403, 403, 404, 403, 403, 403),
+    ("POST",   "/v1/locations/{location_id}/join-token"):  (200, 200, 403, 403, 404, 403, 403, 403),
+    ("GET",    "/v1/locations/{location_id}/agents"):      (200, 200, 200, 200, 404, 200, 200, 404),
+    ("DELETE", "/v1/locations/{location_id}/agents/{agent_id}"): (200, 200, 403, 403, 404, 403, 403, 403),
     ("POST",   "/v1/agent/join"):                          (ANYBODY, 201),
-    ("GET",    "/v1/tokens"):                              (200, 200, 200, 200, 403, 403),
-    ("POST",   "/v1/tokens"):                              (201, 201, 201, 400, 403, 403),
-    ("DELETE", "/v1/tokens/{token_id}"):                   (200, 200, 403, 404, 403, 403),  # the owner's token
+    ("GET",    "/v1/tokens"):                              (200, 200, 200, 200, 200, 403, 403, 403),
+    ("POST",   "/v1/tokens"):                              (201, 201, 201, 403, 400, 403, 403, 403),
+    ("DELETE", "/v1/tokens/{token_id}"):                   (200, 200, 403, 403, 404, 403, 403, 403),  # the owner's
     ("POST",   "/v1/sessions"):                            (ANYBODY, 201),
-    ("GET",    "/v1/sessions"):                            (200, 200, 200, 200, 403, 403),
-    ("DELETE", "/v1/sessions/current"):                    (200, 200, 200, 200, 403, 403),
-    ("DELETE", "/v1/sessions/{session_id}"):               (200, 404, 404, 404, 403, 403),  # the owner's
-    ("GET",    "/v1/account"):                             (200, 200, 200, 200, 403, 403),
-    ("GET",    "/v1/account/export"):                      (200, 200, 200, 200, 403, 403),
-    ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 403, 403),
-    ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 403, 403),  # the owner shares a project
+    ("GET",    "/v1/sessions"):                            (200, 200, 200, 200, 200, 403, 403, 403),
+    ("DELETE", "/v1/sessions/current"):                    (200, 200, 200, 200, 200, 403, 403, 403),
+    ("DELETE", "/v1/sessions/{session_id}"):               (200, 404, 404, 404, 404, 403, 403, 403),  # the owner's
+    ("GET",    "/v1/account"):                             (200, 200, 200, 200, 200, 403, 403, 403),
+    ("GET",    "/v1/account/export"):                      (200, 200, 200, 200, 200, 403, 403, 403),
+    ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 200, 403, 403, 403),
+    ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 200, 403, 403, 403),  # shared
 }
 # fmt: on
 
@@ -169,7 +170,10 @@ UPDATE = {"status": "investigating", "text": "New."}
 NOTE = UPDATE | {"title": "New"}
 
 CODES = {400: {"project_forbidden"}, 401: {"unauthorized"}, 404: {"not_found"}, 422: {"validation_error"}}
-CODES |= {403: {"forbidden", "session_required"}, 409: {"domain_unverified", "reconnect_required", "projects_shared"}}
+CODES |= {
+    403: {"forbidden", "session_required", "read_only"},
+    409: {"domain_unverified", "reconnect_required", "projects_shared"},
+}
 CODES |= {503: {"no_worker", "provider_not_configured"}}
 
 
@@ -232,15 +236,17 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(module_db: None) -> World:
-    owner, admin, member, colleague, stranger = (UserFactory() for _ in range(5))
+    owner, admin, member, viewer, colleague, stranger = (UserFactory() for _ in range(6))
     project, other = ProjectFactory(owner=owner, admin=admin, member=member), ProjectFactory(owner=owner)
+    MembershipFactory(project=project, user=viewer, role="viewer")
     place = MembershipFactory(project=project, user=colleague, role="member", created_at=utc_now())
     monitor = MonitorFactory(owner=owner, up=True, project=project)
     heartbeat = MonitorFactory(owner=owner, heartbeat=True, project=project)
     token, _ = create_token(Caller(owner), project_id=project.public_id, name="t", ttl_seconds=None, now=utc_now())
-    people = {"owner": owner, "admin": admin, "member": member, "stranger": stranger}
+    people = {"owner": owner, "admin": admin, "member": member, "viewer": viewer, "stranger": stranger}
     callers = {name: Api.signed_in(user) for name, user in people.items()}
     callers |= {"token": Api.with_token(owner, project), "other": Api.with_token(owner, other)}
+    callers["reader"] = Api.with_token(owner, project, access="read")
     callers |= {"no token": Api(), "garbage": Api("svc_" + "a" * 68)}
     past = utc_now() - timedelta(seconds=1)
 
@@ -303,9 +309,37 @@ def test_who_may(world: World, monkeypatch: pytest.MonkeyPatch, method: str, tem
         found[name] = answer.status
         if answer.status >= 400:
             assert answer.json["error"] in CODES[answer.status], (name, answer.text)
+        if answer.status == 403 and name in {"viewer", "reader"} and method != "GET":
+            needs_session = name == "reader" and expected["token"] == 403
+            assert answer.json["error"] == ("session_required" if needs_session else "read_only"), (name, answer.text)
         if answer.status == 401:
             assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "template"), [each for each in TABLE if each[0] != "GET" and TABLE[each][0] != ANYBODY]
+)
+def test_reading_is_refused_before_the_body_is_read(world: World, method: str, template: str) -> None:
+    """403 `read_only` comes before what is wrong with the body, and before 405."""
+    expected = dict(zip(SOMEBODY, TABLE[method, template], strict=True))
+    for name in ("viewer", "reader"):
+        if expected[name] != 403 or (name == "reader" and expected["token"] == 403):
+            continue
+        here = {"project_id": world.ids["project_id"]}
+        for body in (here, here | {"nonsense": 1}):
+            if name == "viewer" and template == "/v1/manifest":  # it names projects deeper inside
+                body = {"manifest": world.manifest(here["project_id"]) | {"monitors": [{"name": 1}]}}
+            answer = world.callers[name].send(method, world.path(template), body)
+            assert (answer.status, answer.json["error"]) == (403, "read_only"), (name, answer.text)
+
+
+def test_a_token_that_reads_is_refused_before_anything_else(world: World) -> None:
+    reader = world.callers["reader"]
+    for method, path in [("POST", "/v1/monitors"), ("PATCH", "/v1/monitors/mon_unknown"), ("DELETE", "/v1/monitors")]:
+        answer = reader.send(method, path, "{", content_type="text/plain")
+        assert (answer.status, answer.json["error"]) == (403, "read_only"), (method, path)
+    assert reader.send("POST", "/v1/projects", "{").json["error"] == "session_required"
 
 
 def test_nothing_of_the_owner_is_shown_to_others(world: World) -> None:
