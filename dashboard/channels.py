@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -25,11 +25,12 @@ from core.forms import conditional
 from core.text import copy_name
 from core.waiting import limit_waiting
 from dashboard.deletion import Deletable, deletion
-from dashboard.forms import ProjectField, ScopeForm, selected
+from dashboard.forms import ProjectField, ScopeForm, project_choices, selected
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
 from dashboard.paging import Position, first_page
+from monitors.selectors import hidden_ids, shown_id
 from notifications.outbox import SendResult
-from projects.access import Caller
+from projects.access import EVERY_ROLE, Caller
 
 PAGE = 30
 MAX_ITEMS, MAX_NAME = 3, 200
@@ -95,13 +96,15 @@ class ChannelForm(ScopeForm):
         source: AlertChannel | None = None,
     ) -> None:
         base = stored or source
-        initial = None if base is None else _initial_of(base)
+        initial = None if base is None else _initial_of(base, caller)
         if source is not None:
-            initial = {**_initial_of(source), "name": copy_name(source.name, limit=MAX_NAME)}
+            initial = {**_initial_of(source, caller), "name": copy_name(source.name, limit=MAX_NAME)}
         super().__init__(data, caller=caller, chosen_label="Selected monitors", stored=stored, initial=initial)
         self.kind = kind
         self.secret_fields = {setting.name for setting in kind.settings if setting.secret}
-        self.fields["scope_project_id"] = conditional(ProjectField(self.projects, none="Choose a project"))
+        self.fields["scope_project_id"] = conditional(
+            ProjectField(project_choices(caller, roles=EVERY_ROLE), none="Choose a project")
+        )
         self.fields |= {setting.name: _field(setting, base) for setting in kind.settings}
         first = self.fields[kind.settings[0].name]
         if stored is None:
@@ -139,12 +142,12 @@ class ChannelForm(ScopeForm):
         super().refuse(field, reason)
 
 
-def _initial_of(channel: AlertChannel) -> dict[str, Any]:
+def _initial_of(channel: AlertChannel, caller: Caller) -> dict[str, Any]:
     return {name: getattr(channel, name) for name in ("name", "topics", "remind_every_hours", "enabled")} | {
         "project_id": channel.project and channel.project.public_id,
         "monitors": channel.scope,
         "scope_project_id": channel.scope_project and channel.scope_project.public_id,
-        "monitor_ids": [monitor.public_id for monitor in channel.monitors.all()],
+        "monitor_ids": [shown_id(monitor, caller) for monitor in channel.monitors.all()],
         "monitor_tags": channel.monitor_tags,
     }
 
@@ -178,10 +181,24 @@ def _field(setting: Setting, channel: AlertChannel | None) -> forms.Field:
 
 @dataclass(frozen=True, slots=True)
 class ChannelView:
-    """A channel with the data that pages show."""
+    """A channel with the data that pages show to the caller, or to those who may change it."""
 
     channel: AlertChannel
     dead: int = 0
+    caller: Caller | None = None
+
+    @property
+    def name(self) -> str:
+        return selectors.shown_name(self.channel, self.caller)
+
+    @property
+    def hint(self) -> str | None:
+        return selectors.shown_hint(self.channel, self.caller)
+
+    @property
+    def chosen(self) -> list[tuple[str, str]]:
+        """Return ids and names of the selected monitors."""
+        return [(shown_id(monitor, self.caller), monitor.name or monitor.url) for monitor in self.channel.chosen]
 
     @property
     def kind(self) -> ChannelKind:
@@ -212,7 +229,7 @@ class ChannelView:
 def index(request: PageRequest) -> HttpResponse:
     found = list(selectors.list_channels(request.caller).order_by("name", "pk"))
     dead = selectors.count_dead(found)
-    channels = [ChannelView(channel, dead.get(channel.pk, 0)) for channel in found]
+    channels = [ChannelView(channel, dead.get(channel.pk, 0), request.caller) for channel in found]
     return render_page(request, "channels/list", channels=channels)
 
 
@@ -230,9 +247,14 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
     before = Position.read(request.GET.get("before", ""))
     found = selectors.deliveries_of(channel, limit=PAGE + 1, state=state or None, before=before)
     rows, last = first_page(found, PAGE)
+    keys = {item.payload["monitor_id"] for row in rows for item in row.items.all()} - {None}
+    hidden = hidden_ids(request.caller, keys)
+    if request.caller.views(channel):
+        for row in rows:
+            row.last_error = None  # it may say where alerts go
     return {
-        "shown": ChannelView(channel, selectors.count_dead([channel]).get(channel.pk, 0)),
-        "deliveries": [_shown_delivery(row, now=request.now) for row in rows],
+        "shown": ChannelView(channel, selectors.count_dead([channel]).get(channel.pk, 0), request.caller),
+        "deliveries": [_shown_delivery(row, hidden, now=request.now) for row in rows],
         "state": state,
         "states": [("", "All"), *STATE_NAMES.items()],
         "next": last and str(Position(last.created_at, last.pk)),
@@ -240,11 +262,12 @@ def _detail(request: PageRequest, channel: AlertChannel) -> dict[str, Any]:
     }
 
 
-def _shown_delivery(delivery: Delivery, *, now: datetime) -> dict[str, Any]:
+def _shown_delivery(delivery: Delivery, hidden: Mapping[str, str], *, now: datetime) -> dict[str, Any]:
     """Return what the log shows of a delivery: the name, event and path, if any, of its first items."""
     items = []
     for item in delivery.items.all()[:MAX_ITEMS]:
         payload = msgspec.convert(item.payload, Payload)
+        payload = replace(payload, monitor_id=hidden.get(payload.monitor_id or "", payload.monitor_id))
         name = payload.location or payload.monitor or payload.monitor_id or "Test"
         items.append((name, WORDS[payload.event_type].log, payload.path))
     is_open = delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
@@ -299,6 +322,7 @@ def _choose_kind(request: PageRequest) -> HttpResponse:
 def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     caller = request.caller
     channel = selectors.get_channel(caller, channel_id)
+    caller.require_write(channel)
     form = ChannelForm(request.POST or None, caller=caller, kind=KINDS[channel.kind], stored=channel)
     changes_address = form.is_valid() and form.kind.consent in form.given()
     saved = form.save(
@@ -330,6 +354,7 @@ replay = button(
 def test(request: PageRequest, channel_id: str) -> HttpResponse:
     """Send a test. Show the result beside the button, or as a message without scripts."""
     channel = selectors.get_channel(request.caller, channel_id)
+    request.caller.require_write(channel)
     try:
         count_request(request, "test-channel")
         with limit_waiting(request.caller.account):
@@ -348,7 +373,7 @@ def test(request: PageRequest, channel_id: str) -> HttpResponse:
 @action
 def ask_again(request: PageRequest, channel_id: str) -> HttpResponse:
     """Request confirmation of an address again."""
-    selectors.get_channel(request.caller, channel_id)
+    request.caller.require_write(selectors.get_channel(request.caller, channel_id))
     with errors_as_messages(request):
         count_request(request, "invite")
         channel = services.ask_again(request.caller, channel_id, now=request.now)

@@ -24,7 +24,7 @@ from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
 from dashboard.pages import PageRequest, count_request
 from monitors import cron
 from monitors.models import Monitor
-from monitors.selectors import list_monitors
+from monitors.selectors import hidden_ids, list_monitors
 from projects import access
 from projects.access import Caller
 from projects.idempotency import create_once
@@ -43,21 +43,25 @@ class LongChoices(BaseChoiceIterator):
         return iter(self._choices)
 
 
-def project_choices(caller: Caller, *, roles: Collection[str] = access.EVERY_ROLE) -> Choices:
+def project_choices(caller: Caller, *, roles: Collection[str] = access.WRITERS) -> Choices:
+    """Return the projects in which the caller has one of the roles, by default those in which it may create objects."""
     projects = access.accessible_projects(caller, roles=roles).order_by("name", "pk")
     return list(projects.values_list("public_id", "name"))
 
 
-def monitor_choices(caller: Caller) -> Choices:
-    return choices_of(list_monitors(caller))
+def monitor_choices(caller: Caller, *, writable: bool = False) -> Choices:
+    """Return the choices of all monitors of the caller. `writable`: those it may change."""
+    return choices_of(caller, access.writable(caller, Monitor.objects.all()) if writable else list_monitors(caller))
 
 
-def choices_of(monitors: QuerySet[Monitor]) -> Choices:
+def choices_of(caller: Caller, monitors: QuerySet[Monitor]) -> Choices:
     """Return ids and names of the monitors, with their projects, sorted by name."""
-    rows = monitors.select_related(None).values_list("public_id", "name", "url", "project__name")
+    rows = list(monitors.select_related(None).values_list("public_id", "name", "url", "project__name"))
+    hidden = hidden_ids(caller, [public_id for public_id, *_ in rows])
     found = [
-        (public_id, f"{name or url or public_id}{f' · {project}' if project else ''}")
+        (shown, f"{name or url or shown}{f' · {project}' if project else ''}")
         for public_id, name, url, project in rows
+        for shown in [hidden.get(public_id, public_id)]
     ]
     return sorted(found, key=lambda choice: choice[1].casefold())
 
@@ -407,10 +411,14 @@ class ScopeForm(ObjectForm):
 
     needs: ClassVar = {"chosen": ("monitor_ids", "Select at least one monitor or tag.")}
 
+    only_writable: ClassVar = False
+    """Whether monitors that the caller can only read may not be selected."""
+
     def __init__(self, data: Any = None, *, caller: Caller, chosen_label: str, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
         self.projects = project_choices(caller)
-        self.fields["monitor_ids"] = conditional(MonitorsField(choices=monitor_choices(caller), label=chosen_label))
+        choices = monitor_choices(caller, writable=self.only_writable)
+        self.fields["monitor_ids"] = conditional(MonitorsField(choices=choices, label=chosen_label))
         self.fields["monitor_tags"] = conditional(
             CommasField(
                 label="Monitors with any of these tags",

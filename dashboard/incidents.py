@@ -20,8 +20,8 @@ from dashboard.paging import first_page
 from incidents import selectors, services
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import MAX_TEXT
-from monitors.selectors import list_monitors
-from projects.access import Caller
+from monitors.selectors import list_monitors, named
+from projects.access import EVERY_ROLE, Caller
 
 PAGE = 50
 EFFECTS = 100
@@ -60,10 +60,15 @@ def reason_in_words(code: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IncidentView:
-    """An incident as pages show it. `effects` are the outages whose alerts it held, on its own page."""
+    """An incident as pages show it to a caller. `effects` are the outages whose alerts it held, on its own page."""
 
     incident: Incident
+    caller: Caller
     effects: Sequence[IncidentView] = ()
+
+    @property
+    def monitor_id(self) -> str | None:
+        return selectors.shown_monitor_id(self.incident, self.caller)
 
     @property
     def state(self) -> str:
@@ -97,11 +102,12 @@ class IncidentView:
         effects = [(effect.incident.pk, effect.state) for effect in self.effects]
         return version_of(events[len(events) - 1].public_id if events else "none", effects)
 
-    def lines(self) -> Iterator[tuple[IncidentEvent, str, str, str]]:
-        """Return the event, title and status of each line of the timeline, and its author if the text names none."""
+    def lines(self) -> Iterator[tuple[IncidentEvent, str, str, str, str]]:
+        """Return the event, text, title and status of each line of the timeline, and its author if no text names it."""
         for event in self.incident.events.all():
             has_author = event.type in (Type.COMMENTED, Type.DECLARED)
-            yield event, *_LINES[event.type], str(event.data.get("by", "")) if has_author else ""
+            author = str(event.data.get("by", "")) if has_author else ""
+            yield event, selectors.shown_event_text(event, self.caller), *_LINES[event.type], author
 
 
 class FilterForm(forms.Form):
@@ -146,10 +152,10 @@ def index(request: PageRequest) -> HttpResponse:
     return render_page(
         request,
         "incidents/list",
-        incidents=[IncidentView(row) for row in rows],
+        incidents=[IncidentView(row, request.caller) for row in rows],
         wanted=filters.wanted,
         states=[(None, "All"), *STATES.items()],
-        projects=project_choices(request.caller),
+        projects=project_choices(request.caller, roles=EVERY_ROLE),
         monitor=_name_of(request.caller, filters.wanted.get("monitor")),
         next=last and f"{int(not last.is_open)}-{last.pk}",
         later="after" in request.GET,
@@ -198,7 +204,7 @@ resolve = button(services.resolve, "Incident resolved.", "incident", to_first_id
 
 def _view(request: PageRequest, incident: Incident) -> IncidentView:
     effects = selectors.effects_of(request.caller, incident, limit=EFFECTS)
-    return IncidentView(incident, [IncidentView(effect) for effect in effects])
+    return IncidentView(incident, request.caller, [IncidentView(effect, request.caller) for effect in effects])
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:
@@ -231,5 +237,5 @@ def _name_of(caller: Caller, monitor_id: str | None) -> str | None:
     """Return the name of the monitor in the filter, or its id if it was deleted."""
     if monitor_id is None:
         return None
-    monitor = list_monitors(caller).filter(public_id=monitor_id).first()
+    monitor = list_monitors(caller).filter(named([monitor_id])).first()
     return monitor_id if monitor is None else monitor.name or monitor.url or monitor_id

@@ -19,7 +19,7 @@ from dashboard.pages import PageRequest, action, done, page, render_page
 from dashboard.tokens import token_rows
 from projects import access, members, services
 from projects.models import Membership, Project, Role
-from projects.serializers import MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
+from projects.serializers import GIVEN_ROLES, MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
 
 REMOVE = "remove"
 RENAME_ID = "rename_%s"  # unique ids: another form on the page may have a field with this name
@@ -47,6 +47,7 @@ class AddMemberForm(PageForm):
         choices=[
             (Role.MEMBER.value, "Member: monitors, incidents and tokens"),
             (Role.ADMIN.value, "Admin: also the project's name and members"),
+            (Role.VIEWER.value, "Viewer: reads everything, and changes nothing"),
         ],
         initial=Role.MEMBER.value,
         widget=forms.RadioSelect,
@@ -161,6 +162,7 @@ def _show(request: PageRequest, project_id: str, *, invalid: PageForm | None = N
         own=own,
         manages=own.role in access.MANAGERS,
         owns=own.role == Role.OWNER,
+        roles=GIVEN_ROLES,
         members=[membership for membership in memberships if not membership.is_open],
         invitations=[(one, members.invitation_link(one)) for one in memberships if one.is_open],
         tokens=token_rows(caller, project=project, now=now),

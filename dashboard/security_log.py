@@ -20,7 +20,7 @@ from dashboard.paging import first_page
 from locations.selectors import usable_by
 from monitors import types
 from monitors.changes import changes_of
-from monitors.selectors import get_monitor
+from monitors.selectors import get_monitor, show_to
 from projects import access, log
 from projects.models import Project
 
@@ -173,6 +173,7 @@ def of_monitor(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Return the changes of a monitor; for its page, the newest of them as a fragment."""
     monitor = get_monitor(request.caller, monitor_id)
     entries = changes_of(monitor, request.caller)
+    show_to(request.caller, monitor)
     if request.htmx:
         return render_page(request, "monitors/changed", monitor=monitor, **log_context(request, entries, size=NEWEST))
     return render_page(

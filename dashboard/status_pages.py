@@ -38,6 +38,7 @@ from dashboard.pages import (
     render_page,
 )
 from monitors.models import Monitor
+from monitors.selectors import show_to
 from projects.access import Caller
 from statuspages import domains, selectors, services
 from statuspages.logos import MAX_BYTES
@@ -128,6 +129,8 @@ class StatusPageForm(ObjectForm):
         self.shown: list[tuple[str, PageMonitor]] = []
         if base is not None:
             self.shown = [(group.name, item) for group in base.groups.all() for item in group.monitors.all()]
+        for _, item in self.shown:
+            show_to(caller, item.monitor)
         self.names = dict(monitor_choices(caller))
         shown = {item.monitor.public_id for _, item in self.shown}
         self.fields["add"] = MonitorsField(
@@ -322,6 +325,7 @@ def show(request: PageRequest, page_id: str) -> HttpResponse:
 @page
 def edit(request: PageRequest, page_id: str) -> HttpResponse:
     found = selectors.get_page(request.caller, page_id)
+    request.caller.require_write(found)
     first = request.GET.get("first", "")
     form = StatusPageForm(
         request.POST or None,
@@ -378,6 +382,7 @@ def verify_domain(request: PageRequest, page_id: str) -> HttpResponse:
 @action
 def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
     found = _page(request.caller, page_id)
+    request.caller.require_write(found)
     form = LogoForm(request.POST, request.FILES)
     if form.save(request, lambda: services.set_logo(request.caller, page_id, form.cleaned_data["logo"]), limit="logo"):
         return done(request, "Logo saved.", "status_page", page_id)
@@ -387,6 +392,7 @@ def set_logo(request: PageRequest, page_id: str) -> HttpResponse:
 @action
 def create_note(request: PageRequest, page_id: str) -> HttpResponse:
     found = _page(request.caller, page_id)
+    request.caller.require_write(found)
     form = NoteForm(request.POST)
     if form.create(request, lambda: services.create_note(request.caller, page_id, form.cleaned_data, now=request.now)):
         return done(request, "Note published.", "status_page", page_id)
@@ -397,6 +403,7 @@ def create_note(request: PageRequest, page_id: str) -> HttpResponse:
 def add_update(request: PageRequest, page_id: str, note_id: str) -> HttpResponse:
     caller = request.caller
     found = _page(caller, page_id)
+    caller.require_write(found)
     form = UpdateForm(request.POST, prefix=note_id)
     if form.save(request, lambda: services.add_update(caller, page_id, note_id, form.cleaned_data, now=request.now)):
         return done(request, "Update published.", "status_page", page_id)

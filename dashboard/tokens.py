@@ -28,7 +28,15 @@ NEVER, CUSTOM = "never", "custom"
 class NewTokenForm(ObjectForm):
     default_renderer = PlainRenderer
     name = forms.CharField(max_length=200, help_text="Where it is used: the deploy pipeline, a script, a dashboard.")
-    project_id = forms.ChoiceField(label="Project", help_text="The token can read and change this project only.")
+    project_id = forms.ChoiceField(label="Project", help_text="The token has access to this project only.")
+    access = forms.ChoiceField(
+        choices=[
+            (ProjectToken.Access.WRITE.value, "Read and write"),
+            (ProjectToken.Access.READ.value, "Read only: it changes nothing, and sees no ping addresses"),
+        ],
+        initial=ProjectToken.Access.WRITE.value,
+        widget=forms.RadioSelect,
+    )
     lifetime = forms.ChoiceField(
         label="Expires",
         choices=[
@@ -57,7 +65,8 @@ class NewTokenForm(ObjectForm):
 
     def given(self) -> dict[str, Any]:
         cleaned = self.cleaned_data
-        body, lifetime = {"name": cleaned["name"], "project_id": cleaned["project_id"]}, cleaned["lifetime"]
+        lifetime = cleaned["lifetime"]
+        body = {name: cleaned[name] for name in ("name", "project_id", "access")}
         if lifetime != NEVER:
             body["ttl_seconds"] = cleaned["custom"] if lifetime == CUSTOM else DAY_SEC * int(lifetime[:-1])
         return validated(TokenInputSerializer, body)
@@ -84,7 +93,7 @@ def token_rows(
 @page
 def index(request: PageRequest) -> HttpResponse:
     tokens = token_rows(request.caller, now=request.now)
-    has_projects = access.accessible_projects(request.caller).exists()
+    has_projects = access.accessible_projects(request.caller, roles=access.WRITERS).exists()
     return render_page(request, "tokens/list", tokens=tokens, has_projects=has_projects)
 
 

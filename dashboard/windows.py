@@ -112,6 +112,7 @@ class _LocalTimeField(forms.DateTimeField):
 class WindowForm(ScopeForm):
     """The form of the window `stored`, or of a new one, which may be a copy of `source`."""
 
+    only_writable = True
     name = forms.CharField(max_length=MAX_NAME, help_text="Status pages can show it.")
     starts_at = _LocalTimeField(label="Starts")
     ends_at = _LocalTimeField(label="Ends")
@@ -355,6 +356,7 @@ def create(request: PageRequest) -> HttpResponse:
 def edit(request: PageRequest, window_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
     window = selectors.get_window(caller, window_id)
+    caller.require_write(window)
     form = WindowForm(request.POST or None, caller=caller, stored=window)
     if form.save(
         request, lambda: windows.update_window(caller, window_id, form.given(), now=now, if_match=form.if_match)

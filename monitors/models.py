@@ -164,7 +164,8 @@ class Monitor(models.Model):
     @property
     def reading_id(self) -> str:
         """Another id, for those who only read: `monitors.selectors.shown_id` decides. Heartbeats' ids are secrets."""
-        return ids.derived_id(READING_PREFIX, self.public_id) if self.kind.has_secret_id else self.public_id
+        is_secret = self.kind.has_secret_id and not self.public_id.startswith(READING_PREFIX)
+        return ids.derived_id(READING_PREFIX, self.public_id) if is_secret else self.public_id
 
     @property
     def options(self) -> dict[str, Any]:

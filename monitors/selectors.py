@@ -92,6 +92,11 @@ def shown_id(monitor: Monitor, caller: Caller | None) -> str:
     return monitor.reading_id
 
 
+def show_to(caller: Caller, monitor: Monitor) -> None:
+    """Give a monitor the id for its readers, for pages, which show the id in many places. Never save it then."""
+    monitor.public_id = shown_id(monitor, caller)
+
+
 def hidden_ids(caller: Caller, public_ids: Collection[str]) -> dict[str, str]:
     """Return what `shown_id` returns for those of these ids that the caller must not see.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import Any
 from zlib import crc32
 
 from django import template
@@ -75,6 +76,12 @@ def when(moment: datetime | None, style: str = "full", *, never: str = "never") 
 def hue(text: str) -> int:
     """Return the number of the colour for a text, regardless of case. base.css has HUES colours."""
     return crc32(text.casefold().encode()) % HUES
+
+
+@register.filter
+def writes(caller: Any, row: object) -> bool:
+    """Return whether a `projects.access.Caller` may change a row that it can read: pages hide controls otherwise."""
+    return not caller.only_reads(row)
 
 
 @register.filter

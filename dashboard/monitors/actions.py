@@ -16,8 +16,9 @@ from core.etags import etag
 from core.text import counted
 from monitors import operations
 from monitors.models import Monitor
+from monitors.selectors import named as with_ids
 from monitors.services import update_monitor
-from projects.access import Caller, accessible
+from projects.access import Caller, accessible, writable
 
 PATIENCE_SEC = 25.0
 """Time limit of a request; proxies time out soon after."""
@@ -71,7 +72,7 @@ class ToDelete(NamedTuple):
 
 def to_delete(caller: Caller, public_ids: Sequence[str]) -> list[ToDelete]:
     """Return those monitors that the caller may delete, by name."""
-    found = accessible(caller, Monitor.objects.select_related("project").filter(public_id__in=public_ids))
+    found = writable(caller, Monitor.objects.select_related("project").filter(public_id__in=public_ids))
     found = found.prefetch_related("dependencies")
     return [
         ToDelete(monitor.public_id, monitor.name, monitor.url[:MAX_ADDRESS], _tag(monitor))
@@ -121,10 +122,14 @@ def _run_in_bulk(
     **options: int,
 ) -> BulkResult[Monitor]:
     """Apply an operation of `monitors.operations` to those monitors that the caller may change."""
-    ids = list(accessible(caller, Monitor.objects.filter(public_id__in=public_ids)).values_list("pk", flat=True))
+    found = Monitor.objects.filter(with_ids(public_ids))
+    ids = list(writable(caller, found).values_list("pk", flat=True))
     result = operation(ids, now=now, caller=caller, **options)
     left = Counter({f"{reason}.": count for reason, count in result.left.items()})
-    left[_GONE] = len(public_ids) - len(result.done) - left.total()
+    missing = len(public_ids) - len(result.done) - left.total()
+    if missing:
+        left[_READ_ONLY] = accessible(caller, found).exclude(pk__in=ids).count()
+    left[_GONE] = missing - left[_READ_ONLY]
     return BulkResult(result.done, +left)
 
 
@@ -138,7 +143,7 @@ def _move_to_project(
         return BulkResult([], {_GONE if isinstance(error, NotFound) else str(error): 1})
 
 
-_GONE = "not found."
+_GONE, _READ_ONLY = "not found.", "your role allows only reading."
 _ACTIONS = {
     "pause": Action(partial(_run_in_bulk, operations.pause), "Paused"),
     "resume": Action(partial(_run_in_bulk, operations.resume), "Resumed"),

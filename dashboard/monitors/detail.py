@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django_htmx.http import trigger_client_event
 
 from alerts.models import AlertChannel
-from alerts.selectors import list_channels, routes_of
+from alerts.selectors import list_channels, routes_of, shown_name
 from alerts.transports import KINDS
 from checks.probes.target import BadAddressError
 from checks.results.models import CheckResult
@@ -50,6 +50,7 @@ from monitors.selectors import (
     gaps_since,
     get_monitor,
     get_monitor_with_first_check,
+    show_to,
     uptimes,
 )
 from monitors.services import FIRST_CLAIM, delete_monitor
@@ -130,7 +131,7 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     monitor = get_monitor_with_first_check(caller, monitor_id, **dependencies.summary(caller))
     locations = _locations(monitor, now=now)
     command, facts = _command(monitor), _all_facts(caller, monitor, locations)
-    context = _moving(monitor, locations, now=now) | {
+    context = _moving(caller, monitor, locations, now=now) | {
         "mutes": MUTES,
         "facts": facts,
         "deletable": _deletable(monitor, facts),
@@ -144,8 +145,12 @@ def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     first = Awaited.first(monitor)
     if first is not None and not first.is_over(monitor, now=now):
         context["checking"] = str(first)
-    if monitor.kind.waits:
+    context["panel"] = monitor.kind.panel
+    if caller.only_reads(monitor) and monitor.kind.has_secret_id:
+        context["panel"] = "dashboard/monitors/ping_hidden.html"
+    elif monitor.kind.waits:
         context["snippets"] = snippets_of(monitor)
+    show_to(caller, monitor)
     return render_page(request, "monitors/monitor", **context)
 
 
@@ -167,9 +172,10 @@ def live(request: PageRequest, monitor_id: str) -> HttpResponse:
     seen = _seen(monitor, signal, newest, locations, maintenance=maintenance, now=now)
     if seen == request.GET.get("seen") and not is_over:
         return HttpResponse(status=204)
-    context = _moving(monitor, locations, now=now) | {"live": True}
+    context = _moving(caller, monitor, locations, now=now) | {"live": True}
     if awaited is not None:
         context |= _awaited(monitor, awaited, context["checks"], is_over=is_over)
+    show_to(caller, monitor)
     return render_page(request, "monitors/moving", **context)
 
 
@@ -178,6 +184,7 @@ def check(request: PageRequest, monitor_id: str) -> HttpResponse:
     """Start a check. The page polls for its result; without scripts, a message says to reload."""
     caller, now = request.caller, request.now
     monitor = get_monitor(caller, monitor_id)
+    caller.require_write(monitor)
     try:
         count_request(request, "check-now")
         awaited = Awaited(on_demand.start(monitor, now=now), now)
@@ -222,6 +229,7 @@ def badges(request: PageRequest, monitor_id: str) -> HttpResponse:
         urls = {}
     # Paths without the host work on every host of the deployment.
     pictures = [(name, url.removeprefix(settings.BASE_URL), f"![{name}]({url})") for name, url in urls.items()]
+    show_to(request.caller, monitor)
     return render_page(request, "monitors/badges", monitor=monitor, pictures=pictures)
 
 
@@ -263,7 +271,7 @@ def _locations(monitor: Monitor, *, now: datetime) -> list[Location]:
     return sorted(found, key=lambda location: monitor.locations.index(location.public_id))
 
 
-def _moving(monitor: Monitor, locations: Sequence[Location], *, now: datetime) -> dict[str, Any]:
+def _moving(caller: Caller, monitor: Monitor, locations: Sequence[Location], *, now: datetime) -> dict[str, Any]:
     kind, gaps = monitor.kind, gaps_since(now - timedelta(days=DAYS))
     row = summaries([monitor], uptimes([monitor], now=now, gaps=gaps), now=now)[0]
     history = daily_uptimes([monitor], days=DAYS, now=now, with_status=True, gaps=gaps)[monitor.pk]
@@ -295,7 +303,7 @@ def _moving(monitor: Monitor, locations: Sequence[Location], *, now: datetime) -
         "checks": checks,
         "locations": [] if kind.waits else _last_by_location(locations, checks, row.partial),
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
-        "incidents": [IncidentView(incident) for incident in incidents],
+        "incidents": [IncidentView(incident, caller) for incident in incidents],
         "held": next((one for one in incidents[:1] if one.is_open and one.quiet == Incident.Quiet.HELD), None),
         "expiries": _expiries(monitor, now=now),
         "maintenance_until": max((one.ends_at for one in on), default=None),
@@ -422,6 +430,8 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         visible = list_channels(caller).prefetch_related(None).select_related(None).filter(pk__in=list(routes))
         channels = list(visible.order_by("name", "pk"))
     by_mail = any(KINDS[channel.kind].problem() for channel in channels)
+    for channel in channels:
+        channel.name = shown_name(channel, caller)
     return {"channels": channels, "other_channels": len(routes) - len(channels), "by_mail": by_mail}
 
 

@@ -103,6 +103,7 @@ def new(request: PageRequest) -> HttpResponse:
 def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller = request.caller
     monitor = get_monitor(caller, monitor_id)
+    caller.require_write(monitor)
     config, project = monitor.full_config, _project_of(monitor)
     form = MonitorForm(
         request.POST or None,

@@ -21,10 +21,10 @@ from dashboard.monitors.tags import offered
 from dashboard.pages import PageRequest, action, count_request, read_only, render_page
 from monitors import types
 from monitors.filters import NO_PROJECT, STATES
-from monitors.selectors import list_monitors
+from monitors.selectors import list_monitors, named
 from monitors.stale import load_schedules
 from monitors.types.tags import tag_key
-from projects.access import accessible_projects
+from projects import access
 
 MAX_LIVE = 100
 """Number of rows that are refreshed at once: more than a screen shows."""
@@ -48,9 +48,11 @@ def overview(request: PageRequest) -> HttpResponse:
         return render_page(request, "monitors/rows", **context)
     counted = tally(request.caller, listing, now=now)
     is_narrowed = listing.page > 1 or listing.is_narrowed
-    projects = list(accessible_projects(request.caller).order_by("name", "pk"))
+    projects = list(access.accessible_projects(request.caller).order_by("name", "pk"))
     context |= _head(request, listing, counted) | {
         "projects": projects,
+        "targets": [project for project in projects if not request.caller.only_reads(project)],
+        "selects": any(row.selectable for row in shown.rows) or shown.more,
         "mutes": actions.MUTES,
         "types": {name: kind.label for name, kind in types.REGISTRY.items()},
         "sorts": SORTS,
@@ -87,10 +89,10 @@ def live(request: PageRequest) -> HttpResponse:
         return HttpResponse(status=204)
     given = (row.partition(":") for row in request.GET.getlist("row")[:MAX_LIVE])
     seen = {public_id: version for public_id, _, version in given if is_public_id(public_id)}
-    monitors = list(list_monitors(request.caller).filter(public_id__in=list(seen)).defer("config", "header_values"))
+    monitors = list(list_monitors(request.caller).filter(named(seen)).defer("config", "header_values"))
     load_schedules(monitors)
-    shown = rows_of(monitors, now=now, grouped=listing.grouped)
-    rows = [row for row in shown if row.version != seen[row.monitor.public_id]]
+    shown = rows_of(monitors, request.caller, now=now, grouped=listing.grouped)
+    rows = [row for row in shown if row.version != seen.get(row.monitor.public_id)]
     return render_page(request, "monitors/live", **_head(request, listing, counted), listing=listing, rows=rows)
 
 
@@ -110,7 +112,7 @@ def act(request: PageRequest) -> HttpResponse:
         chosen = list(tags)
     elif request.POST.get("all") == "1":
         listing = Listing.read(request.POST)
-        chosen = list(matching(caller, listing, now=now).values_list("public_id", flat=True))
+        chosen = list(access.writable(caller, matching(caller, listing, now=now)).values_list("public_id", flat=True))
     else:
         # One field has several ids, as forms may not have more than a thousand fields.
         given = ",".join(request.POST.getlist("monitor")).split(",")

@@ -26,7 +26,7 @@ from incidents import windows
 from monitors.filters import STANDINGS
 from monitors.models import LocationFailure, Monitor
 from monitors.partial import failing_from
-from monitors.selectors import DAY, began_at, failing_since, gaps_since, status_of, uptime_sums, uptimes
+from monitors.selectors import DAY, began_at, failing_since, gaps_since, show_to, status_of, uptime_sums, uptimes
 from monitors.stale import NOWHERE, STALE_COLUMNS, load_schedules, stale_reason, stale_since
 from monitors.uptime.intervals import Span, Tally
 from monitors.uptime.intervals import percent as uptime_percent
@@ -97,13 +97,15 @@ class Row(Summary):
     """A row of the list. `cells` and `latency` are those of the last 24 hours of the clock.
 
     `reason` is why the last check of a monitor that is down or failing failed, and empty if it passed. `place` is the
-    name of its project, and empty without one or where the list is grouped by project.
+    name of its project, and empty without one or where the list is grouped by project. `selectable`: the caller may
+    change it.
     """
 
     cells: Sequence[Cell]
     latency: Sequence[float | None]
     reason: str
     place: str
+    selectable: bool
 
     @property
     def address(self) -> str:
@@ -128,8 +130,9 @@ class Row(Summary):
         public_id, name = monitor.public_id, escape(monitor.name)
         mark = icon(_ICONS[standing]) if standing in _ICONS else f'<span class="dot" data-status="{standing}"></span>'
         place = f'<span class="place">{escape(self.place)}</span> ' if self.place else ""
+        pick = f'<input type="checkbox" name="monitor" value="{public_id}" aria-label="{name}">'
         return mark_safe(  # noqa: S308 - escaped
-            f'<td class="pick"><input type="checkbox" name="monitor" value="{public_id}" aria-label="{name}"></td>\n'
+            f'<td class="pick">{pick if self.selectable else ""}</td>\n'
             f'<td class="standing"><span class="badge" data-status="{standing}">{mark}{self.word}</span></td>\n'
             f'<td class="main"><a class="name truncate" href="/monitors/{public_id}">{name}</a>{self._notes}'
             f'<div class="target truncate">{place}{escape(self.address)}</div>{chips(monitor.tags)}</td>\n'
@@ -190,10 +193,12 @@ def read_page(caller: Caller, listing: Listing, *, now: datetime) -> Page:
     continues = skipped == 1 and len({monitor.project_id for monitor in shown[:2]}) == 1
     shown = shown[skipped:]
     load_schedules(shown)
-    return Page(rows_of(shown[:PAGE], now=now, grouped=listing.grouped), continues, more=len(shown) > PAGE)
+    return Page(rows_of(shown[:PAGE], caller, now=now, grouped=listing.grouped), continues, more=len(shown) > PAGE)
 
 
-def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False) -> list[Row]:
+def rows_of(
+    monitors: Sequence[Monitor], caller: Caller | None = None, *, now: datetime, grouped: bool = False
+) -> list[Row]:
     """Return the rows. Takes six queries for any number of monitors, and two more if some fail.
 
     Their states and projects must be loaded.
@@ -209,6 +214,8 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False
     uptime_of = {pk: _total(sums.tallies) for pk, sums in outages.items()}
     for summary in summaries(monitors, uptime_of, now=now):
         monitor = summary.monitor
+        if caller is not None:
+            show_to(caller, monitor)
         seen = hours.get(monitor.pk, nothing)
         tallies = outages[monitor.pk].tallies
         rows.append(
@@ -218,6 +225,7 @@ def rows_of(monitors: Sequence[Monitor], *, now: datetime, grouped: bool = False
                 latency=seen.latency,
                 reason=reasons.get(monitor.pk, ""),
                 place=monitor.project.name if monitor.project and not grouped else "",
+                selectable=caller is None or not caller.only_reads(monitor),
             )
         )
     return rows

@@ -15,7 +15,7 @@ from dashboard.paging import Position
 from monitors.heartbeats.history import Ending, Found, Run, failures_at, is_earlier, last_runs, search
 from monitors.heartbeats.runs import unwatched
 from monitors.models import Monitor, Ping
-from monitors.selectors import get_monitor
+from monitors.selectors import get_monitor, show_to
 
 RUNS = 500
 RECENT, PAGE = 20, 50
@@ -118,6 +118,7 @@ def log(request: PageRequest, monitor_id: str) -> HttpResponse:
     text = request.GET.get("text", "").replace("\0", "")[:MAX_TEXT]
     before = Position.read(request.GET.get("before", ""))
     found = search(monitor, limit=PAGE, kinds=kinds, text=text, before=before)
+    show_to(request.caller, monitor)
     return render_page(
         request,
         "monitors/signal_log",

@@ -326,7 +326,7 @@ def test_reading_is_refused_before_the_body_is_read(world: World, method: str, t
     for name in ("viewer", "reader"):
         if expected[name] != 403 or (name == "reader" and expected["token"] == 403):
             continue
-        here = {"project_id": world.ids["project_id"]}
+        here: dict[str, Any] = {"project_id": world.ids["project_id"]}
         for body in (here, here | {"nonsense": 1}):
             if name == "viewer" and template == "/v1/manifest":  # it names projects deeper inside
                 body = {"manifest": world.manifest(here["project_id"]) | {"monitors": [{"name": 1}]}}
