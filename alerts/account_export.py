@@ -7,12 +7,21 @@ from accounts.export import Sections, serialized
 from accounts.models import User
 from alerts.models import Delivery
 from alerts.serializers import ChannelSerializer, DeliverySerializer
+from monitors.selectors import hidden_ids
 from projects.access import Caller, owned
 
 
 def sections(user: User, *, now: datetime) -> Sections:
     deliveries = Delivery.objects.select_related("channel").prefetch_related("items")
+    caller = Caller(user)
     return {
-        "alert_channels": serialized(owned(alerts.selectors.list_channels(Caller(user)), user), ChannelSerializer),
-        "deliveries": serialized(owned(deliveries, user), DeliverySerializer, channel_id="channel.public_id"),
+        "alert_channels": serialized(
+            owned(alerts.selectors.list_channels(caller), user), ChannelSerializer, context={"caller": caller}
+        ),
+        "deliveries": serialized(
+            owned(deliveries, user),
+            DeliverySerializer,
+            context={"hidden_ids": hidden_ids(caller)},
+            channel_id="channel.public_id",
+        ),
     }

@@ -190,6 +190,7 @@ def declare(request: PageRequest) -> HttpResponse:
 @action
 def comment(request: PageRequest, incident_id: str) -> HttpResponse:
     incident = selectors.get_incident(request.caller, incident_id)
+    request.caller.require_write(incident)
     form = CommentForm(request.POST)
     if form.save(request, lambda: services.comment(request.caller, incident_id, **form.cleaned_data, now=request.now)):
         return done(request, "Comment added.", "incident", incident_id)

@@ -17,10 +17,13 @@ class IncidentWithTimelineSerializer(IncidentSerializer):
 
 def sections(user: User, *, now: datetime) -> Sections:
     windows = MaintenanceWindow.objects.select_related("project").prefetch_related("monitors")
-    incidents = list_incidents(Caller(user)).prefetch_related(TIMELINE)
+    caller = Caller(user)
+    incidents = list_incidents(caller).prefetch_related(TIMELINE)
     written = IncidentEvent.objects.filter(data__by__in=addresses_of(user)).exclude(incident__owner=user)
     return {
-        "maintenance_windows": serialized(owned(windows, user), WindowSerializer, context={"now": now}),
+        "maintenance_windows": serialized(
+            owned(windows, user), WindowSerializer, context={"now": now, "caller": caller}
+        ),
         "incidents": serialized(owned(incidents, user), IncidentWithTimelineSerializer),
         "written_in_incidents_of_others": serialized(
             written.select_related("incident"), IncidentEventSerializer, incident_id="incident.public_id"

@@ -97,14 +97,16 @@ def show_to(caller: Caller, monitor: Monitor) -> None:
     monitor.public_id = shown_id(monitor, caller)
 
 
-def hidden_ids(caller: Caller, public_ids: Collection[str]) -> dict[str, str]:
-    """Return what `shown_id` returns for those of these ids that the caller must not see.
+def hidden_ids(caller: Caller, public_ids: Collection[str] | None = None) -> dict[str, str]:
+    """Return what `shown_id` returns for those of these ids, or of all, that the caller must not see.
 
     Needs no query for callers who may write everywhere, but for that of `Caller.viewed`.
     """
-    if not public_ids or not (caller.is_read_only or caller.viewed):
+    if (public_ids is not None and not public_ids) or not (caller.is_read_only or caller.viewed):
         return {}
-    found = Monitor.objects.filter(public_id__in=public_ids, type__in=types.with_secret_ids())
+    found = Monitor.objects.filter(type__in=types.with_secret_ids())
+    if public_ids is not None:
+        found = found.filter(public_id__in=public_ids)
     found = found.filter(Q(project=caller.project) if caller.is_read_only else Q(project__in=caller.viewed))
     return {monitor.public_id: monitor.reading_id for monitor in found.only("public_id", "type")}
 

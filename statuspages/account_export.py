@@ -11,12 +11,15 @@ from statuspages.serializers import BadgeSerializer, NoteSerializer, StatusPageS
 
 
 def sections(user: User, *, now: datetime) -> Sections:
+    caller = Caller(user)
     badges = Badge.objects.select_related("monitor")
     notes = PageNote.objects.select_related("incident", "page").prefetch_related("updates")
     subscribers = Subscriber.objects.select_related("page")
     return {
         "badges": serialized(owned(badges, user), BadgeSerializer, monitor_id="monitor.public_id"),
-        "status_pages": serialized(owned(statuspages.selectors.list_pages(Caller(user)), user), StatusPageSerializer),
+        "status_pages": serialized(
+            owned(statuspages.selectors.list_pages(caller), user), StatusPageSerializer, context={"caller": caller}
+        ),
         "status_page_notes": serialized(owned(notes, user), NoteSerializer, status_page_id="page.public_id"),
         "status_page_subscribers": serialized(
             owned(subscribers, user), SubscriberSerializer, status_page_id="page.public_id"

@@ -210,8 +210,8 @@ class MonitorForm(ObjectForm):
         interval.suggestions = [one for one in interval.suggestions if parse_duration(one) >= floor_ms]  # type: ignore[attr-defined]
         schedules.prepare(self.fields, suggests_own_zone=data is None and stored is None and config["schedule"] is None)
         if data is not None:
-            visible = list_channels(caller).prefetch_related(None).values_list("public_id", "name")
-            self.fields["channels"].choices = list(visible)  # type: ignore[attr-defined]
+            visible = list_channels(caller).exclude(project__in=caller.viewed).prefetch_related(None)
+            self.fields["channels"].choices = list(visible.values_list("public_id", "name"))  # type: ignore[attr-defined]
         self.fields["tags"].widget.attrs["list"] = "tag-names"
         self._offer_locations(is_blank=stored is None and _is_blank(config))
         self.fields[FIELD].choices = lambda: self.possible_parents  # type: ignore[attr-defined]

@@ -102,17 +102,21 @@ def notified(
 
 
 def selected_place(caller: Caller, project_id: str | None, *, owner_id: int) -> tuple[Project | None, int]:
-    """Return the project, and the key of the account that owns a monitor there. `owner_id`: without a project."""
+    """Return the project, and the key of the account that owns a monitor there. `owner_id`: without a project.
+
+    A project in which the caller is a viewer counts as none: the caller cannot have a monitor there.
+    """
     if project_id:
         with suppress(NotFound):
-            project = get_or_not_found(access.accessible_projects(caller), public_id=project_id)
+            project = get_or_not_found(access.accessible_projects(caller, roles=access.WRITERS), public_id=project_id)
             return project, access.owner_of(project).pk
     return None, owner_id
 
 
 def chosen_by(caller: Caller, monitor: Monitor) -> list[str]:
-    """Return the ids of the caller's channels with chosen monitors that choose this one."""
-    channels = selectors.list_channels(caller).filter(scope=Scope.CHOSEN, pk__in=monitor.alert_channels.values("pk"))
+    """Return the ids of the channels with chosen monitors that choose this one, and that the caller may change."""
+    channels = selectors.list_channels(caller).exclude(project__in=caller.viewed)
+    channels = channels.filter(scope=Scope.CHOSEN, pk__in=monitor.alert_channels.values("pk"))
     return sorted(channels.values_list("public_id", flat=True))
 
 

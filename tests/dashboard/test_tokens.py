@@ -29,6 +29,7 @@ def typed(project: Project, **given: str) -> dict[str, str]:
         "form_key": "a-key",
         "name": "Pipeline",
         "project_id": project.public_id,
+        "access": "write",
         "lifetime": "never",
         "custom": "",
     } | given
