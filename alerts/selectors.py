@@ -155,7 +155,7 @@ def shown_hint(channel: AlertChannel, caller: Caller | None) -> str | None:
 
 
 def shown_name(channel: AlertChannel, caller: Caller | None) -> str:
-    """Return the name of a channel, for viewers its kind if the hint is in the name, as it is in default names."""
+    """Return the name of a channel. For viewers it is the kind if the name contains the hint, as default names do."""
     is_hidden = shown_hint(channel, caller) is None and channel.hint in channel.name
     return KINDS[channel.kind].label if is_hidden else channel.name
 

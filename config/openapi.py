@@ -32,6 +32,7 @@ from projects.serializers import GIVEN_ROLES, MEMBER_STATUSES
 from pulsekeeper.importers.mapped import Outcome
 from pulsekeeper.manifest.changes import ACTIONS
 from statuspages.models import NoteUpdate, StatusPage
+from tokens.models import ProjectToken
 
 ENUMS: dict[str, Iterable[Any]] = {
     "MonitorStatus": Verdict,
@@ -48,6 +49,7 @@ ENUMS: dict[str, Iterable[Any]] = {
     "AuditAction": Action,
     "ActorType": Entry.ActorType,
     "MemberStatus": MEMBER_STATUSES,
+    "TokenAccess": ProjectToken.Access,
     "ChannelKind": KINDS,
     "ChannelScope": AlertChannel.Scope,
     "AlertTopic": Topic,

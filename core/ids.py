@@ -20,7 +20,7 @@ def _text(data: bytes) -> str:
 
 
 def derive(secret_id: str) -> bytes:
-    """Return 128 bits that identify a random id, which nobody can compute from them. They depend on no key.
+    """Return 128 bits that identify a random id, and from which it cannot be computed. They depend on no key.
 
     `monitors.models.Derived` is the same in PostgreSQL.
     """

@@ -51,7 +51,8 @@ class Names:
             if entry.existing is not None:
                 entry.existing.name = entry.name
         for one in self.account.existing["monitors"]:
-            self._by_id[one.id] = identified.get(one, one)
+            for public_id in {one.id, one.row.reading_id}:
+                self._by_id[public_id] = identified.get(one, one)
             if one not in identified:
                 self._others[one.project_ref, one.name].append(one)
 

@@ -13,6 +13,7 @@ from manifests.naming import Key, Names
 from manifests.parsing import Manifest
 from manifests.resources import RESOURCES
 from manifests.resources.base import Resource
+from monitors.models import Monitor
 from pulsekeeper.manifest.problems import EntryError, InvalidReferenceError, Path, Problem, parse_path
 
 _FIELDS: Mapping[str | int, str] = {
@@ -111,6 +112,8 @@ class Plan:
         """
         existing = self.account.existing.get(resource.section, [])
         by_id = {one.id: one for one in existing}
+        # An export for readers has other ids of heartbeats.
+        by_id |= {one.row.reading_id: one for one in existing if isinstance(one.row, Monitor)}
         by_name: dict[Key, list[Existing]] = defaultdict(list)
         for one in existing:
             by_name[_key(resource, one)].append(one)

@@ -44,7 +44,7 @@ WRITERS: Collection[str] = (*MANAGERS, Role.MEMBER)
 class Caller:
     """The caller: a user with a session, or a project token, which acts in `project` only.
 
-    `is_viewer`: a token whose creator is a viewer of the project now. `is_read_only`: that, or a token made so.
+    `is_viewer`: the token of a member who became a viewer. `is_read_only`: that, or a token with the access `read`.
     """
 
     user: User

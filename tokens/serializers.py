@@ -83,7 +83,7 @@ class TokenSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(allow_null=True)
     access = serializers.ChoiceField(
         choices=ProjectToken.Access.values,
-        help_text="A token of a member who became a viewer only reads, whatever its access.",
+        help_text="The token of a member who became a viewer only reads, even with write.",
     )
     created_at = EpochMsField()
     last_used_at = EpochMsField(allow_null=True)
