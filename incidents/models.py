@@ -103,7 +103,7 @@ class Incident(models.Model):
 
     @property
     def project_key(self) -> int | None:
-        """The key of the project in which it is: that of its monitor as long as that exists."""
+        """The key of its project: that of its monitor as long as that exists. `owner` may be a former one."""
         return self.project_id if self.monitor is None else self.monitor.project_id
 
 

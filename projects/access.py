@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from django.db.models import CASCADE, ForeignKey, Model, Q, QuerySet
 
 from accounts.models import User
+from core.api.converters import is_public_id
 from core.db import get_or_not_found
 from core.errors import Forbidden, NotFound, ReadOnly, ReauthenticationRequired, SessionRequired
 from core.etags import IfMatch, require_match
@@ -79,8 +80,13 @@ class Caller:
 
     def views(self, row: object) -> bool:
         """Return whether the row is in a project in which the caller is a viewer."""
-        key = row.pk if isinstance(row, Project) else getattr(row, "project_key", getattr(row, "project_id", None))
-        return key is not None and getattr(row, "owner_id", None) != self.user.pk and key in self.viewed
+        if hasattr(row, "project_key"):
+            key = row.project_key
+        elif getattr(row, "owner_id", None) == self.user.pk:
+            return False  # what is in a project has the project's owner
+        else:
+            key = row.pk if isinstance(row, Project) else getattr(row, "project_id", None)
+        return key is not None and key in self.viewed
 
     def only_reads(self, row: object) -> bool:
         """Return whether the caller must not change the row, which it can access, nor see the secret in its id."""
@@ -97,10 +103,10 @@ class Caller:
         """
         if self.is_read_only:
             raise ReadOnly
-        if isinstance(project_id, str) and (
-            _projects_of(self.user).filter(project__public_id=project_id, role=Role.VIEWER).exists()
-        ):
-            raise ReadOnly
+        if isinstance(project_id, str) and is_public_id(project_id):
+            places = _projects_of(self.user).filter(project__public_id=project_id, role=Role.VIEWER)
+            if places.exists():
+                raise ReadOnly
         if self.views(row):
             raise ReadOnly
 

@@ -19,7 +19,7 @@ from projects.members import change_role
 from projects.models import Membership, Role
 from tests.api.client import Api
 from tests.api.test_permissions import TABLE
-from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.factories import IncidentFactory, MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.viewing import HINT, Viewing, make_viewing
 
 pytestmark = pytest.mark.django_db
@@ -172,6 +172,19 @@ def test_the_tokens_of_a_member_who_becomes_a_viewer_only_read() -> None:
     assert session.post("/v1/tokens", {"project_id": project.public_id, "name": "New"}).json["error"] == "read_only"
     assert session.delete(f"/v1/tokens/{own['id']}").status == 200
     assert token.get("/v1/monitors").status == 401
+
+
+def test_a_former_owner_of_a_monitor_is_a_viewer_of_its_past_incidents(scene: Viewing) -> None:
+    past = IncidentFactory(monitor=scene.site, owner=scene.viewer)
+    answer = Api.signed_in(scene.viewer).post(f"/v1/incidents/{past.public_id}/acknowledge")
+    assert (answer.status, answer.json["error"]) == (403, "read_only")
+
+
+@pytest.mark.parametrize("project_id", ["\0", "\ud800", "x" * 10_000, 1, ["a"], {}])
+def test_odd_ids_of_projects_are_no_error_of_the_server(project_id: object) -> None:
+    for path in ("/v1/monitors", "/v1/tokens", "/v1/incidents"):
+        answer = Api.signed_in(UserFactory()).post(path, {"project_id": project_id})
+        assert answer.status in (400, 422), (path, answer.text)
 
 
 def test_a_viewer_is_invited_and_keeps_the_role() -> None:
