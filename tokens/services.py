@@ -191,7 +191,7 @@ def _record(caller: Caller, action: Action, token: ProjectToken) -> None:
         project=token.project,
         target_id=token.public_id,
         target_name=token.name,
-        details={"access": token.access},
+        details={"access": token.access} if token.access == ProjectToken.Access.READ else {},
     )
 
 
