@@ -88,7 +88,7 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "tls_verify": ((bool,), False),
     "ca_certificate": ((str,), True),
 }
-TOKEN = ["created_at", "expires_at", "id", "last_used_at", "name", "project_id"]
+TOKEN = ["access", "created_at", "expires_at", "id", "last_used_at", "name", "project_id"]
 INPUT = [
     *("url", "name", "type", "method", "interval_sec", "grace_sec", "slow_ms", "timeout_ms", "expect_status"),
     *("follow_redirects", "check_ssl", "check_domain", "content_rules", "request_headers", "request_body"),
