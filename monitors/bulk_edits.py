@@ -29,6 +29,7 @@ from core.waiting import limit_waiting
 from monitors import changes, configuration, dependencies, services, types
 from monitors.configuration import Limits
 from monitors.models import BulkEdit, BulkEditItem, Monitor
+from monitors.selectors import by_ids, named
 from monitors.services import Draft
 from monitors.types.settings import MAX_LOCATIONS, MonitorConfig
 from monitors.types.tags import settle_tags, tag_key
@@ -109,7 +110,7 @@ def chosen(monitors: QuerySet[Monitor]) -> list[int]:
 
 
 def plan(caller: Caller, keys: Sequence[int], change: Change) -> list[Planned]:
-    """Return what a change would do to each monitor that exists, without changing any.
+    """Return what a change would do to each monitor that exists and that the caller may change, without changing any.
 
     Raises ValidationFailed if no monitor could be changed like this.
     """
@@ -200,7 +201,7 @@ class _Planning:
 
     def run(self, keys: Collection[int]) -> Iterator[Planned]:
         rows = Monitor.objects.select_related("project", "owner__plan").filter(pk__in=keys).order_by("pk")
-        for monitor in access.accessible(self.caller, rows):
+        for monitor in access.writable(self.caller, rows):
             try:
                 found = self._changes(monitor)
             except ApiError as error:
@@ -257,8 +258,7 @@ class _Planning:
 def _require_possible(caller: Caller, given: Mapping[str, Any]) -> None:
     """Raise ValidationFailed if no monitor of any type could take these fields, in the caller's own place."""
     if parents := given.get(dependencies.FIELD):
-        visible = access.accessible(caller, Monitor.objects.filter(public_id__in=parents))
-        dependencies.named(parents, {monitor.public_id: monitor for monitor in visible})
+        dependencies.named(parents, by_ids(access.accessible(caller, Monitor.objects.filter(named(parents)))))
     project = caller.project
     limits = services.limits_at(None if project is None else project.pk, caller.user, caller=caller)
     refused: list[ValidationFailed] = []

@@ -38,6 +38,7 @@ from monitors.serializers import (
 from monitors.types.schedule import UTC, parse_schedule
 from monitors.types.settings import MAX_URL
 from monitors.types.tags import MAX_TAGS, normalized
+from projects import access
 
 MAX_PREVIEW, USUAL_PREVIEW = 50, 5
 LAST_PREVIEW_MS = 7_289_654_399_999  # the end of the year 2200
@@ -179,16 +180,19 @@ class MonitorViewSet(ServiceViewSet):
     def update_many(self, data: dict[str, Any], dry_run: str | None, **params: Any) -> Response:
         """Change all monitors that match the filters.
 
-        At least one filter is required, and at most 1,000 monitors may match. Each monitor is changed by itself, as by
-        PATCH of this monitor, so one that is refused does not affect the others: `failed` has its error. A body that no
-        monitor could take is refused with 422.
+        At least one filter is required, and at most 1,000 monitors may match. Monitors that the caller can only read
+        do not match, and `project_id` of a project in which the caller is a viewer is refused with 403 `read_only`.
+        Each monitor is changed by itself, as by PATCH of this monitor, so one that is refused does not affect the
+        others: `failed` has its error. A body that no monitor could take is refused with 422.
         """
         filters = read_filters(params)
         if filters == Filters():
             raise ValidationFailed("Give at least one filter, such as tag.")
+        self.caller.require_write(project_id=filters.project or None)
         change = Change(given=data)
         with editing(self.caller):
-            keys = chosen(filters.narrow(selectors.list_monitors(self.caller), now=self.now))
+            found = filters.narrow(selectors.list_monitors(self.caller), now=self.now)
+            keys = chosen(access.writable(self.caller, found))
             planned = plan(self.caller, keys, change)
             if dry_run == "true":
                 outcomes = [Outcome(one.public_id, one.name, bool(one.changes), one.error) for one in planned]

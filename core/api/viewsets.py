@@ -198,12 +198,13 @@ class ServiceViewSet(ViewSet):
         return self.request.method not in SAFE_METHODS
 
     def _require_write(self) -> None:
-        """Raise ReadOnly if the caller can only read what was found, or the project that the body names."""
+        """Raise ReadOnly if the caller can only read what was found, or the project that body or query name."""
         if self.is_writing and not self.current_operation.is_public:
             body = None
             with suppress(ApiError, APIException):  # it cannot be read
                 body = self.request.data
-            self.caller.require_write(self.found, body.get("project_id") if isinstance(body, Mapping) else None)
+            for given in (body, self.request.query_params):
+                self.caller.require_write(self.found, given.get("project_id") if isinstance(given, Mapping) else None)
 
     def run(self, spec: Operation, call: Callable[..., Any], ids: dict[str, str]) -> HttpResponseBase:
         """Answer the request by calling `call`, the method of the operation `spec`."""

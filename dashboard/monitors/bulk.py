@@ -31,8 +31,9 @@ from locations.selectors import usable_by
 from monitors import bulk_edits, types
 from monitors.bulk_edits import Change, Outcome, Planned
 from monitors.models import BulkEdit, Monitor
+from monitors.selectors import named, shown_id
 from monitors.types.tags import settle_tags
-from projects.access import Caller, accessible
+from projects.access import Caller, writable
 
 MAX_SELECTED = 5_000
 """The page contains their ids."""
@@ -78,7 +79,8 @@ class BulkForm(PageForm):
         )
         found = [(one.public_id, one.title) for one in usable_by(caller).order_by("pk")]
         choices = {"locations": ("Check from", found)}
-        chosen = list_channels(caller).prefetch_related(None).filter(scope=AlertChannel.Scope.CHOSEN).order_by("name")
+        chosen = writable(caller, list_channels(caller).prefetch_related(None))
+        chosen = chosen.filter(scope=AlertChannel.Scope.CHOSEN).order_by("name")
         channels = [(one.public_id, one.name) for one in chosen]
         choices |= {"add_channels": ("Notify", channels), "remove_channels": ("Do not notify", channels)}
         self.listed = [name for name, (_, listed) in choices.items() if listed and name != "locations"]
@@ -130,7 +132,7 @@ class BulkForm(PageForm):
     def selected(self) -> list[int]:
         """Return the keys of the selected monitors that the caller can still change."""
         ids = [public_id for public_id in self.cleaned_data["monitors"].split(",") if is_public_id(public_id)]
-        found = accessible(self.caller, Monitor.objects.filter(public_id__in=ids[:MAX_SELECTED]))
+        found = writable(self.caller, Monitor.objects.filter(named(ids[:MAX_SELECTED])))
         return list(found.order_by("pk").values_list("pk", flat=True))
 
     def hidden(self) -> SafeString:
@@ -181,15 +183,16 @@ def edit(request: PageRequest) -> HttpResponse:
 def edited(request: PageRequest, edit_id: str) -> HttpResponse:
     """Show an edit, and the button that undoes it."""
     found = bulk_edits.get_edit(request.caller, edit_id, now=request.now)
-    names = found.items.order_by("monitor__name").values_list("monitor__public_id", "monitor__name")
+    columns = [f"monitor__{name}" for name in ("public_id", "name", "type", "owner", "project")]
+    items = found.items.select_related("monitor").only(*columns).order_by("monitor__name")
     return render_page(
         request,
         "monitors/bulk_done",
         edit=found,
         until=found.created_at + bulk_edits.UNDO_TIME,
-        shown=list(names[:MAX_NAMED]),
-        count=names.count(),
-        can_undo=bool(found.channels) or names.exists(),
+        shown=[(shown_id(item.monitor, request.caller), item.monitor.name) for item in items[:MAX_NAMED]],
+        count=items.count(),
+        can_undo=bool(found.channels) or items.exists(),
     )
 
 
