@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.checks import run_checks
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 from social_django.models import UserSocialAuth
@@ -14,6 +15,7 @@ from accounts.models import User
 from audit.actions import Action
 from audit.models import Entry
 from core.clock import utc_now
+from core.errors import ReadOnly
 from projects.access import Caller, owner_of
 from projects.groups import follow_roles
 from projects.members import MAX_MEMBERS, add_member, change_role, remove_member
@@ -212,6 +214,23 @@ def test_staff_follow_their_groups(provider: Provider, settings: Settings) -> No
     assert staff.open("/system").status == 404, "also in a session of before"
     entries = Entry.objects.filter(action=Action.ACCOUNT_UPDATED).order_by("pk")
     assert [entry.details["is_staff"] for entry in entries] == [True, False]
+
+
+def test_groups_make_viewers(provider: Provider, project: Project, settings: Settings) -> None:
+    given = (("all", project.public_id, "viewer"), ("dev", project.public_id, "member"))
+    settings.OIDC_PROJECT_ROLES = given
+    assert not [found for found in run_checks() if found.id == "pulsekeeper.E007"]
+    enter(provider, "all")
+    assert place_of(project) == ("viewer", True)
+    enter(provider, "all", "dev")
+    assert place_of(project) == ("member", True), "the higher role"
+    user = User.objects.get(email=EMAIL)
+    token, _ = create_token(Caller(user), name="deploy", project_id=project.public_id, now=utc_now())
+    enter(provider, "all")
+    assert place_of(project) == ("viewer", True)
+    assert ProjectToken.objects.filter(pk=token.pk).exists(), "it only reads from now on"
+    with pytest.raises(ReadOnly):
+        create_token(Caller(user), name="again", project_id=project.public_id, now=utc_now())
 
 
 def test_staff_made_by_hand_stay(provider: Provider, settings: Settings) -> None:
