@@ -49,6 +49,7 @@ def create_channel(
     """
     kind = KINDS[given["kind"]]
     source = None if copied_from is None else get_channel(caller, copied_from)
+    caller.require_write(source)
     config = _merge_config(kind, given, stored={}) if source is None else _copied_config(kind, given, source)
     with transaction.atomic():
         own = confirmation.own_address(caller) if kind.consent else None

@@ -285,6 +285,7 @@ def create(request: PageRequest) -> HttpResponse:
     """Let the user choose a kind, then enter its settings, or copy the channel `?from=`. A new secret is shown once."""
     caller = request.caller
     source = selectors.get_channel(caller, request.GET["from"]) if "from" in request.GET else None
+    caller.require_write(source)
     kind = KINDS.get(request.GET.get("kind", "") if source is None else source.kind)
     variant = kind.variant(request.GET.get("service", "")) if kind is not None else None
     if kind is None or (source is None and kind.variants() and variant is None):

@@ -302,6 +302,7 @@ def create(request: PageRequest) -> HttpResponse:
     """Create a page, or a copy of the page `?from=`."""
     caller = request.caller
     source = selectors.get_page(caller, request.GET["from"]) if "from" in request.GET else None
+    caller.require_write(source)
     form = StatusPageForm(request.POST or None, caller=caller, source=source)
 
     def make() -> StatusPage:

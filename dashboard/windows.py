@@ -346,6 +346,7 @@ def create(request: PageRequest) -> HttpResponse:
     """Create a window, or a copy of the window `?from=`."""
     caller = request.caller
     source = selectors.get_window(caller, request.GET["from"]) if "from" in request.GET else None
+    caller.require_write(source)
     form = WindowForm(request.POST or None, caller=caller, source=source)
     if form.create(request, lambda: windows.create_window(caller, form.given(), now=request.now)):
         return done(request, "Maintenance scheduled.", "maintenance")

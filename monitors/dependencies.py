@@ -18,6 +18,7 @@ from core.errors import ValidationFailed
 from monitors import changes
 from monitors.locking import write_columns
 from monitors.models import Dependency, Monitor
+from monitors.selectors import shown_id
 from projects.access import Caller, accessible
 
 MAX_PARENTS = 8
@@ -71,9 +72,9 @@ def load(monitors: Sequence[Monitor], *, caller: Caller | None) -> None:
             shown.append(parents[key])
 
 
-def shown_ids(monitor: Monitor) -> list[str]:
-    """Return the ids of the parents that `load` found."""
-    return [parent.public_id for parent in monitor.shown_parents]
+def shown_ids(monitor: Monitor, caller: Caller | None) -> list[str]:
+    """Return the ids, as `shown_id`, of the parents that `load` found."""
+    return [shown_id(parent, caller) for parent in monitor.shown_parents]
 
 
 def children_of(monitors: QuerySet[Monitor], parents: QuerySet[Monitor]) -> QuerySet[Monitor]:
@@ -96,7 +97,10 @@ def summary(caller: Caller) -> dict[str, Subquery]:
 
 
 def named(public_ids: Sequence[str], found: Mapping[str, Monitor], *, child: Monitor | None = None) -> list[Monitor]:
-    """Return the parents with these ids, of those that the caller can access. Raises DependencyRefused."""
+    """Return the parents with these ids. Raises DependencyRefused.
+
+    `found` are those that the caller can access, by each of their ids.
+    """
     parents: list[Monitor] = []
     for index, public_id in enumerate(public_ids):
         parent = found.get(public_id)

@@ -14,7 +14,7 @@ from checks.spec import Verdict
 from monitors.dependencies import children_of
 from monitors.models import Monitor
 from monitors.partial import is_partial
-from monitors.selectors import failing, held_back
+from monitors.selectors import failing, held_back, named
 from monitors.stale import stale
 from monitors.types.tags import tag_key
 
@@ -45,8 +45,8 @@ class Filters:
     """What monitors of a list have in common. An empty filter matches all.
 
     Monitors match if they have all `tags`, compared without case, the `text` in their name or address, and one of the
-    `statuses`, `types`, and `states`: keys of STATES. `project` is its public id, or NO_PROJECT, and `depends_on` the
-    public id of a parent.
+    `statuses`, `types`, and `states`: keys of STATES. `project` is its public id, or NO_PROJECT, and `depends_on` an
+    id of a parent.
     """
 
     tags: Sequence[str] = ()
@@ -61,7 +61,7 @@ class Filters:
     def narrow(self, monitors: QuerySet[Any], *, now: datetime) -> QuerySet[Any]:
         """Return the monitors that match all filters."""
         if self.depends_on:  # first: the caller must be able to access the parent, which need not match
-            monitors = children_of(monitors, monitors.filter(public_id=self.depends_on))
+            monitors = children_of(monitors, monitors.filter(named([self.depends_on])))
         if self.tags:
             monitors = monitors.filter(tag_keys__contains=[tag_key(tag) for tag in self.tags])
         if self.text:

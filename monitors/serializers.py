@@ -189,7 +189,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
         return shown_id(monitor, self.context["caller"])
 
     def get_depends_on(self, monitor: Monitor) -> list[str]:
-        return dependencies.shown_ids(monitor)
+        return dependencies.shown_ids(monitor, self.context["caller"])
 
     @extend_schema_field({"type": ["integer", "null"], "format": "int64"})
     def get_muted_until(self, monitor: Monitor) -> int | None:

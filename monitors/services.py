@@ -193,11 +193,12 @@ def copy_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, no
     """Create a monitor with the settings of another one, changed as by a PATCH of `given`.
 
     Secrets are dropped where a PATCH drops them, and in another project. The first check is that of `create_monitor`.
+    Raises ReadOnly if the caller only reads the source.
     """
     with transaction.atomic():
-        source = get_monitor(caller, public_id)
+        source = _source_of(caller, public_id)
         dependencies.load([source], caller=caller)
-        parents = lock_parents(caller, given.get(dependencies.FIELD, dependencies.shown_ids(source)))
+        parents = lock_parents(caller, given.get(dependencies.FIELD, dependencies.shown_ids(source, caller)))
         project, owner = _place_copy(caller, source, given)
         owner = lock_owner(owner)
         if owner.pk != source.owner_id and dependencies.FIELD not in given:
@@ -211,10 +212,16 @@ def copy_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, no
 
 def config_of_copy(caller: Caller, public_id: str, given: Mapping[str, Any]) -> MonitorConfig:
     """Return the config that `copy_monitor` would store, for a test run."""
-    source = get_monitor(caller, public_id)
+    source = _source_of(caller, public_id)
     with transaction.atomic():
         project, owner = _place_copy(caller, source, given)
     return _copied(caller, source, given, project=project, owner=owner)
+
+
+def _source_of(caller: Caller, public_id: str) -> Monitor:
+    source = get_monitor(caller, public_id)
+    caller.require_write(source)
+    return source
 
 
 def _place_copy(caller: Caller, source: Monitor, given: Mapping[str, Any]) -> tuple[Project | None, User]:

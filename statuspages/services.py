@@ -52,6 +52,7 @@ def create_page(
         if copied_from is None:
             return _save(caller, page, given, monitors)
         source = get_page(caller, copied_from)
+        caller.require_write(source)
         if source.project == project:
             page.password_hash = source.password_hash
         elif source.is_protected and "password" not in given:

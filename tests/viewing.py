@@ -16,7 +16,7 @@ from incidents.services import declare
 from incidents.windows import create_window
 from locations.services import create_location
 from monitors.heartbeats import services as heartbeats
-from monitors.models import READING_PREFIX, Monitor
+from monitors.models import READING_PREFIX, Dependency, Monitor
 from projects.access import Caller
 from projects.models import Project
 from statuspages.badges import create_badge
@@ -44,6 +44,7 @@ class Viewing:
     project: Project
     heartbeat: Monitor
     site: Monitor
+    """It depends on the heartbeat, whose outage holds its alerts."""
     channel: AlertChannel
     own_channel: AlertChannel
     """A personal one of the viewer, with the heartbeat selected."""
@@ -51,6 +52,12 @@ class Viewing:
     incident: Incident
     deleted: str
     """The id of a heartbeat that was deleted after an outage."""
+
+    def beside(self) -> Project:
+        """Return another project of the owner, of which the viewer is a member."""
+        project = ProjectFactory(owner=self.owner, name="Beside")
+        MembershipFactory(project=project, user=self.viewer, role="member")
+        return project
 
     @property
     def deleted_reading_id(self) -> str:
@@ -71,6 +78,7 @@ def make_viewing() -> Viewing:
     for word in ("start", "fail"):
         assert heartbeats.record(signal(heartbeat.public_id, word, now=now, body="it failed"))
     site = MonitorFactory(project=project, up=True, name="Site", created_at=now)
+    Dependency.objects.create(child=site, parent=heartbeat, position=0)
     MonitorFactory(owner=viewer, name="Own site", created_at=now)
     gone = MonitorFactory(project=project, heartbeat=True, name="Old job")
     reason = ReasonCode.HEARTBEAT_MISSED
@@ -78,6 +86,7 @@ def make_viewing() -> Viewing:
     Monitor.objects.filter(pk=gone.pk).delete()
     Incident.objects.filter(pk=past.pk).update(monitor=None)
     incident = IncidentFactory(monitor=heartbeat, reason_code=reason, started_at=now)
+    IncidentFactory(monitor=site, started_at=now, caused_by=incident, quiet=Incident.Quiet.HELD)
     chosen = {"monitors": "chosen", "monitor_ids": [heartbeat.public_id]}
     channel = ChannelFactory(owner=owner, project=project, kind="email", address=owner.email, **chosen)
     IncidentEvent.objects.create(

@@ -467,7 +467,7 @@ def _all_facts(caller: Caller, monitor: Monitor, locations: Sequence[Location]) 
     dependencies.load([monitor], caller=caller)
     names = [parent.name for parent in monitor.shown_parents]
     if names:
-        links = list(zip(dependencies.shown_ids(monitor), names, strict=True))
+        links = list(zip(dependencies.shown_ids(monitor, caller), names, strict=True))
         facts.append(Fact("Depends on", ", ".join(names), links, "dashboard/monitors/facts_parents.html"))
     return facts
 

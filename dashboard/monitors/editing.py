@@ -28,7 +28,7 @@ from monitors.checking import interactive
 from monitors.checking.results import CheckResult
 from monitors.dependencies import FIELD
 from monitors.models import Monitor
-from monitors.selectors import get_monitor, show_to
+from monitors.selectors import get_monitor
 from monitors.types.settings import MAX_NAME, MonitorConfig
 
 USUAL_INTERVAL_SEC = 60  # the default, unless the plan requires a longer one
@@ -59,6 +59,7 @@ def new(request: PageRequest) -> HttpResponse:
     """Create a monitor of `?type=` in `?project=`, or a copy of the monitor `?from=`."""
     caller = request.caller
     source = get_monitor(caller, request.GET["from"]) if "from" in request.GET else None
+    caller.require_write(source)
     form = MonitorForm(
         request.POST or None,
         caller=caller,
@@ -68,8 +69,6 @@ def new(request: PageRequest) -> HttpResponse:
         channels=() if source is None else chosen_by(caller, source),
         parents=() if source is None else parents_of(source, caller),
     )
-    if source is not None:
-        show_to(caller, source)
     if "test" in request.POST:
         return _test(request, form, source=source)
 

@@ -263,7 +263,7 @@ class MonitorForm(ObjectForm):
         """Return the monitors that this one can depend on in the selected place, those that are selected first."""
         found = possible_parents(list_monitors(self._caller), owner_id=self._owner_id, child=self.stored)
         chosen = set(self[FIELD].value() or ())
-        return LongChoices(sorted(choices_of(found), key=lambda choice: choice[0] not in chosen))
+        return LongChoices(sorted(choices_of(self._caller, found), key=lambda choice: choice[0] not in chosen))
 
     @property
     def opens_parents(self) -> bool:
@@ -516,7 +516,7 @@ def _has_defaults_by_type(setting: Setting) -> bool:
 def parents_of(monitor: Monitor, caller: Caller) -> list[str]:
     """Return the ids of the parents that the caller sees."""
     load([monitor], caller=caller)
-    return shown_ids(monitor)
+    return shown_ids(monitor, caller)
 
 
 def _initial(config: MonitorConfig, *, is_new: bool) -> dict[str, Any]:

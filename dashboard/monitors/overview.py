@@ -177,7 +177,7 @@ def _head(request: PageRequest, listing: Listing, counted: Tally) -> dict[str, A
     without = {tag: tuple(other for other in listing.tag if other != tag) for tag in listing.tag}
     parent = None
     if listing.depends_on:
-        names = list_monitors(request.caller).filter(public_id=listing.depends_on).values_list("name", flat=True)
+        names = list_monitors(request.caller).filter(named([listing.depends_on])).values_list("name", flat=True)
         parent = (next(iter(names), "an unknown monitor"), listing.changed(depends_on="").query)
     return {
         "facets": facets,

@@ -12,6 +12,7 @@ from alerts.outbox import load
 from core.clock import to_ms, utc_now
 from core.ids import derived_bits
 from incidents import windows
+from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
 from monitors.models import READING_PREFIX, Monitor
 from projects.access import Caller
@@ -28,6 +29,12 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def scene() -> Viewing:
     return make_viewing()
+
+
+def make_window(scene: Viewing) -> MaintenanceWindow:
+    now = utc_now()
+    given = {"name": "Upgrade", "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "all"}
+    return create_window(Caller(scene.owner), given | {"project_id": scene.project.public_id}, now=now)
 
 
 def readers(scene: Viewing) -> dict[str, Api]:
@@ -175,7 +182,7 @@ def test_the_tokens_of_a_member_who_becomes_a_viewer_only_read() -> None:
 
 
 def test_a_former_owner_of_a_monitor_is_a_viewer_of_its_past_incidents(scene: Viewing) -> None:
-    past = IncidentFactory(monitor=scene.site, owner=scene.viewer)
+    past = IncidentFactory(monitor=scene.site, owner=scene.viewer, recovered=True)
     answer = Api.signed_in(scene.viewer).post(f"/v1/incidents/{past.public_id}/acknowledge")
     assert (answer.status, answer.json["error"]) == (403, "read_only")
 
@@ -231,3 +238,99 @@ def test_postgresql_finds_what_python_derives(scene: Viewing) -> None:
         "hbt_é",
     ):
         assert derived_bits(READING_PREFIX, wrong) is None, wrong
+
+
+def test_viewers_and_reading_tokens_copy_nothing(scene: Viewing) -> None:
+    window = scene.project.maintenance_windows.get()
+    for path in (
+        f"monitors/{scene.heartbeat.reading_id}",
+        f"monitors/{scene.site.public_id}",
+        f"alert-channels/{scene.channel.public_id}",
+        f"maintenance-windows/{window.public_id}",
+        f"status-pages/{scene.page.public_id}",
+    ):
+        for api in readers(scene).values():
+            for body in ({}, {"project_id": None}, {"name": 7}):
+                refused = api.post(f"/v1/{path}/copy", body)
+                assert (refused.status, refused.json["error"]) == (403, "read_only"), (path, body)
+    assert not scene.viewer.monitors.exclude(name="Own site").exists()
+
+
+def test_a_copy_into_a_project_needs_write_access_there(scene: Viewing) -> None:
+    api = Api.signed_in(scene.viewer)
+    own = Monitor.objects.get(owner=scene.viewer)
+    for body in ({}, {"interval_sec": "often"}):
+        refused = api.post(f"/v1/monitors/{own.public_id}/copy", {"project_id": scene.project.public_id} | body)
+        assert (refused.status, refused.json["error"]) == (403, "read_only")
+
+
+def test_a_change_of_many_monitors_leaves_what_a_viewer_only_reads(scene: Viewing) -> None:
+    api = Api.signed_in(scene.viewer)
+    own = Monitor.objects.get(owner=scene.viewer)
+    for dry_run in ("true", "false"):
+        found = api.patch(f"/v1/monitors?enabled=true&dry_run={dry_run}", {"tags": ["mine"]}).json
+        assert (found["matched"], found["changed"], found["failed"]) == (1, [own.public_id], [])
+    assert api.patch("/v1/monitors?tag=nightly", {"tags": ["mine"]}).json["matched"] == 0
+    assert api.patch(f"/v1/monitors?depends_on={scene.heartbeat.reading_id}", {"tags": ["mine"]}).json["matched"] == 0
+    query = f"/v1/monitors?project_id={scene.project.public_id}"
+    for path, body in ((query, {"tags": ["mine"]}), (query, {"tags": 7}), (f"{query}&tag=", {})):
+        refused = api.patch(path, body)
+        assert (refused.status, refused.json["error"]) == (403, "read_only"), (path, body)
+    into = api.patch("/v1/monitors?enabled=true", {"project_id": scene.project.public_id})
+    assert (into.status, into.json["error"]) == (403, "read_only")
+    scene.heartbeat.refresh_from_db()
+    assert scene.heartbeat.tags == ["nightly"]
+
+
+def test_dependencies_have_the_other_id_and_take_both(scene: Viewing) -> None:
+    shown, secret = scene.heartbeat.reading_id, scene.heartbeat.public_id
+    site, beside = f"/v1/monitors/{scene.site.public_id}", scene.beside().public_id
+    owner = Api.signed_in(scene.owner)
+    assert owner.get(site).json["depends_on"] == [secret]
+    for api in readers(scene).values():
+        assert api.get(site).json["depends_on"] == [shown]
+        caused = [one["caused_by"] for one in api.get(f"/v1/incidents?monitor_id={scene.site.public_id}").json]
+        assert caused == [scene.incident.public_id]
+    for api in (*readers(scene).values(), owner):
+        for given in (shown, secret):
+            children = api.get(f"/v1/monitors?depends_on={given}").json
+            assert [one["id"] for one in children] == [scene.site.public_id]
+
+    viewer = Api.signed_in(scene.viewer)
+    made = viewer.post("/v1/monitors", {"type": "heartbeat", "project_id": beside, "depends_on": [shown]}).json
+    child = f"/v1/monitors/{made['id']}"
+    assert made["depends_on"] == [shown]
+    assert owner.get(child).json["depends_on"] == [secret]
+    for given in ([secret], [shown]):
+        assert viewer.patch(child, {"depends_on": given}).json["depends_on"] == [shown]
+        found = viewer.patch(f"/v1/monitors?project_id={beside}", {"depends_on": given}).json
+        assert found["unchanged"] == [made["id"]]
+    twice = viewer.patch(child, {"depends_on": [shown, secret]})
+    assert (twice.status, twice.json["reason"]) == (422, "depends_on[1]: is named more than once.")
+    copied = viewer.post(f"{child}/copy", {}).json
+    assert copied["depends_on"] == [shown]
+    assert owner.patch(site, {"depends_on": [shown]}).json["depends_on"] == [secret]
+
+
+def test_a_viewer_changes_no_dependency_of_the_project(scene: Viewing) -> None:
+    viewer = Api.signed_in(scene.viewer)
+    for monitor_id in (scene.site.public_id, scene.heartbeat.reading_id, scene.heartbeat.public_id):
+        for parents in ([], [scene.heartbeat.reading_id], [scene.heartbeat.public_id], ["mon_none"]):
+            refused = viewer.patch(f"/v1/monitors/{monitor_id}", {"depends_on": parents})
+            assert (refused.status, refused.json["error"]) == (403, "read_only"), (monitor_id, parents)
+
+
+def test_tags_of_a_viewers_objects_cover_nothing_of_the_project(scene: Viewing) -> None:
+    api, now = Api.signed_in(scene.viewer), utc_now()
+    body = {"name": "Quiet", "starts_at": to_ms(now) - 60_000, "ends_at": to_ms(now) + 60_000}
+    made = api.post("/v1/maintenance-windows", body | {"monitors": "chosen", "monitor_tags": ["nightly", "web"]})
+    assert made.status == 201
+    scene.project.maintenance_windows.all().delete()
+    windows.roll_forward(now)
+    assert windows.covered([scene.heartbeat.pk], now) == set()
+    for path in (
+        f"maintenance-windows/{make_window(scene).public_id}",
+        f"alert-channels/{scene.channel.public_id}",
+    ):
+        refused = api.patch(f"/v1/{path}", {"monitor_tags": ["nightly"]})
+        assert (refused.status, refused.json["error"]) == (403, "read_only")

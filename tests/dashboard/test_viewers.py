@@ -13,7 +13,11 @@ from django.db import transaction
 from django.test import Client
 
 from core import replies
-from tests.factories import UserFactory
+from core.clock import utc_now
+from monitors.models import BulkEdit, Dependency, Monitor
+from projects.access import Caller
+from projects.members import change_role
+from tests.factories import ChannelFactory, MembershipFactory, MonitorFactory, UserFactory
 from tests.viewing import HINT, Viewing, make_viewing
 
 pytestmark = pytest.mark.django_db
@@ -148,6 +152,10 @@ def test_pages_that_change_something_are_refused(client: Client, scene: Viewing)
         f"/alert-channels/{scene.channel.public_id}/edit",
         f"/status-pages/{scene.page.public_id}/edit",
         f"/maintenance/{scene.project.maintenance_windows.get().public_id}",
+        f"/monitors/new?from={shown}",
+        f"/alert-channels/new?from={scene.channel.public_id}",
+        f"/status-pages/new?from={scene.page.public_id}",
+        f"/maintenance/new?from={scene.project.maintenance_windows.get().public_id}",
     ):
         assert client.get(path).status_code == 403, path
     for path in (
@@ -184,3 +192,59 @@ def test_a_manager_makes_a_member_a_viewer(client: Client, scene: Viewing) -> No
     text = client.get(page).getvalue().decode()
     assert text.count("Viewer since") == 2
     assert "Make member" in text
+
+
+def test_an_edit_of_many_monitors_leaves_what_a_viewer_only_reads(client: Client, scene: Viewing) -> None:
+    client.force_login(scene.viewer)
+    own, now = Monitor.objects.get(owner=scene.viewer), utc_now()
+    mine = ChannelFactory(owner=scene.viewer, name="Selected", monitors="chosen", monitor_ids=[own.public_id])
+    ids = ",".join([scene.heartbeat.reading_id, scene.heartbeat.public_id, scene.site.public_id, own.public_id])
+    form = client.post("/monitors/actions", {"action": "edit", "all": "1"}).getvalue().decode()
+    assert f'value="{own.public_id}"' in form
+    assert mine.public_id in form
+    assert scene.channel.public_id not in form
+    assert scene.project.public_id not in form
+    given = {"monitors": ids, "add_tags": "mine"}
+    preview = client.post("/monitors/edits", given | {"step": "preview"}).getvalue().decode()
+    assert "1 to change, 0 unchanged, 0 refused." in preview
+    for name, value in (("add_channels", scene.channel.public_id), ("project_id", scene.project.public_id)):
+        assert client.post("/monitors/edits", given | {"step": "apply", name: value}).status_code == 422
+    client.post("/monitors/edits", given | {"step": "apply"})
+    tagged = Monitor.objects.filter(tags__contains=["mine"])
+    assert list(tagged) == [own]
+    assert now < BulkEdit.objects.get().created_at
+
+
+def test_an_undo_needs_write_access(client: Client, scene: Viewing) -> None:
+    member = UserFactory()
+    place = MembershipFactory(project=scene.project, user=member)
+    client.force_login(member)
+    client.post("/monitors/edits", {"monitors": scene.heartbeat.public_id, "add_tags": "mine", "step": "apply"})
+    path = f"/monitors/edits/{BulkEdit.objects.get().public_id}"
+    assert scene.heartbeat.public_id in client.get(path).getvalue().decode()
+    change_role(Caller(scene.owner), scene.project.public_id, place.public_id, role="viewer", now=utc_now())
+    text = client.post(f"{path}/undo", follow=True).getvalue().decode()
+    assert "Backup unchanged: Your role, or the access of the token, allows only reading." in text
+    assert scene.heartbeat.reading_id in text
+    assert scene.heartbeat.public_id not in text
+    scene.heartbeat.refresh_from_db()
+    assert scene.heartbeat.tags == ["nightly", "mine"]
+
+
+def test_a_parent_that_the_person_only_views_is_offered_by_the_other_id(client: Client, scene: Viewing) -> None:
+    client.force_login(scene.viewer)
+    project = scene.beside()
+    monitor = MonitorFactory(owner=scene.owner, project=project, up=True)
+    shown = scene.heartbeat.reading_id
+    texts = [client.get(f"/monitors/new?project={project.public_id}").getvalue().decode()]
+    texts.append(client.get(f"/monitors/{monitor.public_id}/edit").getvalue().decode())
+    texts.append(client.get(f"/monitors/new?from={monitor.public_id}").getvalue().decode())
+    for text in texts:
+        assert f'value="{shown}"' in text
+        assert scene.heartbeat.public_id not in text
+    Dependency.objects.create(child=monitor, parent=scene.heartbeat, position=0)
+    for page in (f"/monitors/{monitor.public_id}", f"/monitors?depends_on={shown}", f"/monitors/{shown}"):
+        text = client.get(page).getvalue().decode()
+        assert shown in text, page
+        assert scene.heartbeat.public_id not in text, page
+    assert "Backup" in client.get(f"/monitors?depends_on={shown}").getvalue().decode()
