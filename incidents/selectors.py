@@ -126,10 +126,12 @@ def windows_covering(caller: Caller, monitor: Monitor) -> list[MaintenanceWindow
     """Return accessible windows, active or upcoming, the next first; `incidents.windows.covered` defines the
     rules."""
     whole = Q(project__isnull=False, project=monitor.project_id) | Q(project=None, owner=monitor.owner_id)
-    chosen = Q(project=None) | Q(project=monitor.project_id)
-    named = MaintenanceWindow.monitors.through.objects.filter(monitor=monitor).values("maintenancewindow")
+    chosen = Q(project=monitor.project_id)
+    if not caller.views(monitor):
+        chosen |= Q(project=None)
+    naming = MaintenanceWindow.monitors.through.objects.filter(monitor=monitor).values("maintenancewindow")
     tagged = whole & Q(monitor_tag_keys__has_any_keys=monitor.tag_keys)
-    covering = (Q(all_monitors=True) & whole) | (Q(all_monitors=False) & ((Q(pk__in=named) & chosen) | tagged))
+    covering = (Q(all_monitors=True) & whole) | (Q(all_monitors=False) & ((Q(pk__in=naming) & chosen) | tagged))
     windows = access.accessible(caller, MaintenanceWindow.objects.filter(current_ends_at__isnull=False))
     return list(windows.filter(covering).order_by("current_starts_at", "pk"))
 

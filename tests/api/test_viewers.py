@@ -13,6 +13,7 @@ from core.clock import to_ms, utc_now
 from core.ids import derived_bits
 from incidents import windows
 from incidents.models import MaintenanceWindow
+from incidents.selectors import windows_covering
 from incidents.windows import create_window
 from monitors.models import READING_PREFIX, Monitor
 from projects.access import Caller
@@ -147,8 +148,10 @@ def test_a_window_of_a_viewer_silences_nothing_of_the_project(scene: Viewing) ->
     given = {"name": "Mine", "starts_at": now, "ends_at": now + timedelta(hours=1), "monitors": "chosen"}
     create_window(Caller(member), given | {"monitor_ids": [scene.site.public_id]}, now=now)
     assert windows.covered([scene.site.pk], now) == {scene.site.pk}
+    assert [one.name for one in windows_covering(Caller(member), scene.site)] == ["Mine"]
     change_role(Caller(scene.owner), scene.project.public_id, place.public_id, role="viewer", now=now)
     assert windows.covered([scene.site.pk], now) == set()
+    assert windows_covering(Caller(member), scene.site) == []
     assert windows.coming([scene.site], now=now, until=now + timedelta(hours=1)) == []
 
 
@@ -301,9 +304,9 @@ def test_dependencies_have_the_other_id_and_take_both(scene: Viewing) -> None:
     child = f"/v1/monitors/{made['id']}"
     assert made["depends_on"] == [shown]
     assert owner.get(child).json["depends_on"] == [secret]
-    for given in ([secret], [shown]):
-        assert viewer.patch(child, {"depends_on": given}).json["depends_on"] == [shown]
-        found = viewer.patch(f"/v1/monitors?project_id={beside}", {"depends_on": given}).json
+    for ids in ([secret], [shown]):
+        assert viewer.patch(child, {"depends_on": ids}).json["depends_on"] == [shown]
+        found = viewer.patch(f"/v1/monitors?project_id={beside}", {"depends_on": ids}).json
         assert found["unchanged"] == [made["id"]]
     twice = viewer.patch(child, {"depends_on": [shown, secret]})
     assert (twice.status, twice.json["reason"]) == (422, "depends_on[1]: is named more than once.")
