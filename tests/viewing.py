@@ -54,7 +54,7 @@ class Viewing:
     """The id of a heartbeat that was deleted after an outage."""
 
     def beside(self) -> Project:
-        """Return another project of the owner, of which the viewer is a member."""
+        """Return another project of the owner, with the viewer as a member."""
         project = ProjectFactory(owner=self.owner, name="Beside")
         MembershipFactory(project=project, user=self.viewer, role="member")
         return project
