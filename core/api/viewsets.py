@@ -182,8 +182,13 @@ class ServiceViewSet(ViewSet):
             raise error
 
     def _credential_error(self) -> ApiError | None:
-        """Return SessionRequired or ReadOnly if this kind of credential never allows the request."""
+        """Return SessionRequired or ReadOnly if this kind of credential never allows the request.
+
+        There is none for a wrong method of a public resource.
+        """
         spec = self.current_operation
+        if self.caller is None:
+            return None
         try:
             if spec.session_only or (self.session_only and spec is not _NOT_ALLOWED):
                 self.caller.require_session()
@@ -199,7 +204,7 @@ class ServiceViewSet(ViewSet):
 
     def _require_write(self) -> None:
         """Raise ReadOnly if the caller can only read what was found, or the project that body or query name."""
-        if self.is_writing and not self.current_operation.is_public:
+        if self.is_writing and not self.current_operation.is_public and self.caller is not None:
             body = None
             with suppress(ApiError, APIException):  # it cannot be read
                 body = self.request.data

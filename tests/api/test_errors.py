@@ -30,6 +30,13 @@ def test_wrong_method(api: Api, method: str, path: str) -> None:
         assert answer.status == 405
 
 
+@pytest.mark.parametrize("method", ["put", "patch", "delete", "trace"])
+@pytest.mark.parametrize("path", ["/v1/heartbeats/mon_x/ping", "/v1/heartbeats/mon_x/ping/start", "/v1/sessions"])
+def test_a_wrong_method_without_credentials(db: None, method: str, path: str) -> None:
+    answer = Api().send(method, path)
+    assert (answer.status, answer.json["error"]) in [(405, "method_not_allowed"), (401, "unauthorized")]
+
+
 def test_wrong_content_type(api: Api) -> None:
     answer = api.send("post", "/v1/monitors", "url=x", content_type="application/x-www-form-urlencoded")
     assert (answer.status, answer.json["error"]) == (415, "unsupported_media_type")
