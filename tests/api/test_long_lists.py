@@ -91,7 +91,7 @@ def test_long_entries_of_the_audit_log_are_sent_in_parts(api: Api) -> None:
 def test_a_page_of_deliveries_ends_before_too_many_events(api: Api) -> None:
     channel = ChannelFactory(owner=User.objects.get())
     rows = [Delivery(channel=channel, created_at=NOON, next_try_at=NOON, give_up_at=NOON) for _ in range(200)]
-    payload = {"event_type": "down", "at": 0, "monitor": "\U0001f600" * 200}
+    payload = {"event_type": "down", "at": 0, "monitor_id": None, "monitor": "\U0001f600" * 200}
     DeliveryItem.objects.bulk_create(
         DeliveryItem(delivery=one, channel=channel, source=f"{one.pk} {number}", at=NOON, payload=payload)
         for one in Delivery.objects.bulk_create(rows)
