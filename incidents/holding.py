@@ -47,7 +47,7 @@ _PARENTS = f"""
     SELECT incident.id, parent.id, coalesce(nullif(parent.name, ''), nullif(left(parent.url, 100), ''), parent.type),
            parent.type, {_IS_DOWN}, state.failures > 0, state.failing_since, state.last_checked_at,
            state.last_checked_at - coalesce(state.last_latency_ms, 0) * interval '1 millisecond',
-           state.claimed_at IS NOT NULL, recovery.first_at, recovery.last_at, outage.began_at
+           state.claimed_at IS NOT NULL, recovery.last_at, outage.began_at
       FROM incidents_incident AS incident
       JOIN monitors_dependency AS dependency ON dependency.child_id = incident.monitor_id
       JOIN monitors_monitor AS child ON child.id = dependency.child_id
@@ -57,7 +57,7 @@ _PARENTS = f"""
             SELECT min(change.at) AS first_at, max(change.at) AS last_at
               FROM monitors_statuschange AS change
              WHERE change.monitor_id = parent.id AND change.kind = 'status' AND change.at > incident.started_at
-               AND change.before = 'down' AND change.after IN ('up', 'slow') AND NOT ({_IS_DOWN})
+               AND change.before = 'down' AND change.after IN ('up', 'slow')
            ) AS recovery ON true
       LEFT JOIN LATERAL (
             SELECT coalesce(change.failing_since, change.at) AS began_at
@@ -103,11 +103,10 @@ class _Parent:
     asked_at: datetime | None
     """When that check began: a slow answer shows what was true then."""
     is_claimed: bool
-    recovered_first_at: datetime | None
-    """The first recovery since the incident began, of an outage since `outage_began_at`."""
     recovered_at: datetime | None
-    """The last one."""
+    """The last recovery since the incident began."""
     outage_began_at: datetime | None
+    """When the outage began that ended with the first of these recoveries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +182,11 @@ def _cause(incident: Incident, parent: _Parent, *, now: datetime) -> Cause | Non
 
 def _cause_of_past(parent: _Parent, ended: datetime, *, now: datetime) -> Cause | None:
     """Return why no alert is sent of an outage that was over before one was."""
-    began = parent.outage_began_at if parent.recovered_first_at else parent.failing_since
-    if began is None or began > ended:
+    if parent.outage_began_at is not None and parent.outage_began_at <= ended:
+        return Cause.DOWN
+    if parent.failing_since is None or parent.failing_since > ended:
         return None
-    if parent.is_down or parent.recovered_first_at:
+    if parent.is_down:
         return Cause.DOWN
     return Cause.FAILING if parent.is_failing and now - ended <= LONGEST_DOUBT else None
 

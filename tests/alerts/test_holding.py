@@ -198,6 +198,16 @@ def test_an_outage_that_no_worker_saw_is_not_announced_either(drive: Drive, rout
     assert outage(shop).quiet == "held"
 
 
+def test_a_parent_that_is_down_again_held_the_outage_too(drive: Drive, router: Monitor, shop: Monitor) -> None:
+    fail(drive, router, 60, 70, 80)
+    fail(drive, shop, 90)
+    drive.check(shop, UP, at(140))
+    drive.check(router, UP, at(150))
+    fail(drive, router, 160, 170, 180)
+    drive.ticks(at(200), at(260), every=5)
+    assert {name for _, name in sent(drive)} == {"Router"}
+
+
 def test_an_outage_before_that_of_the_parent_is_announced_late(drive: Drive, router: Monitor, shop: Monitor) -> None:
     fail(drive, shop, 20)
     drive.check(shop, UP, at(50))
