@@ -13,16 +13,17 @@ from pathlib import Path
 
 from benchmarks.fairness.rows import ROWS
 from tests.faults.driver import run
-from tests.faults.script import STARTING_SEC
+from tests.faults.script import CHILDREN, STARTING_SEC
 from tests.faults.system import System
 
 
 def command(serve: Callable[[ExitStack, Path], System], *, seconds: float, starting_sec: float = STARTING_SEC) -> int:
-    """Read SECONDS_TO_RUN (default: `seconds`), MONITORS, SEED and HOSTILE from the environment and run the test.
+    """Run the test with SECONDS_TO_RUN (default: `seconds`), MONITORS, CHILDREN, SEED and HOSTILE of the environment.
 
-    HOSTILE names rows of `benchmarks.fairness.rows`, separated by commas, that hostile accounts play at the same time.
-    The last line printed is one JSON object; its seed repeats the same script. Return 1 if there were violations, which
-    are explained on standard error.
+    CHILDREN is how many monitors depend on one; 300 need 500 monitors. HOSTILE names rows of
+    `benchmarks.fairness.rows`, separated by commas, that hostile accounts play at the same time. The last line printed
+    is one JSON object; its seed repeats the same script. Return 1 if there were violations, which are explained on
+    standard error.
     """
     hostile = [name for name in os.environ.get("HOSTILE", "").split(",") if name]
     if unknown := [name for name in hostile if name not in ROWS or ROWS[name].by != "accounts" or name == "udp"]:
@@ -35,6 +36,7 @@ def command(serve: Callable[[ExitStack, Path], System], *, seconds: float, start
         seconds=float(os.environ.get("SECONDS_TO_RUN") or seconds),
         monitors=int(os.environ.get("MONITORS") or 500),
         starting_sec=starting_sec,
+        children=int(os.environ.get("CHILDREN") or CHILDREN),
         hostile=hostile,
     )
     print(json.dumps(found))  # noqa: T201

@@ -22,7 +22,16 @@ from tests.alerts.receiver import Receiver
 from tests.faults.consumer import AlertConsumer
 from tests.faults.heartbeat_jobs import Job, Jobs
 from tests.faults.injector import RECOVERY_SECONDS, FaultInjector
-from tests.faults.script import CRON_DEADLINE_SEC, LEASE_SEC, STARTING_SEC, TIMEOUT_MS, WITHIN_SEC, Script, write_script
+from tests.faults.script import (
+    CHILDREN,
+    CRON_DEADLINE_SEC,
+    LEASE_SEC,
+    STARTING_SEC,
+    TIMEOUT_MS,
+    WITHIN_SEC,
+    Script,
+    write_script,
+)
 from tests.faults.system import System
 
 if TYPE_CHECKING:
@@ -42,6 +51,7 @@ def run(
     seconds: float,
     monitors: int,
     starting_sec: float = STARTING_SEC,
+    children: int = CHILDREN,
     hostile: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the figures to print, and explain violations on standard error.
@@ -60,6 +70,7 @@ def run(
             victims=system.victims(),
             starting_sec=starting_sec,
             replaced=system.replaced,
+            children=children,
         )
         target = stack.enter_context(_target(folder, script, system.address))
         run = FaultRun(script, system, target, hostile)

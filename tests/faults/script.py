@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import Any
 
 INTERVAL_SEC = 2
@@ -28,7 +29,7 @@ MANY_STARTING_SEC = 30.0  # the same for several hosts
 BURST_SEC = 20.0
 STOP_SEC = 36.0  # a gap of more than 30 s counts as a scheduler stop and moves heartbeat deadlines
 
-CHILDREN = 40  # of a hundred parts, and some of these are of other kinds
+CHILDREN = 27
 
 SERVERS = ("postgres", "valkey")
 # The server supervisor gives up after five deaths in a minute.
@@ -110,24 +111,29 @@ def write_script(
     victims: dict[str, list[str]],
     starting_sec: float = STARTING_SEC,
     replaced: Sequence[Sequence[str]] = (),
+    children: int = CHILDREN,
 ) -> Script:
     """Return the schedule. `victims` are the names of what may be killed, by kind.
 
-    If there are processes to replace, by burst, nothing is killed. Otherwise a run shorter than BURST_SEC is one burst.
+    `children` depend on one of each hundred parts, or of more if they are more than 50. If there are processes to
+    replace, by burst, nothing is killed. Otherwise a run shorter than BURST_SEC is one burst.
     """
     dice = random.Random(seed)
     calm_sec = starting_sec + WITHIN_SEC
     bursts = _replacements(seconds, replaced, calm_sec) if replaced else _bursts(dice, seconds, victims, calm_sec)
     parts = [_part(dice, number, bursts) for number in range(monitors)]
-    return Script(seed, seconds, tuple(_depending(part, parts) for part in parts), bursts)
+    return Script(seed, seconds, _families(parts, children), bursts)
 
 
-def _depending(part: Part, parts: Sequence[Part]) -> Part:
-    """Of each hundred parts, let some depend on one: they are up and down with it, and fail in their own ways."""
-    parent = part.number - part.number % 100 + 3
-    if part.kind != "http" or not parent < part.number < parent + CHILDREN:
-        return part
-    return replace(part, flips=parts[parent].flips, parent=parent)
+def _families(parts: Sequence[Part], children: int) -> tuple[Part, ...]:
+    """Let others depend on some of the parts: they are up and down with their parent, and fail in their own ways."""
+    found = [*parts]
+    size = 100 * ceil(children / 50)
+    for parent in parts[3::size]:
+        following = parts[parent.number + 1 : parent.number - 3 + size]
+        for part in [part for part in following if part.kind == "http"][:children]:
+            found[part.number] = replace(part, flips=parent.flips, parent=parent.number)
+    return tuple(found)
 
 
 def _bursts(dice: random.Random, seconds: float, victims: dict[str, list[str]], calm_sec: float) -> tuple[Burst, ...]:

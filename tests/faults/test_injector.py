@@ -1,8 +1,9 @@
-"""Faults of hosts: how the script schedules them, and how the injector applies and reverts them."""
+"""The script of a run, and how the injector applies and reverts faults of hosts."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,15 @@ def test_hosts_are_away_for_seconds_and_have_longer_to_start() -> None:
     assert {fault.victim for fault in faults} == set(HOSTS["host"])
     assert all(2 <= fault.restart_after <= 5 for fault in faults)
     assert all(burst.calm_end - burst.end == MANY_STARTING_SEC + WITHIN_SEC for burst in script.bursts)
+
+
+@pytest.mark.parametrize(("children", "families"), [(27, {3: 27, 103: 27, 203: 27, 303: 27, 403: 27}), (300, {3: 300})])
+def test_monitors_depend_on_few_or_on_one(children: int, families: dict[int, int]) -> None:
+    script = write_script(1, seconds=100, monitors=500, victims=VICTIMS, children=children)
+    dependent = [part for part in script.parts if part.parent is not None]
+    assert Counter(part.parent for part in dependent) == families
+    assert all(part.flips == script.parts[part.parent or 0].flips for part in dependent)
+    assert {part.kind for part in dependent} == {script.parts[parent].kind for parent in families} == {"http"}
 
 
 @dataclass
