@@ -42,7 +42,13 @@ _WORDS = {
     "totp": "app",
     "recovery_codes": "recovery code",
 }
-_FIELDS = {"type": "Type", "enabled": "Active", "muted_until": "Muted until", "project_id": "Project"}
+_FIELDS = {
+    "type": "Type",
+    "enabled": "Active",
+    "muted_until": "Muted until",
+    "project_id": "Project",
+    "depends_on": "Depends on",
+}
 """Labels of changes that are not settings."""
 _ONE_SIDED = (Action.MONITOR_CREATED, Action.MONITOR_DELETED)
 _LABELS = {"door": "", "ways": "by ", "type": "by ", "before": "was ", "copied_from": "copied from "}

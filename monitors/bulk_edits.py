@@ -63,11 +63,18 @@ def editing(caller: Caller) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What to change: the fields of a PATCH, and then tags to add and to remove."""
+    """What to change: the fields of a PATCH, and then tags to add and to remove, and ids of parents to add."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
     add_tags: Sequence[str] = ()
     remove_tags: Sequence[str] = ()
+    add_parents: Sequence[str] = ()
+
+    @property
+    def parents(self) -> dict[str, Sequence[str]]:
+        """Return the parents that it names, as the field of a PATCH; empty if parents stay as they are."""
+        named = [*self.given.get(dependencies.FIELD, ()), *self.add_parents]
+        return {dependencies.FIELD: named} if named or dependencies.FIELD in self.given else {}
 
     def of(self, monitor: Monitor) -> Mapping[str, Any]:
         """Return the fields of the PATCH of this monitor."""
@@ -122,7 +129,7 @@ def plan(caller: Caller, keys: Sequence[int], change: Change) -> list[Planned]:
     for start in range(0, len(keys), BATCH_SIZE):
         found += planning.run(keys[start : start + BATCH_SIZE])
     if all(each.error is not None for each in found):
-        _require_possible(caller, change.given)
+        _require_possible(caller, {**change.given, **change.parents})
     return found
 
 
@@ -218,17 +225,17 @@ class _Planning:
         if enabled != monitor.enabled:
             found += changes.changed("enabled", monitor.enabled, enabled)
         found += changes.moved(monitor.project, project)
-        if dependencies.FIELD in given:
-            found += self._changes_of_parents(monitor, given, owner=owner)
+        if self.change.parents:
+            found += self._changes_of_parents(monitor, owner=owner)
         if owner.pk != monitor.owner_id:
             services.enforce_quota(owner, count=self._arrived[owner.pk] + 1)
             self._arrived[owner.pk] += 1
         return found
 
-    def _changes_of_parents(self, monitor: Monitor, given: Mapping[str, Any], *, owner: User) -> list[dict[str, Any]]:
+    def _changes_of_parents(self, monitor: Monitor, *, owner: User) -> list[dict[str, Any]]:
         """Store the parents and take it back: whether they make a cycle depends on all others."""
         with transaction.atomic():
-            child, parents = services.lock_with_parents(self.caller, monitor.public_id, given)
+            child, _, parents = _lock(self.caller, monitor.public_id, self.change)
             choice = dependencies.Choice(child, owner.pk, [parent.pk for parent in parents or ()])
             found = dependencies.replace(self.caller, [choice])
             transaction.set_rollback(True)
@@ -280,13 +287,28 @@ def _run_one(
 ) -> Project | None:
     """Change a monitor, keep what an undo needs, and return the project of its entry in the audit log."""
     with transaction.atomic():
-        monitor, parents = services.lock_with_parents(caller, public_id, change.given)
+        monitor, parents_before, parents = _lock(caller, public_id, change)
         before, place = monitor.full_config, (monitor.enabled, monitor.project, monitor.owner_id)
         services.update_locked(caller, monitor, change.of(monitor), parents=parents, now=now)
         if edit is not None:
             stored = None if monitor.owner_id != place[2] else _before(monitor, before, *place[:2])
+            if stored is not None and parents is not None:
+                stored[dependencies.FIELD] = [parent.public_id for parent in parents_before]
             BulkEditItem.objects.create(edit=edit, monitor_id=key, etag=etag(monitor), before=stored)
     return monitor.project
+
+
+def _lock(
+    caller: Caller, public_id: str, change: Change
+) -> tuple[Monitor, Sequence[Monitor], Sequence[Monitor] | None]:
+    """Return a locked monitor, the parents that the caller sees, and the new ones, None if they stay."""
+    monitor, parents = services.lock_with_parents(caller, public_id, change.parents)
+    if parents is None:
+        return monitor, (), None
+    dependencies.load([monitor], caller=caller)
+    monitor.parent_keys = None  # they are about to change, and are part of its ETag
+    present = [] if dependencies.FIELD in change.given else monitor.shown_parents
+    return monitor, monitor.shown_parents, [*present, *(parent for parent in parents if parent not in present)]
 
 
 def _before(monitor: Monitor, before: MonitorConfig, enabled: bool, project: Project | None) -> dict[str, Any]:  # noqa: FBT001
@@ -302,26 +324,38 @@ def _before(monitor: Monitor, before: MonitorConfig, enabled: bool, project: Pro
 
 
 def _restore(caller: Caller, item: int, key: int, public_id: str, *, now: datetime) -> Project | None:
-    """Restore a monitor, unless it was changed since."""
+    """Restore a monitor, unless it was changed since. Parents that are gone are left out."""
     with transaction.atomic():
-        monitor = services.lock_monitor(caller, public_id)
         found = BulkEditItem.objects.filter(pk=item, monitor=key).first()
-        if found is None or etag(monitor) != found.etag:  # another request may have restored it
+        before = (found and found.before) or {}
+        monitor, parents = services.lock_with_parents(caller, public_id, _parents_in(caller, before))
+        # Another request may have restored it.
+        if found is None or etag(monitor) != found.etag or not BulkEditItem.objects.filter(pk=item).delete()[0]:
             raise ChangedMeanwhile("Changed since.")
         if found.before is None:
             raise ValidationFailed("It has another owner now; move it back yourself.")
         project, owner = monitor.project, monitor.owner
-        if "project_id" in found.before:
-            project, owner = placement.move(caller, found.before, project=project, owner=owner)
+        if "project_id" in before:
+            project, owner = placement.move(caller, before, project=project, owner=owner)
+        if parents is not None:
+            services.lock_owner(owner)
         limits = services.limits_at(
-            project.pk if project else None, owner, caller=caller, kept=found.before.get("locations", monitor.locations)
+            project.pk if project else None, owner, caller=caller, kept=before.get("locations", monitor.locations)
         )
-        config = configuration.settle(configuration.merge(monitor.full_config, found.before), limits)
-        draft = Draft(owner, project, config, enabled=found.before.get("enabled", monitor.enabled))
-        placed = services.PLACED if "project_id" in found.before else ()
+        config = configuration.settle(configuration.merge(monitor.full_config, before), limits)
+        draft = Draft(owner, project, config, enabled=before.get("enabled", monitor.enabled), parents=parents)
+        placed = services.PLACED if "project_id" in before else ()
         services.store_changed(caller, [(monitor, draft)], placed, now=now)
-        found.delete()
     return monitor.project
+
+
+def _parents_in(caller: Caller, before: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return those of the earlier parents that are left, as the field of a PATCH; empty if they were not changed."""
+    if dependencies.FIELD not in before:
+        return {}
+    ids = before[dependencies.FIELD]
+    left = by_ids(access.accessible(caller, Monitor.objects.filter(named(ids))))
+    return {dependencies.FIELD: [public_id for public_id in ids if public_id in left]}
 
 
 def _log(caller: Caller, action: Action, counts: Mapping[Project | None, int], fields: Collection[str]) -> None:

@@ -161,15 +161,18 @@ def lock_rows(keys: Collection[int]) -> None:
     _lock(Q(child__in=keys) | Q(parent__in=keys))
 
 
-def possible_parents(monitors: QuerySet[Monitor], *, owner_id: int, child: Monitor | None) -> QuerySet[Monitor]:
-    """Return those of the monitors that the owner's monitor `child`, or a new one, can depend on."""
-    found = monitors.filter(owner=owner_id)
-    edges = list(Dependency.objects.filter(child__owner=owner_id).values_list("child", "parent"))
+def possible_parents(
+    monitors: QuerySet[Monitor], *, owners: Collection[int], children: Collection[int] = ()
+) -> QuerySet[Monitor]:
+    """Return those of the monitors that each of the owners' monitors `children`, or a new one, can depend on."""
+    found = monitors.filter(owner__in=owners)
+    edges = list(Dependency.objects.filter(child__owner__in=owners).values_list("child", "parent"))
     above, below = _heights(edges), 1
     impossible: set[int] = set()
-    if child is not None:
-        below = _heights([(parent, each) for each, parent in edges]).get(child.pk, 1)
-        impossible = {child.pk, *_below(child.pk, edges)}
+    if children:
+        heights = _heights([(parent, each) for each, parent in edges])
+        below = max(heights.get(key, 1) for key in children)
+        impossible = {*children, *_below(children, edges)}
     impossible |= {key for key, height in above.items() if height + below > LONGEST_CHAIN}
     return found.exclude(pk__in=impossible) if impossible else found
 
@@ -204,7 +207,7 @@ def _check_chains(choices: Sequence[Choice]) -> None:
     above, below = _heights(edges), _heights([(parent, child) for child, parent in edges])
     nodes = {key for edge in edges for key in edge}
     for child, _, parents in choices if len(above) < len(nodes) else ():
-        descendants = set() if child.pk in above else _below(child.pk, edges)
+        descendants = set() if child.pk in above else _below([child.pk], edges)
         for index, key in enumerate(parents):
             if key in descendants:
                 reason = "depends on this monitor itself, directly or through others."
@@ -259,13 +262,13 @@ def _heights(edges: Iterable[Edge]) -> dict[int, int]:
     return found
 
 
-def _below(key: int, edges: Iterable[Edge]) -> set[int]:
-    """Return the monitors that depend on this one, directly or through others."""
+def _below(keys: Collection[int], edges: Iterable[Edge]) -> set[int]:
+    """Return the monitors that depend on one of these, directly or through others."""
     children: dict[int, list[int]] = defaultdict(list)
     for child, parent in edges:
         children[parent].append(child)
     found: set[int] = set()
-    waiting = [key]
+    waiting = [*keys]
     while waiting:
         new = [child for child in children[waiting.pop()] if child not in found]
         found.update(new)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from django import forms
 from django.contrib import messages
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -22,7 +23,16 @@ from core.api.converters import is_public_id
 from core.errors import ApiError, ValidationFailed
 from core.forms import conditional
 from core.text import counted
-from dashboard.forms import CommasField, PageForm, PlainRenderer, project_choices
+from dashboard.forms import (
+    ChosenField,
+    CommasField,
+    LongChoices,
+    PageForm,
+    Picker,
+    PlainRenderer,
+    choices_of,
+    project_choices,
+)
 from dashboard.monitors.forms import form_field
 from dashboard.monitors.tags import offered
 from dashboard.pages import PageRequest, action, count_request, page, render_page
@@ -30,8 +40,9 @@ from dashboard.security_log import change_in_words
 from locations.selectors import usable_by
 from monitors import bulk_edits, types
 from monitors.bulk_edits import Change, Outcome, Planned
+from monitors.dependencies import FIELD, possible_parents
 from monitors.models import BulkEdit, Monitor
-from monitors.selectors import named, shown_id
+from monitors.selectors import list_monitors, named, shown_id
 from monitors.types.tags import settle_tags
 from projects.access import Caller, writable
 
@@ -56,6 +67,15 @@ class BulkForm(PageForm):
     remove_tags = CommasField(label="Remove tags", required=False, help_text="Separated by commas.")
     replace_tags = forms.BooleanField(
         label="Replace all tags", required=False, help_text="Only the tags to add remain; without any, none."
+    )
+    add_parents = ChosenField(
+        label="Depend on",
+        required=False,
+        widget=Picker,
+        help_text="While one of these is down, alerts of the selected monitors are held.",
+    )
+    replace_parents = forms.BooleanField(
+        label="Replace all dependencies", required=False, help_text="Only these remain; without any, none."
     )
 
     def __init__(self, data: QueryDict | None = None, *, caller: Caller, initial: dict[str, Any] | None = None) -> None:
@@ -93,9 +113,18 @@ class BulkForm(PageForm):
             del self.fields["locations"], self.fields["quorum"]
         for name in ("add_tags", "remove_tags"):
             self.fields[name].widget.attrs |= {"list": "tag-names", "autocomplete": "off"}
+        self.fields["add_parents"].choices = self._possible_parents  # type: ignore[attr-defined]
+
+    def _possible_parents(self) -> LongChoices:
+        """Return the monitors that all selected ones can depend on."""
+        found = dict(self._selected(self["monitors"].value() or "").values_list("pk", "owner"))
+        visible = list_monitors(self.caller)
+        return LongChoices(
+            choices_of(self.caller, possible_parents(visible, owners=set(found.values()), children=found))
+        )
 
     def clean(self) -> None:
-        if not self.errors and not (self.given() or self.channels() or self._tags):
+        if not self.errors and not (self.given() or self.channels() or self._lists):
             self.add_error(None, "Fill in at least one field.")
         for name in ("add_tags", "remove_tags"):
             try:
@@ -104,8 +133,9 @@ class BulkForm(PageForm):
                 self.add_error(name, error.reason.partition(": ")[2].capitalize())
 
     @property
-    def _tags(self) -> bool:
-        return any(self.cleaned_data.get(name) for name in ("add_tags", "remove_tags", "replace_tags"))
+    def _lists(self) -> bool:
+        names = ("add_tags", "remove_tags", "replace_tags", "add_parents", "replace_parents")
+        return any(self.cleaned_data.get(name) for name in names)
 
     def given(self) -> dict[str, Any]:
         """Return the fields of a PATCH."""
@@ -122,7 +152,20 @@ class BulkForm(PageForm):
         sent, given = self.cleaned_data, self.given()
         if sent["replace_tags"]:
             given["tags"] = []
-        return Change(given=given, add_tags=settle_tags(sent["add_tags"]), remove_tags=settle_tags(sent["remove_tags"]))
+        if sent["replace_parents"]:
+            given[FIELD] = []
+        return Change(
+            given=given,
+            add_tags=settle_tags(sent["add_tags"]),
+            remove_tags=settle_tags(sent["remove_tags"]),
+            add_parents=[public_id for public_id in sent["add_parents"] if is_public_id(public_id)],
+        )
+
+    def refuse(self, field: str | None, reason: str) -> None:
+        """Put the error of a parent beside the list of parents."""
+        if field is not None and field.startswith(FIELD):
+            field, reason = "add_parents", reason.removeprefix(f"{field}: ")
+        super().refuse(field, reason)
 
     def channels(self) -> dict[str, bool]:
         """Return the channels to change, by id: whether they shall choose the monitors."""
@@ -131,9 +174,11 @@ class BulkForm(PageForm):
 
     def selected(self) -> list[int]:
         """Return the keys of the selected monitors that the caller can still change."""
-        ids = [public_id for public_id in self.cleaned_data["monitors"].split(",") if is_public_id(public_id)]
-        found = writable(self.caller, Monitor.objects.filter(named(ids[:MAX_SELECTED])))
-        return list(found.order_by("pk").values_list("pk", flat=True))
+        return list(self._selected(self.cleaned_data["monitors"]).order_by("pk").values_list("pk", flat=True))
+
+    def _selected(self, text: str) -> QuerySet[Monitor]:
+        ids = [public_id for public_id in text.split(",") if is_public_id(public_id)]
+        return writable(self.caller, Monitor.objects.filter(named(ids[:MAX_SELECTED])))
 
     def hidden(self) -> SafeString:
         """Return all fields as hidden inputs."""
@@ -240,7 +285,7 @@ def _preview(request: PageRequest, form: BulkForm, planned: Sequence[Planned]) -
         changed=[Shown(one, _in_words(one, names)) for one in changed[:MAX_NAMED]],
         changed_count=len(changed),
         further=len(changed[MAX_NAMED:]),
-        failed=failed[:MAX_NAMED],
+        failed=[(one, _sentence(one.error)) for one in failed[:MAX_NAMED]],
         failed_count=len(failed),
         further_failed=len(failed[MAX_NAMED:]),
         unchanged_count=len(planned) - len(changed) - len(failed),
@@ -308,4 +353,12 @@ def _report(request: PageRequest, outcomes: Sequence[Outcome], complaints: Seque
 
 
 def _sentence(error: ApiError | None) -> str:
-    return "" if error is None else error.reason or error.code
+    """Return the reason, with the label of a setting instead of its name in the API."""
+    if error is None:
+        return ""
+    if isinstance(error, ValidationFailed) and error.field is not None:
+        name = error.field.partition("[")[0]
+        setting = types.settings().get(name)
+        label = "Dependencies" if name == FIELD else name if setting is None else setting.label
+        return f"{label}: {error.reason.removeprefix(f'{error.field}: ')}"
+    return error.reason or error.code

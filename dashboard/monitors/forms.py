@@ -261,7 +261,8 @@ class MonitorForm(ObjectForm):
     @cached_property
     def possible_parents(self) -> LongChoices:
         """Return the monitors that this one can depend on in the selected place, those that are selected first."""
-        found = possible_parents(list_monitors(self._caller), owner_id=self._owner_id, child=self.stored)
+        children = () if self.stored is None else (self.stored.pk,)
+        found = possible_parents(list_monitors(self._caller), owners=[self._owner_id], children=children)
         chosen = set(self[FIELD].value() or ())
         return LongChoices(sorted(choices_of(self._caller, found), key=lambda choice: choice[0] not in chosen))
 

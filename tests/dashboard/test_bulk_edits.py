@@ -204,6 +204,57 @@ def test_only_the_last_edits_are_kept(web: Client, user: User) -> None:
     assert BulkEdit.objects.count() == BulkEditItem.objects.count() == bulk_edits.EDITS_KEPT
 
 
+def parents_of(monitor: Monitor) -> list[str]:
+    return list(monitor.dependencies.order_by("position").values_list("parent__name", flat=True))
+
+
+def test_parents_are_added_and_replaced(web: Client, user: User) -> None:
+    router, switch, disk = (tagged(user, name=name) for name in ("Router", "Switch", "Disk"))
+    one = tagged(user, "web", name="One", depends_on=[disk.public_id])
+    two = tagged(user, "web", name="Two", depends_on=[router.public_id])
+    html = web.post("/monitors/actions", {"action": "edit", "monitor": [one.public_id, two.public_id]}).content.decode()
+    assert re.findall(r'name="add_parents" value="[^"]*">\s*<span>([^<]*)</span>', html) == ["Disk", "Router", "Switch"]
+    chosen = {"add_parents": [router.public_id, switch.public_id]}
+    html = send(web, [one, two], "preview", **chosen).content.decode()
+    assert "2 to change" in html
+    assert "Disk → Disk; Router; Switch" in html
+    assert "Depends on:" in html
+    assert parents_of(one) == ["Disk"]
+    send(web, [one, two], **chosen)
+    assert (parents_of(one), parents_of(two)) == (["Disk", "Router", "Switch"], ["Router", "Switch"])
+    send(web, [one, two], replace_parents="on", add_parents=switch.public_id)
+    assert (parents_of(one), parents_of(two)) == (["Switch"], ["Switch"])
+    send(web, [one], replace_parents="on")
+    assert parents_of(one) == []
+
+
+def test_an_undo_restores_the_parents_that_are_left(web: Client, user: User) -> None:
+    router, disk, gone = (tagged(user, name=name) for name in ("Router", "Disk", "Gone"))
+    one = tagged(user, "web", depends_on=[gone.public_id, disk.public_id])
+    two = tagged(user, "web", slow_ms=2000)
+    send(web, [one, two], add_parents=router.public_id, replace_parents="on", slow_ms="3s")
+    services.delete_monitor(Caller(user), gone.public_id)
+    assert "Restored 2 monitors." in undo(web)
+    assert (parents_of(one), parents_of(two)) == (["Disk"], [])
+    assert (fresh(one).slow_ms, fresh(two).slow_ms) == (1500, 2000)
+
+
+def test_parents_that_make_a_cycle_are_refused(web: Client, user: User) -> None:
+    router = tagged(user, name="Router")
+    below = tagged(user, name="Below", depends_on=[router.public_id])
+    html = send(web, [router, tagged(user)], "preview", add_parents=below.public_id).content.decode()
+    assert "1 to change, 0 unchanged, 1 refused." in html
+    assert "Dependencies: depends on this monitor itself" in html
+    foreign = tagged(UserFactory())
+    answer = send(web, [router], add_parents=foreign.public_id)
+    assert answer.status_code == 422
+    assert "Monitor not found." in answer.content.decode()
+    # Nor does the form offer them.
+    html = web.post("/monitors/actions", {"action": "edit", "monitor": router.public_id}).content.decode()
+    assert 'name="add_parents" value=' in html
+    assert "<span>Below</span>" not in html
+
+
 def test_channels_choose_the_monitors(web: Client, user: User) -> None:
     project = ProjectFactory(owner=user)
     first, second, inside = tagged(user), tagged(user), tagged(user, project_id=project.public_id)

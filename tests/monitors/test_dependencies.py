@@ -57,8 +57,13 @@ def test_diamonds_are_not_followed_path_by_path() -> None:
         depend(user, extra, levels[-1][0])
     with pytest.raises(ValidationFailed, match="depends on this monitor itself"):
         depend(user, levels[0][0], levels[-1][7])
-    offered = possible_parents(list_monitors(Caller(user)), owner_id=user.pk, child=levels[8][0])
+    offered = possible_parents(list_monitors(Caller(user)), owners=[user.pk], children=[levels[8][0].pk])
     assert set(offered) == {one for level in levels[:8] for one in level}
+    some = [levels[2][0].pk, levels[8][0].pk]
+    assert set(possible_parents(list_monitors(Caller(user)), owners=[user.pk], children=some)) == {
+        *levels[0],
+        *levels[1],
+    }
 
 
 @pytest.mark.django_db
