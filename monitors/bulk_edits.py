@@ -125,11 +125,11 @@ def plan(caller: Caller, keys: Sequence[int], change: Change) -> list[Planned]:
         with transaction.atomic():
             placement.place(caller, change.given)
     settle_tags(change.given.get("tags", ()))
-    planning, found = _Planning(caller, change), list[Planned]()
+    planning, found = _Planning(caller, keys, change), list[Planned]()
     for start in range(0, len(keys), BATCH_SIZE):
         found += planning.run(keys[start : start + BATCH_SIZE])
     if all(each.error is not None for each in found):
-        _require_possible(caller, {**change.given, **change.parents})
+        _require_possible(caller, change.given)
     return found
 
 
@@ -198,10 +198,16 @@ def forget(now: datetime) -> None:
 
 
 class _Planning:
-    """Validates a change for many monitors. What depends on their place only is read once."""
+    """Validates a change for many monitors. What depends on their place only, and dependencies, are read once."""
 
-    def __init__(self, caller: Caller, change: Change) -> None:
+    def __init__(self, caller: Caller, keys: Sequence[int], change: Change) -> None:
         self.caller, self.change = caller, change
+        self._parents: list[int] = []
+        self._dependencies: dependencies.Preview | None = None
+        for ids in change.parents.values() if keys else ():
+            found = by_ids(access.accessible(caller, Monitor.objects.filter(named(ids))))
+            self._parents = [parent.pk for parent in dependencies.named(ids, found)]
+            self._dependencies = dependencies.Preview(caller, keys, self._parents)
         self._limits: dict[tuple[Any, ...], Limits] = {}
         self._moves: dict[tuple[Any, ...], tuple[Project | None, User] | ApiError] = {}
         self._arrived = Counter[int]()
@@ -225,21 +231,13 @@ class _Planning:
         if enabled != monitor.enabled:
             found += changes.changed("enabled", monitor.enabled, enabled)
         found += changes.moved(monitor.project, project)
-        if self.change.parents:
-            found += self._changes_of_parents(monitor, owner=owner)
+        if self._dependencies is not None:
+            choice = dependencies.Choice(monitor, owner.pk, self._parents)
+            found += self._dependencies.changes(choice, adds=dependencies.FIELD not in self.change.given)
         if owner.pk != monitor.owner_id:
             services.enforce_quota(owner, count=self._arrived[owner.pk] + 1)
             self._arrived[owner.pk] += 1
         return found
-
-    def _changes_of_parents(self, monitor: Monitor, *, owner: User) -> list[dict[str, Any]]:
-        """Store the parents and take it back: whether they make a cycle depends on all others."""
-        with transaction.atomic():
-            child, _, parents = _lock(self.caller, monitor.public_id, self.change)
-            choice = dependencies.Choice(child, owner.pk, [parent.pk for parent in parents or ()])
-            found = dependencies.replace(self.caller, [choice])
-            transaction.set_rollback(True)
-        return found.get(child.pk, [])
 
     def _place(self, monitor: Monitor, given: Mapping[str, Any]) -> tuple[Project | None, User]:
         key = monitor.project_id, monitor.owner_id
@@ -264,8 +262,6 @@ class _Planning:
 
 def _require_possible(caller: Caller, given: Mapping[str, Any]) -> None:
     """Raise ValidationFailed if no monitor of any type could take these fields, in the caller's own place."""
-    if parents := given.get(dependencies.FIELD):
-        dependencies.named(parents, by_ids(access.accessible(caller, Monitor.objects.filter(named(parents)))))
     project = caller.project
     limits = services.limits_at(None if project is None else project.pk, caller.user, caller=caller)
     refused: list[ValidationFailed] = []

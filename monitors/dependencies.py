@@ -27,6 +27,7 @@ LONGEST_CHAIN = 16
 FIELD = "depends_on"
 Edge = tuple[int, int]
 """The keys of a child and a parent."""
+_CYCLE = "depends on this monitor itself, directly or through others."
 _SHOWN = ("id", "public_id", "owner_id", "project_id", "type", "name")
 """Columns of parents, in the order of the model's fields, as `from_db` needs them."""
 
@@ -150,6 +151,37 @@ def replace(caller: Caller | None, choices: Sequence[Choice]) -> dict[int, list[
     return made
 
 
+class Preview:
+    """What `replace` would do to monitors of the caller, without locks and writes: to each by itself."""
+
+    def __init__(self, caller: Caller, children: Collection[int], parents: Collection[int]) -> None:
+        owned = Dependency.objects.filter(child__owner__in=Monitor.objects.filter(pk__in=children).values("owner"))
+        self._edges = list(owned.order_by("position", "pk").values_list("child", "parent"))
+        self._above = _heights(self._edges)
+        self._below = _heights([(parent, child) for child, parent in self._edges])
+        self._present: dict[int, list[int]] = {key: [] for key in children}
+        for child, parent in self._edges:
+            if child in self._present:
+                self._present[child].append(parent)
+        keys = {key for present in self._present.values() for key in present}
+        self._visible = _visible(caller, keys)
+        self._known = Monitor.objects.only("name", "owner", "project").in_bulk(keys.union(parents))
+
+    def changes(self, choice: Choice, *, adds: bool) -> list[dict[str, Any]]:
+        """Return the changes for the audit log. `adds`: the parents are added. Raises DependencyRefused."""
+        child, present = choice.child, self._present[choice.child.pk]
+        parents = [*dict.fromkeys([*(key for key in present if adds and key in self._visible), *choice.parents])]
+        keys = [*dict.fromkeys([*parents, *(key for key in present if key not in self._visible)])]
+        _check_each(choice._replace(parents=parents), self._known, count=len(keys))
+        descendants = _below([child.pk], self._edges) if self._below.get(child.pk, 1) > 1 else set()
+        for index, key in enumerate(parents):
+            if key in descendants:
+                raise DependencyRefused(_CYCLE, child=child, index=index)
+        if set(keys) - set(present):
+            _check_length(child, max(self._above.get(key, 1) for key in keys) + self._below.get(child.pk, 1))
+        return _change(child, *([self._known.get(key) for key in side] for side in (present, keys)))
+
+
 def forget(keys: Collection[int]) -> None:
     """Delete the dependencies of monitors that move to another owner, in both directions."""
     rows = _lock(Q(child__in=keys) | Q(parent__in=keys))
@@ -210,13 +242,15 @@ def _check_chains(choices: Sequence[Choice]) -> None:
         descendants = set() if child.pk in above else _below([child.pk], edges)
         for index, key in enumerate(parents):
             if key in descendants:
-                reason = "depends on this monitor itself, directly or through others."
-                raise DependencyRefused(reason, child=child, index=index)
+                raise DependencyRefused(_CYCLE, child=child, index=index)
     for child, *_ in choices:
-        length = above.get(child.pk, 1) + below.get(child.pk, 1) - 1
-        if length > LONGEST_CHAIN:
-            reason = f"makes a chain of {length} monitors that depend on each other; at most {LONGEST_CHAIN}."
-            raise DependencyRefused(reason, child=child)
+        _check_length(child, above.get(child.pk, 1) + below.get(child.pk, 1) - 1)
+
+
+def _check_length(child: Monitor, length: int) -> None:
+    if length > LONGEST_CHAIN:
+        reason = f"makes a chain of {length} monitors that depend on each other; at most {LONGEST_CHAIN}."
+        raise DependencyRefused(reason, child=child)
 
 
 def _edges_around(keys: Collection[int]) -> list[Edge]:

@@ -68,11 +68,12 @@ class BulkForm(PageForm):
     replace_tags = forms.BooleanField(
         label="Replace all tags", required=False, help_text="Only the tags to add remain; without any, none."
     )
-    add_parents = ChosenField(
-        label="Depend on",
-        required=False,
-        widget=Picker,
-        help_text="While one of these is down, alerts of the selected monitors are held.",
+    add_parents = conditional(
+        ChosenField(
+            label="Depend on",
+            widget=Picker,
+            help_text="While one of these is down, alerts of the selected monitors are held.",
+        )
     )
     replace_parents = forms.BooleanField(
         label="Replace all dependencies", required=False, help_text="Only these remain; without any, none."

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from alerts.selectors import routes_of
@@ -56,6 +57,22 @@ def test_two_edits_at_once_both_add_their_tags(user: User, monitors: list[Monito
         assert all({f"a{number}", f"b{number}"} <= set(found) for found in tags())
     for monitor in Monitor.objects.all():
         assert monitor.tags == monitor.tag_keys
+
+
+def test_a_plan_reads_dependencies_once(user: User) -> None:
+    caller, router = Caller(user), MonitorFactory(owner=user)
+    change, counts = Change(add_parents=[router.public_id]), []
+    for count in (2, 20):
+        children = [MonitorFactory(owner=user) for _ in range(count)]
+        with CaptureQueriesContext(connection) as queries:
+            plan = planned(user, children, change)
+        counts.append(len(queries))
+        assert all(one.changes and one.error is None for one in plan)
+        assert {one.is_changed for one in bulk_edits.run(caller, plan, change, now=utc_now())} == {True}
+        assert not any(one.changes for one in planned(user, children, change))
+    assert counts[0] == counts[1] <= 12, counts
+    (refused,) = planned(user, [router], Change(add_parents=[children[0].public_id]))
+    assert "depends on this monitor itself" in str(refused.error)
 
 
 def test_an_undo_at_the_same_time_as_a_change_does_not_lose_the_change(user: User, monitors: list[Monitor]) -> None:
