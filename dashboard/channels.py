@@ -28,7 +28,9 @@ from dashboard.deletion import Deletable, deletion
 from dashboard.forms import ProjectField, ScopeForm, project_choices, selected
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
 from dashboard.paging import Position, first_page
-from monitors.selectors import hidden_ids, shown_id
+from monitors.filters import tags_of, with_any_tag
+from monitors.selectors import hidden_ids, list_monitors, shown_id
+from monitors.types.tags import tag_key
 from notifications.outbox import SendResult
 from projects.access import EVERY_ROLE, Caller
 
@@ -223,6 +225,17 @@ class ChannelView:
         if channel.scope == Scope.CHOSEN:
             return selected(len(channel.chosen), channel.monitor_tags)
         return "all monitors of the project" if channel.project_id else "all monitors"
+
+    @property
+    def tags(self) -> list[tuple[str, int]]:
+        """Return the tags that select monitors, with the number of those that have each now, as the caller sees."""
+        channel = self.channel
+        if self.caller is None or channel.scope != Scope.CHOSEN or not channel.monitor_tags:
+            return []
+        place = {"project": channel.project_id} if channel.project_id else {"owner": channel.owner_id}
+        found = list_monitors(self.caller).filter(with_any_tag(map(tag_key, channel.monitor_tags)), **place)
+        counts = {tag_key(tag.name): tag.monitors for tag in tags_of(found)}
+        return [(tag, counts.get(tag_key(tag), 0)) for tag in channel.monitor_tags]
 
 
 @page

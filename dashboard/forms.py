@@ -397,9 +397,9 @@ def _difference(field: BoundField, opened: Mapping[str, str]) -> Difference | No
     return Difference(field, *words, tag, is_theirs=opened.get(field.html_name) == tag)
 
 
-def selected(count: int, tags: Collection[str]) -> str:
+def selected(count: int, tags: Collection[str], *, noun: str = "selected monitor") -> str:
     """Return what an object with selected monitors covers: `2 selected monitors, tags web, db`."""
-    parts = [counted(count, "selected monitor")] if count or not tags else []
+    parts = [counted(count, noun)] if count or not tags else []
     return ", ".join([*parts, f"tag{'' if len(tags) == 1 else 's'} {', '.join(tags)}"] if tags else parts)
 
 

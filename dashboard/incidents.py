@@ -24,7 +24,7 @@ from monitors.selectors import list_monitors, named
 from projects.access import EVERY_ROLE, Caller
 
 PAGE = 50
-EFFECTS = 100
+EFFECTS = 30
 STATES = {"open": "Open", "acknowledged": "Acknowledged", "resolved": "Resolved"}
 
 Type = IncidentEvent.Type
@@ -60,11 +60,12 @@ def reason_in_words(code: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IncidentView:
-    """An incident as pages show it to a caller. `effects` are the outages whose alerts it held, on its own page."""
+    """An incident as pages show it to a caller. On its own page, `effects` are outages whose alerts it held."""
 
     incident: Incident
     caller: Caller
     effects: Sequence[IncidentView] = ()
+    further_effects: int = 0
 
     @property
     def monitor_id(self) -> str | None:
@@ -100,7 +101,7 @@ class IncidentView:
         """Return a version of the page: every change of an incident adds a line to its timeline."""
         events = self.incident.events.all()
         effects = [(effect.incident.pk, effect.state) for effect in self.effects]
-        return version_of(events[len(events) - 1].public_id if events else "none", effects)
+        return version_of(events[len(events) - 1].public_id if events else "none", effects, self.further_effects)
 
     def lines(self) -> Iterator[tuple[IncidentEvent, str, str, str, str]]:
         """Return the event, text, title and status of each line of the timeline, and its author if no text names it."""
@@ -204,8 +205,9 @@ resolve = button(services.resolve, "Incident resolved.", "incident", to_first_id
 
 
 def _view(request: PageRequest, incident: Incident) -> IncidentView:
-    effects = selectors.effects_of(request.caller, incident, limit=EFFECTS)
-    return IncidentView(incident, request.caller, [IncidentView(effect, request.caller) for effect in effects])
+    effects, further = selectors.effects_of(request.caller, incident, limit=EFFECTS)
+    shown = [IncidentView(effect, request.caller) for effect in effects]
+    return IncidentView(incident, request.caller, shown, further)
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:

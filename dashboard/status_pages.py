@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import groupby
 from typing import Any
 
@@ -26,6 +27,7 @@ from dashboard.forms import (
     Value,
     monitor_choices,
     project_choices,
+    selected,
 )
 from dashboard.pages import (
     PageRequest,
@@ -294,7 +296,14 @@ def index(request: PageRequest) -> HttpResponse:
     found = selectors.list_pages(request.caller).prefetch_related(None).order_by("name", "pk")
     shown = selectors.showable().filter(page__in=found.order_by().values("pk"))
     counts = dict(shown.order_by().values_list("page").annotate(Count("pk")))
-    return render_page(request, "status_pages/list", pages=[(one, counts.get(one.pk, 0)) for one in found])
+    tags: dict[int, list[str]] = defaultdict(list)
+    groups = PageGroup.objects.filter(page__in=found.order_by().values("pk"), monitor_tag_keys__isnull=False).order_by(
+        "pk"
+    )
+    for page_id, names in groups.values_list("page", "monitor_tags"):
+        tags[page_id] += names
+    pages = [(one, selected(counts.get(one.pk, 0), tags[one.pk], noun="monitor")) for one in found]
+    return render_page(request, "status_pages/list", pages=pages)
 
 
 @page

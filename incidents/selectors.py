@@ -99,9 +99,11 @@ def get_incident(caller: Caller, public_id: str) -> Incident:
     return get_or_not_found(list_incidents(caller).prefetch_related(TIMELINE), public_id=public_id)
 
 
-def effects_of(caller: Caller, incident: Incident, *, limit: int) -> list[Incident]:
-    """Return outages whose alerts this one held, newest first."""
-    return list(list_incidents(caller).filter(caused_by=incident).order_by("-pk")[:limit])
+def effects_of(caller: Caller, incident: Incident, *, limit: int) -> tuple[list[Incident], int]:
+    """Return outages whose alerts this one held, newest first, and the number of those beyond the limit."""
+    found = list_incidents(caller).filter(caused_by=incident)
+    newest = list(found.order_by("-pk")[:limit])
+    return newest, found.count() - limit if len(newest) == limit else 0
 
 
 def newest_incidents(monitor: Monitor, *, limit: int) -> list[Incident]:

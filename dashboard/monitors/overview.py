@@ -52,7 +52,7 @@ def overview(request: PageRequest) -> HttpResponse:
     context |= _head(request, listing, counted) | {
         "projects": projects,
         "targets": [project for project in projects if not request.caller.only_reads(project)],
-        "selects": any(row.selectable for row in shown.rows) or shown.more,
+        "selects": any(row.selectable for row in shown.rows) or (shown.more and _writes_any(request, listing)),
         "mutes": actions.MUTES,
         "types": {name: kind.label for name, kind in types.REGISTRY.items()},
         "sorts": SORTS,
@@ -139,6 +139,11 @@ def act(request: PageRequest) -> HttpResponse:
         for complaint in outcome.complaints:
             messages.warning(request, complaint)
     return HttpResponseRedirect(back)
+
+
+def _writes_any(request: PageRequest, listing: Listing) -> bool:
+    """Return whether the caller may change any of the matching monitors."""
+    return access.writable(request.caller, matching(request.caller, listing, now=request.now)).exists()
 
 
 def _read_tags(text: str) -> dict[str, str]:

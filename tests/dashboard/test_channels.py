@@ -127,6 +127,17 @@ def test_what_is_refused_is_said_beside_its_field_and_kept(
     assert AlertChannel.objects.count() == 1
 
 
+def test_a_channel_shows_how_many_monitors_have_its_tags(web: Client, user: User) -> None:
+    project = ProjectFactory(owner=user)
+    MonitorFactory.create_batch(2, owner=user, tags=["Shop"])
+    MonitorFactory(owner=user, project=project, tags=["shop", "web"])
+    for given, counts in (({}, ["3 monitors", "0 monitors"]), ({"project": project}, ["1 monitor", "0 monitors"])):
+        channel = ChannelFactory(**({"owner": user} | given), monitors="chosen", monitor_tags=["shop", "typo"])
+        text = web.get(f"/alert-channels/{channel.public_id}").content.decode()
+        found = re.findall(r'href="/monitors\?tag=(\w+)">\w+</a> <span class="small muted">([^<]*)<', text)
+        assert found == list(zip(["shop", "typo"], counts, strict=True))
+
+
 def test_a_form_shows_what_is_no_secret_and_keeps_the_rest(web: Client, user: User) -> None:
     token = "tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2"
     server = "https://ntfy.example.com"

@@ -156,7 +156,7 @@ def test_a_page_is_copied_with_its_monitors(web: Client, user: User) -> None:
     path = f"/status-pages/new?from={page.public_id}"
     assert path in web.get(f"/status-pages/{page.public_id}").content.decode()
     shown, done = copied(web, path, add=[monitors[2].public_id], add_to="More")
-    assert "its 2 monitors and its logo" in shown
+    assert "with the monitors that it shows and its logo" in shown
     assert "Status page created." in done
     made = StatusPage.objects.latest("pk")
     assert (made.name, made.slug, made.project) == ("Shop status (copy)", "shop-copy", project)

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from core.clock import utc_now
-from dashboard.incidents import PAGE
+from dashboard.incidents import EFFECTS, PAGE
 from incidents import services
 from incidents.models import Incident, IncidentEvent
 from projects.access import Caller
@@ -283,6 +283,11 @@ def test_cause_and_effect_link_to_each_other(web: Client, user: User) -> None:
     assert web.get(live, headers={"HX-Request": "true"}).status_code == 204
     Incident.objects.filter(pk=effect.pk).update(resolved_at=NOON, resolution="recovered")
     assert "resolved</span>" in web.get(live, headers={"HX-Request": "true"}).content.decode()
+    for number in range(EFFECTS + 1):
+        outage(user, name=f"Shop {number}", caused_by=cause)
+    page = web.get(f"/incidents/{cause.public_id}").content.decode()
+    assert ("and of 2 more" in page, "Shop 1<" in page, "Shop 30<" in page) == (True, True, True)
+    assert f'href="/incidents/{effect.public_id}"' not in page, "the newest are shown"
 
 
 def test_incidents_of_others_are_not_there(web: Client, user: User) -> None:

@@ -18,7 +18,7 @@ from core.clock import utc_now
 from dashboard.status_pages import MONITORS
 from projects.access import Caller
 from statuspages.models import NoteUpdate, PageMonitor, PageNote, StatusPage
-from statuspages.services import create_note
+from statuspages.services import create_note, create_page
 from tests.factories import MonitorFactory, UserFactory
 from tests.statuspages.making import make_page, picture
 
@@ -239,3 +239,12 @@ def test_the_list_counts_monitors_without_reading_them(web: Client, user: User) 
         text = text_of(web.get("/status-pages"))
     assert re.findall(r">(\d) monitors?<", text) == ["0", "1", "3"]
     assert not [query for query in captured if 'SELECT "statuspages_pagemonitor"."id"' in query["sql"]]
+
+
+def test_the_list_names_tags_that_select_monitors(web: Client, user: User) -> None:
+    named = [{"monitor_id": MonitorFactory(owner=user).public_id, "name": "Shop"}]
+    for name, monitors, tags in (("Tags", [], ["web", "db"]), ("Both", named, ["web"])):
+        groups = [{"name": "", "monitors": monitors, "monitor_tags": tags}]
+        create_page(Caller(user), {"name": name, "slug": name.lower(), "groups": groups}, now=utc_now())
+    text = text_of(web.get("/status-pages"))
+    assert re.findall(r'data-label="Shows">([^<]*)<', text) == ["1 monitor, tag web", "tags web, db"]

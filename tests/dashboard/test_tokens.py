@@ -55,6 +55,7 @@ def test_a_token_is_shown_once_and_works(web: Client, user: User) -> None:
     assert "no-store" in answer.headers["Cache-Control"]
     assert f"curl -H 'Authorization: Bearer {plaintext}'" in text_of(answer).replace('"', "'")
     assert HOSTILE not in answer.content.decode()
+    assert "Access read and write" in text_of(answer)
 
     again = web.post(NEW, sent, follow=True)  # what a reload sends
     assert again.redirect_chain == [("/tokens", 302)]
@@ -62,6 +63,8 @@ def test_a_token_is_shown_once_and_works(web: Client, user: User) -> None:
     assert not plaintexts_in(again)
     assert HOSTILE not in again.content.decode()
     assert ProjectToken.objects.count() == 1
+    only_read = web.post(NEW, sent | {"access": "read", "form_key": "another"})
+    assert "Access read only" in text_of(only_read)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -14,10 +14,11 @@ from django.test import Client
 
 from core import replies
 from core.clock import utc_now
+from dashboard.monitors.listing import PAGE
 from monitors.models import BulkEdit, Dependency, Monitor
 from projects.access import Caller
 from projects.members import change_role
-from tests.factories import ChannelFactory, MembershipFactory, MonitorFactory, UserFactory
+from tests.factories import ChannelFactory, MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.viewing import HINT, Viewing, make_viewing
 
 pytestmark = pytest.mark.django_db
@@ -248,3 +249,19 @@ def test_a_parent_that_the_person_only_views_is_offered_by_the_other_id(client: 
         assert shown in text, page
         assert scene.heartbeat.public_id not in text, page
     assert "Backup" in client.get(f"/monitors?depends_on={shown}").getvalue().decode()
+
+
+def test_a_long_list_that_is_only_read_has_nothing_to_select(client: Client) -> None:
+    """Further pages are not loaded yet, and might have had a monitor to change."""
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner)
+    viewer = MembershipFactory(project=project, role="viewer").user
+    MonitorFactory.create_batch(PAGE + 1, owner=owner, project=project)
+    controls = "data-pick-all", "data-bulk", 'value="delete"'
+    client.force_login(viewer)
+    assert not [one for one in controls if one in client.get("/monitors").getvalue().decode()]
+    own = MonitorFactory(owner=viewer, name="zzz", tags=["own"])
+    assert all(one in client.get("/monitors").getvalue().decode() for one in controls)
+    text = client.get(f"/monitors?project_id={project.public_id}").getvalue().decode()
+    assert not [one for one in controls if one in text]
+    assert own.name not in text

@@ -296,6 +296,15 @@ def test_maintenance_names_a_limited_number_of_monitors(user: User, monkeypatch:
         assert {len(each["monitors"]) for each in found} == {3}
 
 
+def test_maintenance_of_many_monitors_is_folded(user: User) -> None:
+    page = make_page(user, [private_monitor(user) for _ in range(11)])
+    window = {"name": "x", "starts_at": utc_now() - minutes(1), "ends_at": utc_now() + minutes(30), "monitors": "all"}
+    create_window(Caller(user), window, now=utc_now())
+    assert "<summary>11 monitors</summary>" in everything_of(page)
+    few = make_page(user, [private_monitor(user) for _ in range(10)])
+    assert "<summary>10 monitors</summary>" not in everything_of(few)
+
+
 def test_maintenance_is_shown_without_its_name_unless_the_page_says_so(user: User) -> None:
     monitor = private_monitor(user)
     now = utc_now()
