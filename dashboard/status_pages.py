@@ -143,7 +143,7 @@ class StatusPageForm(ObjectForm):
         )
         tag_help = "Separated by commas. Monitors that have any of them are shown under their own names."
         self.fields["add_tags"] = CommasField(label="Tags to add", required=False, empty_value="", help_text=tag_help)
-        groups = [] if stored is None else list(stored.groups.all())
+        groups = [] if base is None else list(base.groups.all())
         self.tagged = {f"tags-{number}": group for number, group in enumerate(groups) if group.monitor_tags}
         """The groups that have tags, by the names of their fields."""
         for name, group in self.tagged.items():

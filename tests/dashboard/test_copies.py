@@ -21,7 +21,7 @@ from incidents.models import MaintenanceWindow
 from incidents.windows import create_window
 from projects.access import Caller
 from statuspages.models import PageLogo, StatusPage
-from statuspages.services import set_logo
+from statuspages.services import create_page, set_logo
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.statuspages.making import make_page, make_subscriber, picture
 
@@ -169,6 +169,30 @@ def test_a_page_is_copied_with_its_monitors(web: Client, user: User) -> None:
     _, done = copied(web, path, remove_password="on")
     assert not StatusPage.objects.latest("pk").is_protected
     assert StatusPage.objects.latest("pk").slug == "shop-copy-2"
+
+
+def test_tags_that_select_monitors_are_copied(web: Client, user: User) -> None:
+    tags = ["web", "Größe ü"]
+    channel = ChannelFactory(owner=user, monitors="chosen", monitor_tags=tags)
+    start = utc_now() + timedelta(days=1)
+    given = {"starts_at": start, "ends_at": start + timedelta(hours=1), "monitors": "chosen", "monitor_tags": tags}
+    window = create_window(Caller(user), {"name": "Weekly", **given}, now=utc_now())
+    named = [{"monitor_id": MonitorFactory(owner=user).public_id, "name": "Home"}]
+    groups = [
+        {"name": "Shop", "monitors": [], "monitor_tags": tags},
+        {"name": "", "monitors": named, "monitor_tags": ["db"]},
+    ]
+    page = create_page(Caller(user), {"name": "Status", "slug": "shop", "groups": groups}, now=utc_now())
+    copied(web, f"/alert-channels/new?from={channel.public_id}")
+    assert AlertChannel.objects.latest("pk").monitor_tags == tags
+    copied(web, f"/maintenance/new?from={window.public_id}")
+    assert MaintenanceWindow.objects.latest("pk").monitor_tags == tags
+    copied(web, f"/status-pages/new?from={page.public_id}", add_tags="more")
+    made = StatusPage.objects.latest("pk")
+    found = {
+        group.name: (group.monitor_tags, [item.name for item in group.monitors.all()]) for group in made.groups.all()
+    }
+    assert (made.pk != page.pk, found) == (True, {"Shop": (tags, []), "": (["db", "more"], ["Home"])})
 
 
 def test_a_copy_that_is_sent_twice_is_one(web: Client, user: User) -> None:
