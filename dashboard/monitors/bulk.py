@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
@@ -222,7 +223,7 @@ def edit(request: PageRequest) -> HttpResponse:
         outcomes = bulk_edits.run(request.caller, planned, form.change(), now=request.now, edit=found)
         complaints = [*_change_channels(request, found, form.channels(), [one.key for one in planned])]
     _report(request, outcomes, complaints, "Changed")
-    return redirect("monitors_edited", found.public_id)
+    return _to_edit(found.public_id, back=_back(form["next"].value()))
 
 
 @page
@@ -235,6 +236,7 @@ def edited(request: PageRequest, edit_id: str) -> HttpResponse:
         request,
         "monitors/bulk_done",
         edit=found,
+        back=_back(request.GET.get("next")),
         until=found.created_at + bulk_edits.UNDO_TIME,
         shown=[(shown_id(item.monitor, request.caller), item.monitor.name) for item in items[:MAX_NAMED]],
         count=items.count(),
@@ -251,7 +253,7 @@ def undo(request: PageRequest, edit_id: str) -> HttpResponse:
         complaints = [*_restore_channels(request, found)]
         outcomes = bulk_edits.undo(request.caller, found, now=request.now)
     _report(request, outcomes, complaints, "Restored")
-    return redirect("monitors_edited", edit_id)
+    return _to_edit(edit_id, back=_back(request.POST.get("next")))
 
 
 def _form(request: PageRequest, form: BulkForm, *, count: int) -> HttpResponse:
@@ -263,7 +265,7 @@ def _form(request: PageRequest, form: BulkForm, *, count: int) -> HttpResponse:
         status=status,
         form=form,
         count=count,
-        back=_back(form),
+        back=_back(form["next"].value()),
         timing=[form[name] for name in TIMING if name in form.fields],
         switches=[form[name] for name in SWITCHES],
         channels=[form[name] for name in form.listed],
@@ -282,7 +284,7 @@ def _preview(request: PageRequest, form: BulkForm, planned: Sequence[Planned]) -
         request,
         "monitors/bulk_preview",
         form=form,
-        back=_back(form),
+        back=_back(form["next"].value()),
         changed=[Shown(one, _in_words(one, names)) for one in changed[:MAX_NAMED]],
         changed_count=len(changed),
         further=len(changed[MAX_NAMED:]),
@@ -299,9 +301,13 @@ def _in_words(planned: Planned, names: Mapping[str, str]) -> list[tuple[str, str
     return [change_in_words(change, names) for change in planned.changes]
 
 
-def _back(form: BulkForm) -> str:
-    given = form["next"].value() or ""
-    return given if given.startswith("/monitors") else reverse("monitors")
+def _back(given: str | None) -> str:
+    """Return the address of the list with its filters."""
+    return given if given is not None and given.startswith("/monitors") else reverse("monitors")
+
+
+def _to_edit(edit_id: str, *, back: str) -> HttpResponse:
+    return redirect(f"{reverse('monitors_edited', args=[edit_id])}?{urlencode({'next': back})}")
 
 
 def _change_channels(

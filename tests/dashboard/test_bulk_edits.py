@@ -119,6 +119,10 @@ def test_a_change_can_be_undone(web: Client, user: User) -> None:
     html = web.get(answer["Location"]).content.decode()
     assert "Changed 2 monitors." in html
     assert "Undo" in html
+    assert html.count('href="/monitors?tag=web"') == 2, "back to the list with its filters"
+    assert '<input type="hidden" name="next" value="/monitors?tag=web">' in html
+    elsewhere = web.get(answer["Location"].partition("?")[0], {"next": "https://evil.example/"}).content.decode()
+    assert "evil.example" not in elsewhere
     assert (fresh(one).interval_sec, fresh(one).check_ssl, fresh(one).project) == (600, False, project)
     assert NEEDLE not in str(list(BulkEditItem.objects.values()))
     assert "Restored 2 monitors." in undo(web)
