@@ -51,6 +51,8 @@ class AddressTaken(ValidationFailed):
 def email_address(text: str, *, field: str = "email") -> str:
     """Return the address in lower case, the stored form. Raises ValidationFailed if it is not valid."""
     address = text.strip().lower()
+    if not text.rpartition("@")[0].isascii():  # a Kelvin sign becomes k: the address of another person
+        raise ValidationFailed("Enter a valid email address.", field=field)
     try:
         validate_email(address)
     except ValidationError as error:

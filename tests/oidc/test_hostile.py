@@ -224,11 +224,31 @@ def test_a_redirect_to_this_machine_is_not_followed(hostile: Hostile, settings: 
 def test_confirming_with_an_old_sign_in_at_the_provider(browser: Browser, hostile: Hostile) -> None:
     hostile.arrive(browser)
     now = int(time.time())
-    hostile.claims = {"auth_time": now - 3600}
-    page = hostile.arrive(browser, again="1", next="/account/")
-    assert (page.status, "did not ask for your credentials again" in page.text) == (400, True)
+    for old in (now - 3600, now - 3600.5, str(now), True, float("nan")):
+        hostile.claims = {"auth_time": old}
+        page = hostile.arrive(browser, again="1", next="/account/")
+        assert (page.status, "did not ask for your credentials again" in page.text) == (400, True), old
     hostile.claims = {"auth_time": now}
     assert hostile.arrive(browser, again="1", next="/account/").path == "/account/"
+
+
+def test_an_address_that_only_looks_like_another_opens_no_account(browser: Browser, hostile: Hostile) -> None:
+    """The lower case of the Kelvin sign is k."""
+    UserFactory(email="kay@example.com")
+    hostile.claims = {"email": "\N{KELVIN SIGN}ay@example.com"}
+    page = hostile.arrive(browser)
+    assert (page.status, browser.person()) == (502, None)
+
+
+def test_beginning_is_limited(hostile: Hostile, settings: Settings) -> None:
+    """Each attempt stores a session and a nonce, and makes a page that may have to ask the provider."""
+    settings.THROTTLE_SCALE, settings.THROTTLES = 1, {**settings.THROTTLES, "sign-in-elsewhere": (3, 60)}
+    browser, other = Browser(), Browser()
+    token = browser.token()
+    statuses = [browser.client.post(BEGIN, {"csrfmiddlewaretoken": token}).status_code for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429]
+    other.client.defaults["REMOTE_ADDR"] = "192.0.2.7"
+    assert other.client.post(BEGIN, {"csrfmiddlewaretoken": other.token()}).status_code == 200
 
 
 def test_a_provider_that_hangs_takes_nothing_with_it(hostile: Hostile, settings: Settings) -> None:
