@@ -152,6 +152,7 @@ THROTTLES = {
     "check-now": (300, 60),
     "ask-provider": (60, 60),
     "connector-callback": (60, 60),
+    "sign-in-elsewhere": (60, 60),  # by address: each stores a state, and may ask the provider
     "invite": (30, 3600),
     "test-channel": (30, 600),
     "logo": (20, 600),

@@ -158,7 +158,7 @@ class OpenID(SignInBackend, OpenIdConnectAuth[Any]):
     def _require_fresh(self) -> None:
         """Require that the person has just entered their credentials. Not all providers know `max_age`."""
         at = (self.id_token or {}).get("auth_time")
-        if isinstance(at, int) and time.time() - at > FRESH_SEC:
+        if at is not None and not (isinstance(at, int | float) and time.time() - at <= FRESH_SEC):
             raise OAuthRefused(
                 f"{self.title} did not ask for your credentials again. Sign out there, then start again."
             )

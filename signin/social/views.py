@@ -21,8 +21,10 @@ from connectors.providers.guarded import OAuthRefused, ProviderFailed
 from core.addresses import client_network
 from core.clock import utc_now
 from core.errors import TooManyRequests
+from core.throttles import seconds_to_wait
 from core.waiting import limit_waiting
 from dashboard.pages import PageRequest, action, errors_as_messages
+from signin.limits import too_many
 from signin.reauthentication import is_recent
 from signin.social.backends import BACKENDS, configured
 from signin.social.base import SignInBackend
@@ -79,6 +81,9 @@ def begin(request: HttpRequest, provider: str) -> HttpResponse:
     again = request.user.is_authenticated and AGAIN in request.POST
     if request.user.is_authenticated and not again and not is_recent(request):
         raise ReauthenticationRequired
+    wait = seconds_to_wait("sign-in-elsewhere", client_network(request))
+    if wait is not None:
+        return too_many(request, wait)
     request.session[BEGUN] = {"user": request.user.pk, "next": get_next_redirect_url(request), "again": again}
     backend.MAX_AGE = 0 if again else None
     try:
