@@ -7,6 +7,8 @@ from datetime import timedelta
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.utils import perform_login
 from django.core import signing
+from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
@@ -32,12 +34,12 @@ def _state(user: User) -> str:
     return f"{user.last_login} {user.get_session_auth_hash()[:16]}"
 
 
-def _read(key: str) -> User | None:
+def _read(key: str, users: QuerySet[User]) -> User | None:
     try:
         public_id, state = signing.loads(key, salt=_SALT, max_age=LIFETIME)
     except signing.BadSignature:
         return None
-    user = User.objects.filter(public_id=public_id).first()
+    user = users.filter(public_id=public_id).first()
     return user if user is not None and _state(user) == state else None
 
 
@@ -45,7 +47,14 @@ def _read(key: str) -> User | None:
 @require_http_methods(["GET", "POST"])
 def sign_in(request: HttpRequest, key: str) -> HttpResponse:
     """Show a button that signs in. The second factor and the other stages of every sign-in follow."""
-    user = _read(key)
+    users = User.objects.all()
+    if request.method == "POST":  # the second of two at once waits, and then finds it used
+        users = users.select_for_update(no_key=True)
+    with transaction.atomic():
+        return _sign_in(request, _read(key, users))
+
+
+def _sign_in(request: HttpRequest, user: User | None) -> HttpResponse:
     if user is None:
         context = {"title": "This link is no longer valid", "reason": "It was used, or is older than ten minutes."}
         return render(request, "problem.html", context, status=404)

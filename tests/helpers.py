@@ -100,13 +100,17 @@ def flush_broker() -> None:
 
 def is_awaited() -> bool:
     """Return whether a transaction waits for another one."""
+    return count_awaiting() > 0
+
+
+def count_awaiting() -> int:
+    """Return how many transactions wait for another one."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_stat_clear_snapshot()")  # of an earlier look in this transaction
         cursor.execute(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity"
-            " WHERE datname = current_database() AND wait_event_type = 'Lock')"
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
-        return bool(cursor.fetchone()[0])
+        return int(cursor.fetchone()[0])
 
 
 def run_concurrently(*actions: Callable[[], object]) -> list[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ import pytest
 import time_machine
 from django.core import mail
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
@@ -23,8 +25,9 @@ from tests.accounts.browser import Browser, code_of, mails_to, signed_in
 from tests.accounts.fakes import FakeGitHub
 from tests.api.client import Api
 from tests.factories import ProjectFactory, UserFactory
-from tests.helpers import PASSWORD
+from tests.helpers import PASSWORD, count_awaiting, run_concurrently
 from tests.oidc.provider import EMAIL, Provider, sign_in
+from tests.processes.waiting import until
 from tests.second_factor import App
 from tokens.services import create_token
 
@@ -158,6 +161,21 @@ def test_the_operator_s_link(browser: Browser, user: User) -> None:
     actions = list(Entry.objects.filter(actor_id=user.pk).order_by("pk").values_list("action", "actor_type", "details"))
     assert actions[-2][:2] == (Action.OPERATOR_LINK_CREATED, Entry.ActorType.OPERATOR)
     assert actions[-1] == (Action.SIGN_IN_SUCCEEDED, Entry.ActorType.USER, {"door": "web", "ways": ["link"]})
+
+
+def test_two_uses_of_a_link_at_once(user: User) -> None:
+    path = urlsplit(command("sign_in_link", user.email)).path
+    browsers = [Browser(), Browser()]
+    for each in browsers:
+        each.token()
+
+    def release_when_both_wait() -> None:
+        with transaction.atomic():
+            User.objects.select_for_update().get(pk=user.pk)
+            until(lambda: count_awaiting() == 2, 20, "both wait")
+
+    run_concurrently(release_when_both_wait, *(partial(each.send, path) for each in browsers))
+    assert [each.person() for each in browsers].count(user.email) == 1
 
 
 def test_who_came_by_it_confirms_by_mail(browser: Browser, user: User) -> None:
