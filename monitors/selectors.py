@@ -97,17 +97,16 @@ def show_to(caller: Caller, monitor: Monitor) -> None:
     monitor.public_id = shown_id(monitor, caller)
 
 
-def hidden_ids(caller: Caller, public_ids: Collection[str] | None = None) -> dict[str, str]:
-    """Return what `shown_id` returns for those of these ids, or of all, that the caller must not see.
+def hidden_ids(caller: Caller, public_ids: Collection[str]) -> dict[str, str]:
+    """Return the other ids of those heartbeats among these that the caller must not ping, in one query.
 
-    Needs no query for callers who may write everywhere, but for that of `Caller.viewed`.
+    Unlike `shown_id`, also of heartbeats that the caller cannot access: messages outlive roles and moves.
     """
-    if (public_ids is not None and not public_ids) or not (caller.is_read_only or caller.viewed):
+    if not public_ids:
         return {}
-    found = Monitor.objects.filter(type__in=types.with_secret_ids())
-    if public_ids is not None:
-        found = found.filter(public_id__in=public_ids)
-    found = found.filter(Q(project=caller.project) if caller.is_read_only else Q(project__in=caller.viewed))
+    found = Monitor.objects.filter(type__in=types.with_secret_ids(), public_id__in=public_ids)
+    if not caller.is_read_only:
+        found = found.exclude(pk__in=access.writable(caller, Monitor.objects.all()).values("pk"))
     return {monitor.public_id: monitor.reading_id for monitor in found.only("public_id", "type")}
 
 
