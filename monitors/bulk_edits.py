@@ -173,11 +173,16 @@ def get_edit(caller: Caller, public_id: str, *, now: datetime) -> BulkEdit:
     return found
 
 
+def items_of(caller: Caller, edit: BulkEdit) -> QuerySet[BulkEditItem]:
+    """Return what can be undone, of the monitors that the caller can still access."""
+    return edit.items.filter(monitor__in=access.accessible(caller, Monitor.objects.all()).values("pk"))
+
+
 def undo(caller: Caller, edit: BulkEdit, *, now: datetime) -> list[Outcome]:
     """Restore the monitors that are as the edit left them. The others stay, and may be tried again."""
     outcomes, counts, end = list[Outcome](), Counter[Project | None](), time.monotonic() + PATIENCE_SEC
-    items = edit.items.order_by("monitor").values_list("pk", "monitor", "monitor__public_id", "monitor__name")
-    for item, key, public_id, name in list(items):
+    columns = ("pk", "monitor", "monitor__public_id", "monitor__name")
+    for item, key, public_id, name in list(items_of(caller, edit).order_by("monitor").values_list(*columns)):
         error = None
         try:
             if time.monotonic() >= end:

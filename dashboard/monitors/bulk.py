@@ -231,14 +231,17 @@ def edited(request: PageRequest, edit_id: str) -> HttpResponse:
     """Show an edit, and the button that undoes it."""
     found = bulk_edits.get_edit(request.caller, edit_id, now=request.now)
     columns = [f"monitor__{name}" for name in ("public_id", "name", "type", "owner", "project")]
-    items = found.items.select_related("monitor").only(*columns).order_by("monitor__name")
+    items = bulk_edits.items_of(request.caller, found).select_related("monitor").only(*columns)
     return render_page(
         request,
         "monitors/bulk_done",
         edit=found,
         back=_back(request.GET.get("next")),
         until=found.created_at + bulk_edits.UNDO_TIME,
-        shown=[(shown_id(item.monitor, request.caller), item.monitor.name) for item in items[:MAX_NAMED]],
+        shown=[
+            (shown_id(item.monitor, request.caller), item.monitor.name)
+            for item in items.order_by("monitor__name")[:MAX_NAMED]
+        ],
         count=items.count(),
         can_undo=bool(found.channels) or items.exists(),
     )
