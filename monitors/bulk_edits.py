@@ -39,7 +39,9 @@ from projects.models import Project
 
 MAX_MONITORS = 1_000
 PATIENCE_SEC = 20.0
-"""Time limit of a request; proxies time out soon after."""
+"""Time limit of making a change, or of undoing it; proxies time out soon after."""
+PLANNING_SEC = 10.0
+"""Time limit of planning a change, which is before that."""
 BATCH_SIZE = 200
 """Monitors in memory with their settings."""
 UNDO_TIME = timedelta(minutes=10)
@@ -216,6 +218,7 @@ class _Planning:
         self._limits: dict[tuple[Any, ...], Limits] = {}
         self._moves: dict[tuple[Any, ...], tuple[Project | None, User] | ApiError] = {}
         self._arrived = Counter[int]()
+        self._end = time.monotonic() + PLANNING_SEC
 
     def run(self, keys: Collection[int]) -> Iterator[Planned]:
         rows = Monitor.objects.select_related("project", "owner__plan").filter(pk__in=keys).order_by("pk")
@@ -228,6 +231,8 @@ class _Planning:
                 yield Planned(monitor.pk, monitor.public_id, monitor.name, found)
 
     def _changes(self, monitor: Monitor) -> list[dict[str, Any]]:
+        if time.monotonic() >= self._end:
+            raise Overloaded("Not processed in time; repeat the change.")
         given = self.change.of(monitor)
         project, owner = self._place(monitor, given) if "project_id" in given else (monitor.project, monitor.owner)
         limits = self._limits_at(project, owner, monitor.locations)

@@ -72,6 +72,20 @@ def test_what_many_depend_on_is_set_at_once(api: Api, user: User) -> None:
         assert (answer.status, answer.json["error"]) == (422, "validation_error")
 
 
+def test_planning_is_limited_in_queries_and_time(
+    api: Api, user: User, monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: Any
+) -> None:
+    router = tagged(user, "other")
+    monitors = [tagged(user, "web") for _ in range(15)]
+    body = {"depends_on": [router.public_id]}
+    with django_assert_max_num_queries(25):
+        assert len(api.patch("/v1/monitors?tag=web&dry_run=true", body).json["changed"]) == 15
+    monkeypatch.setattr(bulk_edits, "PLANNING_SEC", 0)
+    late = api.patch("/v1/monitors?tag=web", body).json
+    assert [one["reason"] for one in late["failed"]] == ["Not processed in time; repeat the change."] * 15
+    assert api.get(f"/v1/monitors/{monitors[0].public_id}").json["depends_on"] == []
+
+
 @pytest.mark.parametrize(
     "query", ["", "?dry_run=true", "?q=", "?status=odd", "?tag=a,b", "?tag=web&dry_run=yes", "?project_id=%00"]
 )

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise, product
+from random import Random
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from core.clock import utc_now
 from core.errors import ApiError, NotFound, ValidationFailed
 from monitors.configuration import build
-from monitors.dependencies import LONGEST_CHAIN, MAX_PARENTS, possible_parents
+from monitors.dependencies import (
+    LONGEST_CHAIN,
+    MAX_PARENTS,
+    Choice,
+    DependencyRefused,
+    Preview,
+    possible_parents,
+    replace,
+)
 from monitors.models import Dependency, Monitor
 from monitors.selectors import list_monitors
 from monitors.services import Draft, create_monitor, create_monitors, delete_monitor, update_monitor
@@ -77,6 +86,47 @@ def test_a_thousand_monitors_may_depend_on_one() -> None:
     with pytest.raises(ValidationFailed, match="depends on this monitor itself"):
         depend(user, switch, children[500])
     assert not Dependency.objects.filter(child=switch).exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("seed", range(3))
+def test_a_preview_says_what_storing_does(seed: int) -> None:
+    """For each monitor by itself, also with parents that the caller does not see."""
+    user, member, chance = UserFactory(), UserFactory(), Random(seed)
+    hidden, shared = ProjectFactory(owner=user), ProjectFactory(owner=user, member=member)
+    monitors = many(user, 40)
+    Monitor.objects.filter(pk__in=[one.pk for one in monitors[::7]]).update(project=hidden)
+    Monitor.objects.exclude(project=hidden).update(project=shared)
+    Dependency.objects.bulk_create(
+        Dependency(child=child, parent=monitors[parent], position=place)
+        for number, child in enumerate(monitors)
+        for place, parent in enumerate(chance.sample(range(max(0, number - 5), number), min(number, 2)))
+    )
+    caller, children = Caller(member), [*Monitor.objects.select_related("project")]
+    outcomes = []
+    for count in (0, 1, 2, 4, 8):
+        parents = chance.sample([one for one in children if one.project == shared], count)
+        preview = Preview(caller, [one.pk for one in children], [one.pk for one in parents])
+        for child in children:
+            outcome: list[object] = []
+            choice = Choice(child, user.pk, [parent.pk for parent in parents])
+            for judge in (partial(preview.changes, adds=False), partial(_store, caller)):
+                try:
+                    outcome.append(judge(choice))
+                except DependencyRefused as error:
+                    outcome.append((str(error), error.child))
+            assert outcome[0] == outcome[1], child
+            outcomes.append(outcome[0])
+    refusals = " ".join(str(one) for one in outcomes if isinstance(one, tuple))
+    assert all(reason in refusals for reason in ("cannot depend on itself", "directly or through", "at most 8"))
+    assert len(outcomes) > refusals.count("depends_on") > 0
+
+
+def _store(caller: Caller, choice: Choice) -> object:
+    with transaction.atomic():
+        found = replace(caller, [choice])
+        transaction.set_rollback(True)
+    return found[choice.child.pk]
 
 
 @pytest.mark.django_db(transaction=True)
