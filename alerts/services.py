@@ -86,7 +86,7 @@ def update_channel(
         _require_kind(channel, given)
         placement.require_same_project(channel, given, reason=_FIXED)
         kind, before = KINDS[channel.kind], channel.config
-        config = _merge_config(kind, given, stored=before)
+        config = _moved_config(kind, given, stored=before)
         changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
         changed += ["monitor_tags", "monitor_tag_keys"]
         chosen = _set_common(channel, given, scope_project=scope_project, monitors=monitors)
@@ -381,6 +381,20 @@ def _copied_config(kind: ChannelKind, given: Mapping[str, Any], source: AlertCha
     servers = [setting.name for setting in kind.settings if setting.input_type == "url"]
     is_moved = any(config.get(name) != stored.get(name) for name in servers)
     return _merge_config(kind, given, stored=public, missing=lost) if is_moved else config
+
+
+def _moved_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mapping[str, str]) -> dict[str, str]:
+    """Return the merged settings of a change. Another server, if that is a setting of its own, gets no stored secret.
+
+    A URL that is itself the secret names its server; the secret of a webhook only signs.
+    """
+    config = _merge_config(kind, given, stored=stored)
+    servers = [setting.name for setting in kind.settings if setting.input_type == "url" and not setting.secret]
+    if all(config.get(name) == stored.get(name) for name in servers):
+        return config
+    secrets = {setting.name for setting in kind.settings if setting.secret}
+    public = {name: value for name, value in stored.items() if name not in secrets}
+    return _merge_config(kind, given, stored=public, missing="is not sent to another server; enter it again.")
 
 
 def add_own_address(user: User) -> None:
