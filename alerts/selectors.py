@@ -16,11 +16,20 @@ from monitors.models import Monitor
 from projects import access
 from projects.access import Caller
 
-# Each branch starts at the monitors and uses an index. One join with OR would scan all channels.
+# Each branch starts at the monitors and uses an index. One join with OR would scan all channels. Tags are joined by
+# their keys: comparing the tags of each monitor with those of each channel took a second for 2,000 and 50.
 # A personal channel covers what its owner can access: former members of a project get no more alerts of it.
 _ROUTES = """
     WITH monitor AS (
         SELECT id, owner_id, project_id, tag_keys FROM monitors_monitor WHERE id = ANY(%(monitors)s)
+    ), tagged AS (
+        SELECT id, owner_id, project_id, tag.key
+          FROM monitor CROSS JOIN jsonb_array_elements_text(tag_keys) AS tag (key)
+    ), selecting AS (
+        SELECT id, owner_id, project_id, tag.key
+          FROM alerts_alertchannel CROSS JOIN jsonb_array_elements_text(monitor_tag_keys) AS tag (key)
+         WHERE scope = 'chosen'
+           AND (owner_id IN (SELECT owner_id FROM monitor) OR project_id IN (SELECT project_id FROM monitor))
     ), route AS (
         SELECT monitor.id AS monitor_id, channel.id AS channel_id
           FROM monitor JOIN alerts_alertchannel AS channel ON channel.owner_id = monitor.owner_id
@@ -49,15 +58,12 @@ _ROUTES = """
                              WHERE place.project_id = monitor.project_id AND place.user_id = channel.owner_id
                         )))
         UNION ALL
-        SELECT monitor.id, channel.id
-          FROM monitor JOIN alerts_alertchannel AS channel ON channel.owner_id = monitor.owner_id
-         WHERE channel.scope = 'chosen' AND channel.project_id IS NULL
-           AND channel.monitor_tag_keys ?| ARRAY(SELECT jsonb_array_elements_text(monitor.tag_keys))
+        SELECT tagged.id, selecting.id
+          FROM tagged JOIN selecting ON selecting.key = tagged.key AND selecting.owner_id = tagged.owner_id
+         WHERE selecting.project_id IS NULL
         UNION ALL
-        SELECT monitor.id, channel.id
-          FROM monitor JOIN alerts_alertchannel AS channel ON channel.project_id = monitor.project_id
-         WHERE channel.scope = 'chosen'
-           AND channel.monitor_tag_keys ?| ARRAY(SELECT jsonb_array_elements_text(monitor.tag_keys))
+        SELECT tagged.id, selecting.id
+          FROM tagged JOIN selecting ON selecting.key = tagged.key AND selecting.project_id = tagged.project_id
     )
     SELECT route.monitor_id, route.channel_id, channel.topics
       FROM route
