@@ -41,22 +41,39 @@ _CREATE_MAILS = """
 """
 
 
+# The keys of all groups of a page are collected once: it may have a hundred groups, and a thousand monitors be down.
 _BEGUN_OF_TAGGED = """
-    SELECT DISTINCT page.id, monitor.name, incident.id, incident.started_at
-      FROM incidents_incident AS incident
-      JOIN monitors_monitor AS monitor ON monitor.id = incident.monitor_id AND monitor.tag_keys IS NOT NULL
-      JOIN statuspages_statuspage AS page
-        ON page.project_id = monitor.project_id OR page.project_id IS NULL AND page.owner_id = monitor.owner_id
-      JOIN statuspages_pagegroup AS tagging
-        ON tagging.page_id = page.id
-           AND tagging.monitor_tag_keys ?| ARRAY(SELECT jsonb_array_elements_text(monitor.tag_keys))
-     WHERE incident.resolved_at IS NULL AND incident.announced_at > %(since)s AND page.published
-       AND NOT EXISTS (SELECT FROM statuspages_pagemonitor AS named
-                        WHERE named.page_id = page.id AND named.monitor_id = monitor.id)
-       AND EXISTS (SELECT FROM statuspages_subscriber AS subscriber
-                    WHERE subscriber.page_id = page.id AND subscriber.confirmed_at IS NOT NULL)
+    WITH opened AS MATERIALIZED (
+        SELECT incident.id AS incident_id, incident.started_at, monitor.id AS monitor_id, monitor.name,
+               monitor.owner_id, monitor.project_id, ARRAY(SELECT jsonb_array_elements_text(tag_keys)) AS keys
+          FROM incidents_incident AS incident
+          JOIN monitors_monitor AS monitor ON monitor.id = incident.monitor_id AND monitor.tag_keys IS NOT NULL
+         WHERE incident.resolved_at IS NULL AND incident.announced_at > %(since)s
+    ), tagging AS MATERIALIZED (
+        SELECT page.id, page.owner_id, page.project_id, jsonb_object_agg(tag.key, true) AS keys
+          FROM statuspages_statuspage AS page
+          JOIN statuspages_pagegroup AS tagged ON tagged.page_id = page.id
+         CROSS JOIN jsonb_array_elements_text(tagged.monitor_tag_keys) AS tag (key)
+         WHERE page.published
+           AND (page.owner_id IN (SELECT owner_id FROM opened) OR page.project_id IN (SELECT project_id FROM opened))
+           AND EXISTS (SELECT FROM statuspages_subscriber AS subscriber
+                        WHERE subscriber.page_id = page.id AND subscriber.confirmed_at IS NOT NULL)
+         GROUP BY page.id
+    ), shown AS (
+        SELECT opened.*, tagging.id AS page_id
+          FROM opened JOIN tagging ON tagging.project_id = opened.project_id
+         WHERE tagging.keys ?| opened.keys
+        UNION ALL
+        SELECT opened.*, tagging.id
+          FROM opened JOIN tagging ON tagging.owner_id = opened.owner_id
+         WHERE tagging.project_id IS NULL AND tagging.keys ?| opened.keys
+    )
+    SELECT page_id, name, incident_id, started_at
+      FROM shown
+     WHERE NOT EXISTS (SELECT FROM statuspages_pagemonitor AS named
+                        WHERE named.page_id = shown.page_id AND named.monitor_id = shown.monitor_id)
        AND NOT EXISTS (SELECT FROM statuspages_pageevent AS notified
-                        WHERE notified.page_id = page.id AND notified.incident_id = incident.id
+                        WHERE notified.page_id = shown.page_id AND notified.incident_id = shown.incident_id
                           AND notified.kind = 'down')
      LIMIT %(limit)s
 """
