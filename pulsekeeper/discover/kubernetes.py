@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core.cli import UnreachableError, UsageError
-from pulsekeeper.discover.labels import Complaint, Labelled, Listing
+from pulsekeeper.discover.labels import MAX_VALUE, Complaint, Labelled, Listing, is_own
 from pulsekeeper.discover.traefik import (
     MAX_RULES,
     TOO_MANY_RULES,
@@ -105,6 +105,8 @@ def _object(kind: Kind, item: Mapping[str, Any], listing: Listing, *, derived: b
     metadata = item["metadata"]
     namespace, name = str(metadata["namespace"]), str(metadata["name"])
     annotations = metadata.get("annotations") or {}
+    # Only ours, and not whole: others may have 256 KiB, and a cluster thousands of objects.
+    own = {str(key): str(value)[: MAX_VALUE + 1] for key, value in annotations.items() if is_own(str(key))}
     place = f"{kind.noun} {namespace}/{name}"
     problems: list[str] = []
     addresses = _ADDRESSES[kind.noun](item.get("spec") or {}, problems) if derived else []
@@ -113,7 +115,7 @@ def _object(kind: Kind, item: Mapping[str, Any], listing: Listing, *, derived: b
         place=place,
         name=name,
         namespace=namespace,
-        labels={str(key): str(value) for key, value in annotations.items()},
+        labels=own,
         addresses=addresses,
     )
 

@@ -25,6 +25,10 @@ _AMOUNT = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)?")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
+def is_own(label: str) -> bool:
+    return label.lower().startswith(PREFIX)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Complaint:
     """Why a label, or a whole object if `label` is empty, is skipped. Contains no value of a label."""
@@ -261,7 +265,7 @@ class _Reading:
 
     def monitors(self) -> Iterable[Found]:
         """Yield the valid monitors, and report the others."""
-        labels = {key: value for key, value in sorted(self._one.labels.items()) if key.lower().startswith(PREFIX)}
+        labels = {key: value for key, value in sorted(self._one.labels.items()) if is_own(key)}
         if labels.pop(f"{PREFIX}ignore", "").strip().lower() == "true":
             return
         if len(labels) > MAX_LABELS:

@@ -50,6 +50,13 @@ def test_annotations_on_all_pages(cluster: Kubernetes) -> None:
     assert cluster.requests[-1] == "/apis/networking.k8s.io/v1/namespaces/blog/ingresses?limit=200"
 
 
+def test_only_our_annotations_are_kept(cluster: Kubernetes) -> None:
+    """Tenants may give each object 256 KiB of annotations, and all objects are in memory."""
+    cluster.add("services", "shop", "s", pulsekeeper__url="x" * 100_000, other="y" * 100_000, Pulsekeeper__name="z")
+    (one,) = listed(cluster).objects
+    assert {key: len(value) for key, value in one.labels.items()} == {"pulsekeeper.url": 2_049, "Pulsekeeper.name": 1}
+
+
 def test_an_expired_page_starts_again(cluster: Kubernetes) -> None:
     for number in range(3):
         cluster.add("services", "shop", f"s{number}")
