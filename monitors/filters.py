@@ -120,18 +120,23 @@ class Tag(NamedTuple):
     monitors: int
 
 
-def tags_of(monitors: QuerySet[Monitor]) -> list[Tag]:
-    """Return the tags of these monitors, by name without case, in one query."""
+def tags_of(monitors: QuerySet[Monitor], *, most: int | None = None) -> list[Tag]:
+    """Return the tags of these monitors, by name without case, in one query. `most`: those of most monitors."""
     tagged = monitors.filter(tag_keys__isnull=False).order_by().values("pk", "tags", "tag_keys")
     select, parameters = tagged.query.sql_with_params()
     statement = f"""
-        SELECT (array_agg(name ORDER BY tagged.pk DESC))[1], count(*)
-          FROM ({select}) AS tagged (pk, tags, keys)
-         CROSS JOIN LATERAL ROWS FROM (jsonb_array_elements_text(tags), jsonb_array_elements_text(keys))
-               AS tag (name, key)
-         GROUP BY key
+        SELECT name, monitors
+          FROM (
+                SELECT (array_agg(name ORDER BY tagged.pk DESC))[1] AS name, key, count(*) AS monitors
+                  FROM ({select}) AS tagged (pk, tags, keys)
+                 CROSS JOIN LATERAL ROWS FROM (jsonb_array_elements_text(tags), jsonb_array_elements_text(keys))
+                       AS tag (name, key)
+                 GROUP BY key
+                 ORDER BY monitors DESC, key COLLATE "C"
+                 LIMIT %s
+               ) AS found
          ORDER BY key COLLATE "C"
     """  # noqa: S608 - SQL by Django
     with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
+        cursor.execute(statement, [*parameters, most])
         return [Tag(*row) for row in cursor.fetchall()]

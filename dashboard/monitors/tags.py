@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import nlargest
 from html import escape
-from operator import attrgetter
 from urllib.parse import urlencode
 
 from django.utils.safestring import SafeString, mark_safe
@@ -23,11 +21,7 @@ MAX_CHIPS = 6
 
 def offered(caller: Caller) -> list[Tag]:
     """Return the tags of the caller's monitors by name, if there are many those of most monitors."""
-    found = tags_of(list_monitors(caller))
-    if len(found) <= MAX_OFFERED:
-        return found
-    most = set(nlargest(MAX_OFFERED, found, key=attrgetter("monitors")))
-    return [tag for tag in found if tag in most]
+    return tags_of(list_monitors(caller), most=MAX_OFFERED)
 
 
 def chips(tags: Sequence[str]) -> SafeString:
