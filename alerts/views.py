@@ -85,7 +85,11 @@ class ChannelViewSet(ServiceViewSet):
 
     @operation(body=ChannelPatchSerializer, errors=(LimitReached,), throttles=(ChannelAddressThrottle,))
     def partial_update(self, channel_id: str, data: dict[str, Any]) -> AlertChannel:
-        """Change an alert channel."""
+        """Change an alert channel.
+
+        If `server` changes, the topic has to be given again, or 422, and an access token that is not given again is
+        dropped.
+        """
         return services.update_channel(self.caller, channel_id, data, now=self.now, if_match=self.if_match)
 
     @operation()

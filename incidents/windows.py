@@ -190,7 +190,7 @@ class _SelectedByTag(Func):
 
     output_field = BooleanField()
 
-    def as_sql(self, compiler: Any, connection: Any, **_: Any) -> Any:
+    def as_sql(self, compiler: Any, connection: Any, *_: Any, **__: Any) -> Any:
         compiled = [compiler.compile(each) for each in self.get_source_expressions()]
         (windows, first), (keys, _), (owner, _), (project, _) = compiled
         statement = f"""(
