@@ -450,3 +450,14 @@ def test_as_many_queries_for_many_monitors() -> None:
 
     many, few = asked(40), asked(4)
     assert all(one <= other + 2 for one, other in zip(many, few, strict=True)), (many, few)
+
+
+def test_a_project_of_others_does_not_take_the_place_of_ones_own() -> None:
+    """Anyone may add a person to a project, and give it the name of one that the person's files name."""
+    user = UserFactory()
+    own, foreign = ProjectFactory(owner=user), ProjectFactory(member=user)
+    text = 'version: 1\nprojects: [{name: Shop}]\nmonitors: [{name: A, project: Shop, url: "http://127.0.0.1:9/"}]\n'
+    apply_text(user, text)
+    assert Monitor.objects.get().project == own
+    apply_text(user, text.replace("name: Shop", f"id: {foreign.public_id}, name: Shop"))
+    assert Monitor.objects.get(owner=foreign.memberships.get(role="owner").user).project == foreign
