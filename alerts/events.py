@@ -22,9 +22,18 @@ class Topic(TextChoices):
     TOO_OFTEN = "too_often"
     PARTIAL_OUTAGE = "partial_outage"
     LOCATION_OFFLINE = "location_offline"
+    ON_CALL_GAP = "on_call_gap"
+    ON_CALL = "on_call"
 
 
-DEFAULT_TOPICS = (Topic.DOWN, Topic.RECOVERED, Topic.EXPIRY, Topic.REMINDER, Topic.LOCATION_OFFLINE)
+DEFAULT_TOPICS = (
+    Topic.DOWN,
+    Topic.RECOVERED,
+    Topic.EXPIRY,
+    Topic.REMINDER,
+    Topic.LOCATION_OFFLINE,
+    Topic.ON_CALL_GAP,
+)
 
 
 class EventType(StrEnum):

@@ -40,6 +40,12 @@ class AlertChannel(SelectsByTag):
         PROJECT = "project"  # those of `scope_project`, if the owner is a member; none once it is deleted
         CHOSEN = "chosen"  # `monitors`, and those with one of the `monitor_tags` among the monitors of ALL
 
+    class Outside(models.TextChoices):
+        """What happens to notifications outside of the channel's hours."""
+
+        HOLD = "hold"
+        DROP = "drop"
+
     public_id = models.CharField(max_length=40, unique=True, default=ids.channel_id, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="alert_channels")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="alert_channels")
@@ -54,6 +60,11 @@ class AlertChannel(SelectsByTag):
     scope_project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="+")
     monitors = models.ManyToManyField(Monitor, related_name="alert_channels")
     remind_every_hours = models.PositiveSmallIntegerField(default=24)
+    delay_min = models.PositiveSmallIntegerField(default=0, db_default=0)
+    hours: Any = models.JSONField(default=list, db_default=[], help_text="As in the API (`core.hours`); empty: always.")
+    time_zone = models.CharField(max_length=64, default="UTC", db_default="UTC", help_text="Of the hours.")
+    outside = models.CharField(max_length=4, choices=Outside.choices, default=Outside.HOLD, db_default=Outside.HOLD)
+    templates: Any = models.JSONField(default=dict, db_default={}, help_text="Liquid: {down?, recovered?}.")
 
     confirmed_at = models.DateTimeField(null=True)
     confirmation_digest = models.BinaryField(max_length=32, null=True, unique=True, editable=False)
@@ -114,10 +125,17 @@ class Delivery(Notification):
 class DeliveryItem(models.Model):
     """One event in a message. `source` identifies the event; each channel gets it once.
 
+    Without a `delivery` it is planned for `due_at`, and will then be sent unless that is no longer wanted. `user` is
+    the person whom an escalation notifies.
+
     `payload` has all that the message needs, since its monitor may be deleted when it is sent.
     """
 
-    delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="items")
+    delivery = models.ForeignKey(Delivery, null=True, on_delete=models.CASCADE, related_name="items")
+    due_at = models.DateTimeField(null=True)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+", db_index=False
+    )
     channel = models.ForeignKey(AlertChannel, on_delete=models.CASCADE, related_name="+", db_index=False)
     source = models.CharField(max_length=40)
     incident = models.ForeignKey(Incident, null=True, on_delete=models.SET_NULL, related_name="delivery_items")
@@ -135,7 +153,9 @@ class DeliveryItem(models.Model):
                 "id",
                 name="item_series",
                 condition=Q(incident__isnull=False),
-            )
+            ),
+            models.Index(fields=["due_at"], name="item_due", condition=Q(delivery=None)),
+            models.Index(fields=["user"], name="item_person", condition=Q(user__isnull=False)),
         ]
 
     def __str__(self) -> str:

@@ -191,6 +191,7 @@ OUR_APPS = [
     "incidents",
     "notifications",
     "alerts",
+    "oncall",
     "statuspages",
     "devserver",
     "manifests",

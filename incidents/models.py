@@ -48,6 +48,9 @@ class Incident(models.Model):
     started_at = models.DateTimeField(help_text="The first of the consecutive failures.")
     confirmed_at = models.DateTimeField(null=True)
     acknowledged_at = models.DateTimeField(null=True)
+    acknowledged_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+", db_index=False
+    )
     resolved_at = models.DateTimeField(null=True)
     resolution = models.CharField(max_length=9, null=True, choices=Resolution.choices)
 
@@ -83,6 +86,9 @@ class Incident(models.Model):
             models.Index(fields=["id"], name="incident_open", condition=Q(resolved_at=None)),
             models.Index(fields=["caused_by"], name="incident_effects", condition=Q(caused_by__isnull=False)),
             models.Index(
+                fields=["acknowledged_by"], name="incident_acknowledger", condition=Q(acknowledged_by__isnull=False)
+            ),
+            models.Index(
                 fields=["id"],
                 name="incident_closing_due",
                 condition=Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None),
@@ -107,6 +113,36 @@ class Incident(models.Model):
         return self.project_id if self.monitor is None else self.monitor.project_id
 
 
+class Escalation(models.Model):
+    """How far an incident has come on its way through an escalation policy (`oncall.escalation`).
+
+    `step` is the one that runs next. While it is acknowledged, `next_at` is when it begins again; null: never. A row
+    without `next_at` otherwise is finished. `run` counts its beginnings, so that each notification has a source.
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        ACKNOWLEDGED = "acknowledged"
+        FINISHED = "finished"
+
+    incident = models.OneToOneField(Incident, on_delete=models.CASCADE, primary_key=True, related_name="escalation")
+    policy = models.ForeignKey("oncall.EscalationPolicy", null=True, on_delete=models.SET_NULL, related_name="+")
+    state = models.CharField(max_length=12, choices=State.choices, default=State.RUNNING)
+    run = models.IntegerField(default=0)
+    round = models.SmallIntegerField(default=0)
+    step = models.SmallIntegerField(default=0)
+    next_at = models.DateTimeField(null=True)
+    reached = models.BooleanField(default=False, help_text="Whether anybody was notified in this run.")
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["next_at"], name="escalation_due", condition=Q(next_at__isnull=False))
+        ]
+
+    def __str__(self) -> str:
+        return f"step {self.step} of round {self.round} for {self.incident_id}"
+
+
 class IncidentEvent(models.Model):
     """An entry of an incident's timeline, ordered by id. `text` is a sentence for people."""
 
@@ -123,6 +159,8 @@ class IncidentEvent(models.Model):
         DECLARED = "declared"
         RESOLVED = "resolved"
         TOO_OFTEN = "too_often"
+        ESCALATED = "escalated"  # a step of a policy: data.step, data.round
+        UNACKNOWLEDGED = "unacknowledged"
 
     public_id = models.CharField(max_length=40, unique=True, default=ids.incident_event_id, editable=False)
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")

@@ -137,6 +137,14 @@ class Monitor(models.Model):
     quorum = models.IntegerField(null=True)
     tags = ListField()
     tag_keys = ListField(editable=False, help_text="The tags as `monitors.types.tags.tag_key` returns them.")
+    escalation_policy = models.ForeignKey(
+        "oncall.EscalationPolicy",
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        db_index=False,  # a partial one below
+        help_text="Without one, its project's applies.",
+    )
     config = models.JSONField(help_text="The settings of the type, as its struct in monitors.types says.")
     header_values = EncryptedField(null=True, help_text="In the order of request_headers.")
 
@@ -152,6 +160,11 @@ class Monitor(models.Model):
                 condition=models.Q(tag_keys__isnull=False),
             ),
             models.Index(Derived("public_id"), name="monitor_reading_id"),
+            models.Index(
+                fields=["escalation_policy"],
+                name="monitor_policy",
+                condition=models.Q(escalation_policy__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

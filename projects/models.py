@@ -23,13 +23,20 @@ class Project(models.Model):
     public_id = models.CharField(max_length=40, unique=True, default=ids.project_id, editable=False)
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField()
+    escalation_policy = models.ForeignKey(
+        "oncall.EscalationPolicy",
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Of monitors without one of their own.",
+    )
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def tagged_settings(self) -> Any:
-        return self.name
+        return [self.name, self.escalation_policy_id]
 
 
 class Membership(models.Model):

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class OnCallConfig(AppConfig):
+    name = "oncall"
+    verbose_name = "on call"
