@@ -20,9 +20,9 @@ from core.etags import IfMatch, digest, etag
 from core.forms import Renderer, ServiceForm, conditional
 from core.ids import random_text
 from core.text import counted
+from core.zones import TIME_ZONES
 from dashboard.durations import MAX_TEXT, MS_OF, format_duration, parse_duration
 from dashboard.pages import PageRequest, count_request
-from monitors import cron
 from monitors.models import Monitor
 from monitors.selectors import hidden_ids, list_monitors
 from projects import access
@@ -70,7 +70,7 @@ def choices_of(caller: Caller, monitors: QuerySet[Monitor]) -> Choices:
 @cache
 def time_zones() -> list[str]:
     """Return the time zones to offer. Forms may accept their aliases too."""
-    return ["UTC", *sorted(name for name in cron.TIME_ZONES if "/" in name and not name.startswith("Etc/"))]
+    return ["UTC", *sorted(name for name in TIME_ZONES if "/" in name and not name.startswith("Etc/"))]
 
 
 @cache

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 from dateutil.rrule import rrulestr
 
 from core.errors import ValidationFailed
-from monitors.cron import TIME_ZONES
+from core.zones import TIME_ZONES
 
 MAX_LENGTH = timedelta(days=30)
 MAX_YEARS = 10

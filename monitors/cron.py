@@ -3,8 +3,8 @@
 cronsim parses expressions and puts them into words. The times are computed here, by loops over the calendar that end
 by construction: cronsim's own do not end in zones whose clocks changed by odd steps (ADR 38).
 
-Time zones are those of the locked package `tzdata`, not those of the machine: all processes compute the same times, and
-`TZDATA_VERSION` says with which data.
+Time zones are those of the locked package `tzdata` (`core.zones`). `TZDATA_VERSION` says with which data times are
+computed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from calendar import monthrange
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
-from functools import cache, lru_cache
-from importlib import metadata, resources
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
+from functools import lru_cache
+from importlib import metadata
 from itertools import islice, pairwise, takewhile
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
 from core.text import counted
+from core.zones import TIME_ZONES, find_change, zone
 
 MAX_EXPRESSION = 100
 TZDATA_VERSION = metadata.version("tzdata")
-TIME_ZONES = frozenset(resources.files("tzdata").joinpath("zones").read_text().split())
 
 _VALUE = r"(?:\d{1,4}|[a-z]{3})"
 _TERM = rf"(?:\*|{_VALUE}(?:-{_VALUE})?)(?:/\d{{1,4}})?"
@@ -37,7 +36,6 @@ _HOW = f"Write five fields ({', '.join(_FIELDS)}), for example 30 3 * * MON-FRI.
 _ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - cronsim takes a local time without a zone
 _ALL_CALENDARS_END = date(_ANY_DAY.year + 29, 1, 1)
 """Years have 14 calendars, which come in all their orders within 28 years."""
-_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _MINUTES_OF_DAY = 24 * 60
 _LONGEST_GAP = 8 * 366 * _MINUTES_OF_DAY
 
@@ -122,7 +120,7 @@ class Schedule:
 
     def _instants(self, wall: datetime) -> tuple[datetime, datetime]:
         """Return the two moments of a local time, equal ones if it comes once. In a gap the second is earlier."""
-        local = wall.replace(tzinfo=_zone(self.timezone))
+        local = wall.replace(tzinfo=zone(self.timezone))
         offset, other = local.utcoffset(), local.replace(fold=1).utcoffset()
         assert offset is not None
         assert other is not None
@@ -131,10 +129,7 @@ class Schedule:
 
     def _end_of_gap(self, low: datetime, high: datetime) -> datetime:
         """Return the first whole local minute after the change of the clock in (low, high]."""
-        offset = self.local(low).utcoffset()
-        while high - low > _SECOND:
-            middle = low + (high - low) // (2 * _SECOND) * _SECOND
-            low, high = (middle, high) if self.local(middle).utcoffset() == offset else (low, middle)
+        high = find_change(self.timezone, low, high)
         return high + timedelta(seconds=-self.local(high).second % 60)
 
     def upcoming(self, moment: datetime, count: int) -> list[datetime]:
@@ -147,7 +142,7 @@ class Schedule:
 
     def local(self, moment: datetime) -> datetime:
         """Return the moment in the schedule's time zone."""
-        return moment.astimezone(_zone(self.timezone))
+        return moment.astimezone(zone(self.timezone))
 
     def in_words(self) -> str:
         """Return the expression in English, without the time zone."""
@@ -243,11 +238,3 @@ def _least_days(fields: _Fields) -> int | None:
         if least == 1:
             break
     return least
-
-
-@cache
-def _zone(name: str) -> tzinfo:
-    if name == "UTC":
-        return UTC
-    with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
-        return ZoneInfo.from_file(file, key=name)

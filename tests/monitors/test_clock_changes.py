@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitors.cron import TIME_ZONES, Schedule
+from core.zones import TIME_ZONES
+from monitors.cron import Schedule
 from tests.expressions import expressions
 from tests.helpers import examples
 from tests.monitors.cron_walk import DAY, MINUTE, walk, zone_of

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.cron import MAX_EXPRESSION, TIME_ZONES, BadScheduleError, Schedule
+from core.zones import TIME_ZONES
+from monitors.cron import MAX_EXPRESSION, BadScheduleError, Schedule
 from tests.expressions import expressions
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
