@@ -37,7 +37,8 @@ def override(user: str, start: str, end: str) -> Row:
 
 def shown(schedule: Schedule, start: str, end: str, present: str = "abc") -> list[tuple[str, int | None, str]]:
     """Return (user, layer, beginning in UTC) of each shift, and a dash for each gap."""
-    rows, reached = [], at(start)
+    rows: list[tuple[str, int | None, str]] = []
+    reached = at(start)
     for shift in shifts(schedule, at(start), at(end), present):
         if shift.starts_at > reached:
             rows.append(("-", None, f"{reached:%m-%d %H:%M}"))
