@@ -27,6 +27,7 @@ from incidents.windows import SCOPES
 from monitors import types
 from monitors.models import Ping
 from monitors.types import content, http
+from oncall.services import MOST_OF_UNIT, TARGET_TYPES
 from projects.models import Role
 from projects.serializers import GIVEN_ROLES, MEMBER_STATUSES
 from pulsekeeper.importers.mapped import Outcome
@@ -59,6 +60,8 @@ ENUMS: dict[str, Iterable[Any]] = {
     "IncidentResolution": Incident.Resolution,
     "IncidentEventType": IncidentEvent.Type,
     "WindowScope": SCOPES,
+    "TurnUnit": MOST_OF_UNIT,
+    "EscalationTargetType": TARGET_TYPES,
     "PageTheme": StatusPage.Theme,
     "NoteStatus": NoteUpdate.Status,
     "ManifestAction": ACTIONS,
@@ -81,6 +84,8 @@ TAGS = {
     "alert-channels": ("Alert channels", "Destinations of alerts, and their deliveries."),
     "incidents": ("Incidents", "Outages and their timelines."),
     "maintenance-windows": ("Maintenance windows", "Times in which alerts are suppressed."),
+    "on-call-schedules": ("On-call schedules", "Who is on call when."),
+    "escalation-policies": ("Escalation policies", "Whom an outage notifies, and when."),
     "status-pages": ("Status pages", "Public status pages, their notes and subscribers."),
     "manifest": ("Manifests", "The account as configuration."),
     "imports": ("Imports", "Import from other products."),

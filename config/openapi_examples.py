@@ -18,6 +18,14 @@ _MANIFEST = {
     "monitors": [{"name": "Orders", "project": "Shop", "url": "https://shop.example/orders"}],
 }
 _RULE = {"type": "json_field", "path": "status", "equals": "ok"}
+_CHANNEL_ID, _USER_ID = "chn_k3r5wq7zx2d4m6nbhy2ct3vpfe", "usr_w3nd5yq7zxk2v4mb6rthc2pfea"
+_HOURS = {"days": [1, 2, 3, 4, 5], "from": "09:00", "to": "17:00"}
+_LAYER = {"user_ids": [_USER_ID], "every": {"unit": "week", "count": 1}, "starts_at": NOW, "hours": [_HOURS]}
+_OVERRIDE = {"user_id": _USER_ID, "starts_at": NOW, "ends_at": NOW + DAY}
+_STEPS = [
+    {"after_min": 0, "targets": [{"type": "schedule", "id": "ocs_k3r5wq7zx2d4m6nbhy2ct3vpfe"}]},
+    {"after_min": 10, "targets": [{"type": "user", "id": _USER_ID}]},
+]
 _UPDATE = {"status": "identified", "text": "The database was out of space; we are adding some."}
 
 SAMPLES: dict[str, Any] = {
@@ -247,6 +255,7 @@ SAMPLES: dict[str, Any] = {
         "project_id": PROJECT_ID,
     },
     "MonitorPatch": {"interval_sec": 300, "enabled": False},
+    "Member.user_id": _USER_ID,
     "Mute": {"minutes": 30},
     "NoteInput": _UPDATE | {"title": "Orders are late"},
     "NoteUpdateInput": _UPDATE,
@@ -259,6 +268,29 @@ SAMPLES: dict[str, Any] = {
         "accent": "#5b6ee1",
         "groups": [{"name": "Shop", "monitors": [{"monitor_id": MONITOR_ID, "name": "Website"}]}],
     },
+    "OnCallScheduleInput": {
+        "name": "Backend",
+        "project_id": PROJECT_ID,
+        "timezone": "Europe/Berlin",
+        "layers": [_LAYER],
+        "overrides": [_OVERRIDE],
+    },
+    "OnCallSchedulePatch": {"overrides": [_OVERRIDE]},
+    "OnCallSchedule.layers": [_LAYER],
+    "OnCallSchedule.overrides": [_OVERRIDE],
+    "Shift.ends_at": NOW + 7 * DAY,
+    "Shift.layer": 0,
+    "Shift.starts_at": NOW,
+    "Shift.user_id": _USER_ID,
+    "OnCallNow.next_at": NOW + 7 * DAY,
+    "OnCallNow.next_user_id": "usr_b3x7qk2mwz5dnr4vty6hc3pfea",
+    "OnCallNow.until": NOW + 7 * DAY,
+    "OnCallNow.user_id": _USER_ID,
+    "CalendarLink.url": "https://pulsekeeper.example/calendar/q4zt….ics",
+    "EscalationPolicyInput": {"name": "Backend", "project_id": PROJECT_ID, "steps": _STEPS, "repeat": 2},
+    "EscalationPolicyPatch": {"steps": _STEPS, "acknowledge_timeout_min": 60},
+    "EscalationPolicy.steps": _STEPS,
+    "Contact": {"rules": [{"after_min": 0, "channel_id": _CHANNEL_ID}]},
     "PagePatch": {"description": "The shop and its services."},
     "SessionInput": {"email": "sam@shop.example", "password": "correct horse battery staple"},
     "Tag.monitors": 12,
@@ -289,6 +321,8 @@ _IDS = {
     "Member": "mem",
     "Monitor": "mon",
     "Note": "stn",
+    "OnCallSchedule": "ocs",
+    "EscalationPolicy": "esc",
     "Account": "usr",
     "Session": "sin",
     "SessionUser": "usr",

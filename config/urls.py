@@ -54,6 +54,7 @@ API_APPS = (
     "connectors",
     "alerts",
     "incidents",
+    "oncall",
     "statuspages",
     "manifests",
 )

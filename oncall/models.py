@@ -73,6 +73,10 @@ class Contact(models.Model):
     def __str__(self) -> str:
         return f"contact of {self.user_id}"
 
+    @property
+    def tagged_settings(self) -> Any:
+        return self.rules
+
 
 class AcknowledgeLink(models.Model):
     """A link in a message to a person, with which they acknowledge an incident without signing in."""

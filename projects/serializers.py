@@ -50,6 +50,9 @@ class MemberPatchSerializer(StrictSerializer):
 
 class MemberSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
+    user_id = serializers.CharField(
+        source="user.public_id", allow_null=True, help_text="Names the person in schedules and policies."
+    )
     email = serializers.EmailField()
     role = serializers.ChoiceField(choices=Role.values)
     status = serializers.SerializerMethodField(help_text="invited: until a person with this address signs in.")

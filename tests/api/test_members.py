@@ -51,6 +51,7 @@ def test_an_existing_account_is_a_member_at_once(api: Api, user: User) -> None:
     assert re.fullmatch(r"mbr_[a-z2-7]{26}", made.json.pop("id"))
     assert abs(made.json["created_at"] - to_ms(utc_now())) < 60_000
     assert {k: v for k, v in made.json.items() if k not in ("id", "created_at")} == {
+        "user_id": friend.public_id,
         "email": friend.email,
         "role": "member",
         "status": "active",

@@ -83,7 +83,7 @@ def test_pages_of_it_in_as_many_queries_as_one_entry_takes(
     assert queries() == one
     page, seen = text(web, "/account/log/?action=project.updated"), 0
     while True:
-        seen += page.count("Renamed the project</span>")
+        seen += page.count("Changed the project</span>")
         if 'rel="next"' not in page:
             break
         page = text(

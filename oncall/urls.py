@@ -1,0 +1,8 @@
+from core.api.viewsets import ServiceRouter
+from oncall.views import ContactViewSet, PolicyViewSet, ScheduleViewSet
+
+router = ServiceRouter()
+router.register("on-call-schedules", ScheduleViewSet)
+router.register("escalation-policies", PolicyViewSet)
+router.register("account/contact", ContactViewSet)
+urlpatterns = router.urls
