@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section
-from incidents.models import FlappingSpell, Incident, MaintenanceWindow
+from incidents.models import Escalation, FlappingSpell, Incident, MaintenanceWindow
 
 MOST_EVENTS = 100
 MOST_MONITORS = 50
@@ -66,6 +66,15 @@ class IncidentAdmin(ReadOnlyAdmin[Incident]):
     def sections(self, request: HttpRequest, row: Incident) -> Sequence[Section]:
         events = row.events.order_by("-pk")[:MOST_EVENTS]
         return (Section("Timeline", ("At", "Type", "Text"), [(each.at, each.type, each.text) for each in events]),)
+
+
+@admin.register(Escalation)
+class EscalationAdmin(ReadOnlyAdmin[Escalation]):
+    list_display = ("incident", "policy", "state", "round", "step", "next_at")
+    list_filter = ("state", ("policy", AutocompleteFilter), ("next_at", admin.EmptyFieldListFilter))
+    list_select_related = ("incident", "policy")
+    search_fields = ("incident__public_id", "incident__owner__email")
+    fields = (*list_display, "run", "reached")
 
 
 @admin.register(FlappingSpell)

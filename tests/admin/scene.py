@@ -20,10 +20,11 @@ from checks.results.models import CheckResult
 from connectors.models import Connector, Import
 from core.credentials import issue
 from core.crypto import encrypt
-from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
+from incidents.models import Escalation, FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
 from locations.models import JoinToken
 from locations.services import create_location, join
 from monitors.models import DnsChange, DomainRegistration, ExpiryWarning, Monitor
+from oncall.models import Contact, EscalationPolicy, OnCallSchedule
 from projects.access import Caller
 from projects.models import Membership, Project
 from statuspages.models import Badge, NoteUpdate, PageEvent, PageMail, PageNote, StatusPage, Subscriber
@@ -102,6 +103,15 @@ def _around(owner: User, project: Project, monitor: Monitor, incident: Incident,
     SchedulerGapFactory()
     PingGapFactory()
     FlappingSpell.objects.create(monitor=monitor, started_at=NOON, last_change_at=NOON, ended_at=NOON)
+    OnCallSchedule.objects.create(
+        owner=owner, project=project, created_at=NOON, name=f"Backend {number}", time_zone="UTC", layers=[],
+        calendar_digest=f"calendar {number:03}".encode(),
+    )  # fmt: skip
+    policy = EscalationPolicy.objects.create(
+        owner=owner, project=project, created_at=NOON, name=f"Backend {number}", steps=[]
+    )
+    Contact.objects.create(user=owner, rules=[])
+    Escalation.objects.create(incident=incident, policy=policy, next_at=NOON)
     window = MaintenanceWindow.objects.create(
         owner=owner, project=project, created_at=NOON, name="Update", starts_at=NOON, ends_at=NOON,
         all_monitors=False,

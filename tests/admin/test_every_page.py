@@ -58,6 +58,7 @@ NOT_REGISTERED = {
     "monitors.BulkEdit",
     "monitors.BulkEditItem",
     "projects.IdempotencyKey",
+    "oncall.AcknowledgeLink",
     "statuspages.Badge",
     "account.EmailConfirmation",
     "sessions.Session",

@@ -23,6 +23,7 @@ from incidents.windows import create_window
 from locations.services import create_location, issue_join_token, join
 from monitors.check_ids import CheckIds
 from monitors.services import FIRST_CLAIM
+from oncall.services import create_policy, create_schedule
 from projects.access import Caller
 from projects.models import Project
 from statuspages.badges import create_badge
@@ -101,6 +102,19 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("PATCH",  "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 403, 404, 200, 403, 404),
     ("POST",   "/v1/maintenance-windows/{window_id}/copy"):(201, 201, 201, 403, 404, 201, 403, 404),
     ("DELETE", "/v1/maintenance-windows/{window_id}"):     (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/on-call-schedules"):                   (200, 200, 200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/on-call-schedules"):                   (201, 201, 201, 403, 422, 201, 403, 422),
+    ("GET",    "/v1/on-call-schedules/{schedule_id}"):     (200, 200, 200, 200, 404, 200, 200, 404),
+    ("PATCH",  "/v1/on-call-schedules/{schedule_id}"):     (200, 200, 200, 403, 404, 200, 403, 404),
+    ("DELETE", "/v1/on-call-schedules/{schedule_id}"):     (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/on-call-schedules/{schedule_id}/shifts"): (200, 200, 200, 200, 404, 200, 200, 404),
+    ("GET",    "/v1/on-call-schedules/{schedule_id}/now"): (200, 200, 200, 200, 404, 200, 200, 404),
+    ("POST",   "/v1/on-call-schedules/{schedule_id}/calendar"): (200, 200, 200, 403, 404, 200, 403, 404),
+    ("GET",    "/v1/escalation-policies"):                 (200, 200, 200, 200, 200, 200, 200, 200),
+    ("POST",   "/v1/escalation-policies"):                 (201, 201, 201, 403, 422, 201, 403, 422),
+    ("GET",    "/v1/escalation-policies/{policy_id}"):     (200, 200, 200, 200, 404, 200, 200, 404),
+    ("PATCH",  "/v1/escalation-policies/{policy_id}"):     (200, 200, 200, 403, 404, 200, 403, 404),
+    ("DELETE", "/v1/escalation-policies/{policy_id}"):     (200, 200, 200, 403, 404, 200, 403, 404),
     ("GET",    "/v1/status-pages"):                        (200, 200, 200, 200, 200, 200, 200, 200),
     ("POST",   "/v1/status-pages"):                        (201, 201, 201, 403, 422, 201, 403, 422),
     ("GET",    "/v1/status-pages/{page_id}"):              (200, 200, 200, 200, 404, 200, 200, 404),
@@ -156,6 +170,8 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("DELETE", "/v1/sessions/current"):                    (200, 200, 200, 200, 200, 403, 403, 403),
     ("DELETE", "/v1/sessions/{session_id}"):               (200, 404, 404, 404, 404, 403, 403, 403),  # the owner's
     ("GET",    "/v1/account"):                             (200, 200, 200, 200, 200, 403, 403, 403),
+    ("GET",    "/v1/account/contact"):                     (200, 200, 200, 200, 200, 403, 403, 403),
+    ("PUT",    "/v1/account/contact"):                     (200, 200, 200, 200, 200, 403, 403, 403),
     ("GET",    "/v1/account/export"):                      (200, 200, 200, 200, 200, 403, 403, 403),
     ("PATCH",  "/v1/account"):                             (200, 200, 200, 200, 200, 403, 403, 403),
     ("DELETE", "/v1/account"):                             (409, 200, 200, 200, 200, 403, 403, 403),  # shared
@@ -195,6 +211,14 @@ class World:
         monitor = {"name": "New", "url": "http://127.0.0.1:9/", "project": project_id}
         return {"version": 1, "projects": [project], "monitors": [monitor]}
 
+    @property
+    def layer(self) -> dict[str, Any]:
+        return {"user_ids": [self.owner.public_id], "every": {"unit": "day", "count": 1}, "starts_at": SOON}
+
+    @property
+    def step(self) -> dict[str, Any]:
+        return {"after_min": 0, "targets": [{"type": "user", "id": self.owner.public_id}]}
+
     def body(self, method: str, template: str) -> Any:
         project_id = self.ids["project_id"]
         return {
@@ -209,6 +233,11 @@ class World:
             ("POST", "/v1/incidents/{incident_id}/comments"): {"text": "New."},
             ("POST", "/v1/maintenance-windows"): WINDOW | {"project_id": project_id},
             ("PATCH", "/v1/maintenance-windows/{window_id}"): {"name": "New"},
+            ("POST", "/v1/on-call-schedules"): {"name": "New", "project_id": project_id, "layers": [self.layer]},
+            ("PATCH", "/v1/on-call-schedules/{schedule_id}"): {"name": "New"},
+            ("POST", "/v1/escalation-policies"): {"name": "New", "project_id": project_id, "steps": [self.step]},
+            ("PATCH", "/v1/escalation-policies/{policy_id}"): {"name": "New"},
+            ("PUT", "/v1/account/contact"): {"rules": []},
             ("POST", "/v1/status-pages"): {"name": "New", "slug": "new-one", "project_id": project_id},
             ("PATCH", "/v1/status-pages/{page_id}"): {"name": "New"},
             ("PUT", "/v1/status-pages/{page_id}/logo"): {"image": b64encode(picture()).decode()},
@@ -289,7 +318,11 @@ def world(module_db: None) -> World:
         "agent_id": agent.public_id,
     }
     live(owner, UserFactory())
-    return World(owner, callers, ids, heartbeat.public_id, stranger.email, join_token)
+    world = World(owner, callers, ids, heartbeat.public_id, stranger.email, join_token)
+    on_call = create_schedule(Caller(owner), here | {"name": "On call", "layers": [world.layer]}, now=utc_now())
+    policy = create_policy(Caller(owner), here | {"name": "On call", "steps": [world.step]}, now=utc_now())
+    ids |= {"schedule_id": on_call.public_id, "policy_id": policy.public_id}
+    return world
 
 
 @pytest.mark.parametrize(("method", "template"), TABLE, ids=[f"{method} {template}" for method, template in TABLE])

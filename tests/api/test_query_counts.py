@@ -17,6 +17,8 @@ from incidents.models import Incident
 from incidents.windows import create_window
 from locations.models import Location
 from monitors.models import Dependency, DnsChange, Monitor, MonitorState
+from oncall.models import OnCallSchedule
+from oncall.services import create_policy, create_schedule
 from projects.access import Caller
 from projects.models import Project
 from projects.services import rename_project
@@ -145,6 +147,18 @@ def add_windows(user: User, project: Project, count: int) -> None:
         create_window(caller, given | chosen, now=now)
 
 
+def add_schedules(user: User, project: Project, count: int) -> None:
+    for _ in range(count):
+        layer = {"user_ids": [user.public_id], "every": {"unit": "day", "count": 1}, "starts_at": 0}
+        given = {"name": "Backend", "project_id": project.public_id, "layers": [layer]}
+        schedule = create_schedule(Caller(user), given, now=utc_now())
+        channel, friend = ChannelFactory(owner=user, project=project), UserFactory()
+        MembershipFactory(project=project, user=friend, role="member", created_at=utc_now())
+        targets = [("schedule", schedule.public_id), ("user", friend.public_id), ("channel", channel.public_id)]
+        step = {"after_min": 0, "targets": [{"type": kind, "id": public_id} for kind, public_id in targets]}
+        create_policy(Caller(user), given | {"steps": [step]}, now=utc_now())
+
+
 def add_locations(user: User, project: Project, count: int) -> None:
     for _ in range(count):
         for place in (None, project):
@@ -186,6 +200,9 @@ LISTS: dict[str, tuple[str, int, Fill]] = {
     "list_alert_channel_deliveries": ("/v1/alert-channels/{channel}/deliveries", 5, add_deliveries),
     "list_incidents": ("/v1/incidents", 2, add_incidents),
     "list_maintenance_windows": ("/v1/maintenance-windows", 3, add_windows),
+    "list_on_call_schedules": ("/v1/on-call-schedules", 2, add_schedules),
+    "list_shifts": ("/v1/on-call-schedules/{schedule}/shifts", 3, add_schedules),
+    "list_escalation_policies": ("/v1/escalation-policies", 8, add_schedules),
     "list_status_pages": ("/v1/status-pages", 5, add_pages),
     "list_status_page_notes": ("/v1/status-pages/{page}/notes", 6, add_notes),
     "list_status_page_subscribers": ("/v1/status-pages/{page}/subscribers", 5, add_subscribers),
@@ -224,7 +241,7 @@ def test_as_many_queries_for_thirty_rows_as_for_one(
     def queries() -> int:
         monitor = Monitor.objects.filter(name="first").first()
         channel = AlertChannel.objects.filter(name="first").first()
-        page = StatusPage.objects.first()
+        page, schedule = StatusPage.objects.first(), OnCallSchedule.objects.first()
         location = Location.objects.filter(owner=user).first()
         path = template.format(
             page=page.public_id if page else "",
@@ -232,6 +249,7 @@ def test_as_many_queries_for_thirty_rows_as_for_one(
             project=project.public_id,
             monitor=monitor.public_id if monitor else "",
             channel=channel.public_id if channel else "",
+            schedule=schedule.public_id if schedule else "",
         )
         with CaptureQueriesContext(connection) as captured:
             answer = api.get(path)

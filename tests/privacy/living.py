@@ -18,7 +18,7 @@ from checks.agent_protocol import PROTOCOL
 from checks.spec import Verdict
 from connectors.models import Import, OAuthState
 from core.clock import utc_now
-from incidents.models import FlappingSpell
+from incidents.models import Escalation, FlappingSpell
 from incidents.services import acknowledge, comment, declare, resolve
 from incidents.windows import create_window
 from locations.services import create_location, join
@@ -41,6 +41,8 @@ from monitors.models import (
     Verification,
 )
 from monitors.recording import record
+from oncall.models import AcknowledgeLink
+from oncall.services import create_policy, create_schedule, set_contact
 from projects.access import Caller
 from projects.members import add_member
 from statuspages.badges import create_badge
@@ -97,11 +99,22 @@ def live(ada: User, friend: User) -> Any:
     create_badge(caller, monitor.public_id, now=now)
     _, join_token = create_location(caller, here | {"name": NEEDLE}, now=now)
     join(token=join_token, name=NEEDLE, version="1.0", protocol=PROTOCOL, now=now)
-    declare(caller, here | {"title": NEEDLE, "text": NEEDLE}, now=now)
+    incident = declare(caller, here | {"title": NEEDLE, "text": NEEDLE}, now=now)
+    layer = {"user_ids": [ada.public_id], "every": {"unit": "day", "count": 1}, "starts_at": 0}
+    schedule = create_schedule(caller, here | {"name": NEEDLE, "layers": [layer]}, now=now)
+    targets = [{"type": "user", "id": ada.public_id}, {"type": "schedule", "id": schedule.public_id}]
+    steps = [{"after_min": 0, "targets": targets}]
+    policy = create_policy(caller, here | {"name": NEEDLE, "steps": steps}, now=now)
+    set_contact(caller, [])
+    Escalation.objects.create(incident=incident, policy=policy)
+    AcknowledgeLink.objects.create(digest=b"link", incident=incident, user=ada, expires_at=now)
     Api.with_token(ada, own)
     _leave_in_account(ada, now=now)
 
     # In the friend's project.
+    there, people = {"project_id": shared.public_id, "name": "Ours"}, [ada.public_id, friend.public_id]
+    create_schedule(Caller(friend), there | {"layers": [layer | {"user_ids": people}]}, now=now)
+    create_policy(Caller(friend), there | {"steps": [{"after_min": 0, "targets": targets[:1]}]}, now=now)
     theirs = declare(Caller(friend), {"title": "Late", "text": "Late.", "project_id": shared.public_id}, now=now)
     acknowledge(caller, theirs.public_id, now=now)
     comment(caller, theirs.public_id, text="It is the cable.", now=now)

@@ -129,6 +129,10 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
         "It is the cable.",
         "Resolved by a deleted account.",
     ]
+    # Turns of others do not move when somebody leaves, so the id stays, of nobody.
+    assert mentions(ada.public_id).keys() == {"audit_entry", "oncall_oncallschedule", "oncall_escalationpolicy"}
+    (policy,) = Api.signed_in(friend).get("/v1/escalation-policies").json
+    assert (policy["steps"], policy["reaches_no_one"]) == ([{"after_min": 0, "targets": []}], True)
     rows = Api.signed_in(friend).get(f"/v1/projects/{shared.public_id}/audit-log").json
     assert {row["actor_email"] for row in rows if row["actor_id"] == ada.public_id} == {None}
 
