@@ -168,24 +168,23 @@ class NotificationBatch:
         routes = self._routes
         if routes is None:
             routes = routes_of([monitor_id for monitor_id in monitors if monitor_id is not None])
+        announced: dict[str, tuple[IncidentEvent, Notice]] = {}
         items = []
         for one in self.notices:
-            channel_ids = _channels(one, routes)
-            alerts = "No channel is notified"
-            if channel_ids:
-                alerts = f"Alert to {counted(len(channel_ids), 'channel')}"
-            announced = IncidentEvent(
-                incident=one.incident,
-                type=IncidentEvent.Type.ANNOUNCED,
-                text=f"{alerts}: {WORDS[one.event_type].sent}.",
-                at=self.now,
-                data={"news": one.event_type.value, "channels": len(channel_ids)},
-            )
-            self._events.append(announced)
+            event = IncidentEvent(incident=one.incident, type=IncidentEvent.Type.ANNOUNCED, at=self.now)
             payload = incident_payload(one.incident, one.event_type, self.now, by=one.by)
-            items.append(OutboxItem(f"event:{announced.public_id}", payload, channel_ids, one.incident))
+            items.append(OutboxItem(f"event:{event.public_id}", payload, _channels(one, routes), one.incident))
+            announced[items[-1].source] = event, one
+        written = put(items, now=self.now)
+        not_now = {each.source for each in written.notes}
+        for source, (event, one) in announced.items():
+            channels = written.sent[source]
+            event.data = {"news": one.event_type.value, "channels": channels}
+            alerts = f"Alert to {counted(channels, 'channel')}" if channels else "No channel is notified"
+            event.text = f"{alerts}{' now' if source in not_now else ''}: {WORDS[one.event_type].sent}."
+            self._events.append(event)
+        self._events += [each.event(self.now) for each in written.notes if each.incident_id is not None]
         IncidentEvent.objects.bulk_create(self._events)
-        put(items, now=self.now)
 
 
 def subscribed(routes: Routes, key: int, event_type: EventType) -> list[int]:

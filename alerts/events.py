@@ -181,6 +181,8 @@ WORDS: Mapping[EventType, Words] = {
     ),
 }
 DOWN = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.REMINDER})
+DELAYED = frozenset({EventType.DOWN, EventType.STILL_DOWN, EventType.FLAPPING})
+"""Events that a channel with a delay gets later."""
 OVER = frozenset(
     {EventType.RECOVERED, EventType.PAUSED, EventType.DELETED, EventType.SETTLED, EventType.LOCATION_ONLINE}
 )

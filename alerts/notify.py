@@ -9,6 +9,7 @@ Several processes run it at once, in the order of locks in docs/develop/architec
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ from alerts.events import EventType
 from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
 from core.db import lock_in_turn
+from core.hours import is_within, parse_hours
 from core.text import quote
 from incidents import flapping, holding, windows
 from incidents.consuming import note_on_open
@@ -357,16 +359,19 @@ def _locked(condition: Q, **conditions: object) -> QuerySet[Incident]:
 _UNACKNOWLEDGED = Q(resolved_at=None, announced_at__isnull=False, acknowledged_at=None, monitor__isnull=False)
 # Counted from the last message to the channel about the incident, or else (for a newer channel) from its first alert.
 _OVERDUE = """
-    SELECT wanted.incident_id, array_agg(wanted.channel_id ORDER BY wanted.channel_id)
+    SELECT wanted.incident_id, channel.id, channel.hours, channel.time_zone
       FROM unnest(%(incidents)s::bigint[], %(channels)s::bigint[]) AS wanted (incident_id, channel_id)
       JOIN incidents_incident AS incident ON incident.id = wanted.incident_id
       JOIN alerts_alertchannel AS channel ON channel.id = wanted.channel_id
-     WHERE %(now)s >= make_interval(hours => channel.remind_every_hours) + coalesce(
-               (SELECT max(item.at)
-                  FROM alerts_deliveryitem AS item
-                 WHERE item.incident_id = incident.id AND item.channel_id = channel.id),
-               incident.announced_at)
-     GROUP BY wanted.incident_id
+     CROSS JOIN LATERAL (
+            SELECT max(item.at) AS last_at, bool_or(item.delivery_id IS NULL) AS is_planned
+              FROM alerts_deliveryitem AS item
+             WHERE item.incident_id = incident.id AND item.channel_id = channel.id
+           ) AS items
+     WHERE coalesce(items.last_at, incident.announced_at)
+           <= %(now)s - make_interval(hours => channel.remind_every_hours)
+       AND items.is_planned IS NOT TRUE
+     ORDER BY wanted.incident_id, channel.id
 """
 
 
@@ -387,7 +392,7 @@ def remind(now: datetime) -> None:
 
 
 def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, list[int]]:
-    """Return the channels to remind, by incident."""
+    """Return the channels to remind, by incident. Those outside of their hours are reminded when these begin."""
     routes = routes_of({monitor_id for monitor_id in monitors.values() if monitor_id is not None})
     wanted = [
         (incident_id, channel_id)
@@ -398,4 +403,9 @@ def _overdue(monitors: Mapping[int, int | None], now: datetime) -> dict[int, lis
     incidents, channels = [incident_id for incident_id, _ in wanted], [channel_id for _, channel_id in wanted]
     with connection.cursor() as cursor:
         cursor.execute(_OVERDUE, {"now": now, "incidents": incidents, "channels": channels})
-        return dict(cursor.fetchall())
+        rows = cursor.fetchall()
+    found: dict[int, list[int]] = defaultdict(list)
+    for incident_id, channel_id, hours, zone in rows:
+        if is_within(parse_hours(json.loads(hours)), zone, now):
+            found[incident_id].append(channel_id)
+    return found

@@ -7,11 +7,13 @@ QUIET, but no longer than MAX_WAIT. Services with one alert per incident get one
 from __future__ import annotations
 
 import logging
+from collections import Counter as Counted
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import product
+from typing import NamedTuple
 
 import msgspec
 import psycopg
@@ -22,6 +24,7 @@ from django.db.models import Count, F
 from alerts import messages, turns
 from alerts.events import EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
+from alerts.planning import PlanNote, lock_channels, settle
 from alerts.transports import KINDS
 from alerts.turns import READY
 from core import ids
@@ -82,6 +85,7 @@ Type = IncidentEvent.Type
 _OLDEST = f"""
     SELECT least(
         (SELECT min(at) FROM monitors_statuschange WHERE processed_at IS NULL),
+        (SELECT min(due_at) FROM alerts_deliveryitem WHERE delivery_id IS NULL AND due_at <= %(now)s),
         (SELECT min(greatest(candidate.next_try_at, candidate.leased_until, channel.last_sent_at))
            FROM alerts_delivery AS candidate
            JOIN alerts_alertchannel AS channel ON channel.id = candidate.channel_id
@@ -103,6 +107,7 @@ class OutboxItem:
     """An event for some channels. `source` identifies it: no channel gets it twice.
 
     Items of an incident are sent in their order. One without an incident may name the item that it follows: `after`.
+    It is due at `due_at`, by default now. `user_id` is the key of the person whom it notifies.
     """
 
     source: str
@@ -110,56 +115,92 @@ class OutboxItem:
     channel_ids: Collection[int]
     incident: Incident | None = None
     after: str | None = None
+    due_at: datetime | None = None
+    user_id: int | None = None
 
 
-def put(items: Sequence[OutboxItem], *, now: datetime) -> None:
-    """Write the messages of these items. Call it once, in the transaction of the events and after their other locks."""
+class Written(NamedTuple):
+    """What `put` wrote: to how many channels each source is sent now, and what timelines say of other channels."""
+
+    sent: Counted[str]
+    notes: list[PlanNote]
+
+
+def put(items: Sequence[OutboxItem], *, now: datetime) -> Written:
+    """Write the messages of these items. Call it once, in the transaction of the events and after their other locks.
+
+    Items that are due later, also because of a channel's delay or hours, are planned.
+    """
     by_channel: dict[int, list[OutboxItem]] = defaultdict(list)
     for item in items:
         for channel_id in item.channel_ids:
             by_channel[channel_id].append(item)
-    # Locked, so that one process at a time groups the items of a channel.
-    channels = AlertChannel.objects.select_for_update(no_key=True).filter(pk__in=by_channel).order_by("pk")
-    found = {pk: (owner_id, kind) for pk, owner_id, kind in channels.values_list("pk", "owner_id", "kind")}
-    if not found:
-        return
-    groups = Delivery.objects.select_for_update().filter(channel__in=found, state=State.GATHERING).order_by("pk")
+    channels = lock_channels(by_channel)
+    if not channels:
+        return Written(Counted(), [])
+    payloads = {item.source: asdict(item.payload) for item in items}
+    after = {item.source: item.after for item in items if item.after is not None}
+    rows = [
+        DeliveryItem(
+            channel_id=channel_id,
+            source=item.source,
+            incident=item.incident,
+            payload=payloads[item.source],
+            at=now,
+            due_at=item.due_at,
+            user_id=item.user_id,
+        )
+        for channel_id in channels
+        for item in by_channel[channel_id]
+    ]
+    rows, notes = settle(rows, channels, after=after, now=now)
+    write(rows, channels, now=now)
+    turns.follow(
+        [
+            (row.delivery_id, row.channel_id, after[row.source])
+            for row in rows
+            if row.source in after and row.delivery_id is not None
+        ]
+    )
+    return Written(Counted(row.source for row in rows if row.delivery_id is not None), notes)
+
+
+def write(rows: Sequence[DeliveryItem], channels: Mapping[int, AlertChannel], *, now: datetime) -> None:
+    """Store new items of these locked channels in their order. Those that are not due later get a message."""
+    by_channel: dict[int, list[DeliveryItem]] = defaultdict(list)
+    for row in rows:
+        if row.due_at is None or row.due_at <= now:
+            by_channel[row.channel_id].append(row)
+    groups = Delivery.objects.select_for_update().filter(channel__in=by_channel, state=State.GATHERING).order_by("pk")
     gathering = {group.channel_id: group for group in groups}
     recent = dict(
-        Delivery.objects.filter(channel__in=found, created_at__gt=now - STORM_WINDOW)
+        Delivery.objects.filter(channel__in=by_channel, created_at__gt=now - STORM_WINDOW)
         .exclude(items__payload__event_type=EventType.TEST)
         .values_list("channel")
         .annotate(Count("pk"))
     )
     created: list[Delivery] = []
-    rows: list[DeliveryItem] = []
-    payloads = {item.source: asdict(item.payload) for item in items}
     new_ids = ids.delivery_ids(sum(map(len, by_channel.values())))
-    for channel_id, (owner_id, kind) in found.items():
-        own, group = by_channel[channel_id], gathering.get(channel_id)
+    for channel_id, own in by_channel.items():
+        channel, group = channels[channel_id], gathering.get(channel_id)
         if group is not None:
             group.next_try_at = min(group.created_at + MAX_WAIT, now + QUIET)
-        elif recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[kind].one_alert_each:
-            group = _delivery(next(new_ids), channel_id, owner_id, State.GATHERING, now, after=QUIET)
+        elif recent.get(channel_id, 0) + len(own) > STORM_SIZE and not KINDS[channel.kind].one_alert_each:
+            group = _delivery(next(new_ids), channel, State.GATHERING, now, after=QUIET)
             created.append(group)
-        for item in own:
+        for row in own:
             if group is None:
-                created.append(_delivery(next(new_ids), channel_id, owner_id, State.WAITING, now))
-            row = DeliveryItem(channel_id=channel_id, source=item.source, incident=item.incident, at=now)
-            row.delivery, row.payload = group or created[-1], payloads[item.source]
-            rows.append(row)
+                created.append(_delivery(next(new_ids), channel, State.WAITING, now))
+            row.delivery = group or created[-1]
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
     Delivery.objects.bulk_create(created)
     DeliveryItem.objects.bulk_create(rows)
-    turns.queue({row.delivery_id for row in rows if row.incident_id is not None})
-    after = {item.source: item.after for item in items if item.after is not None}
-    turns.follow([(row.delivery_id, row.channel_id, after[row.source]) for row in rows if row.source in after])
+    turns.queue({row.delivery_id for row in rows if row.incident_id is not None and row.delivery_id is not None})
 
 
 def _delivery(
     public_id: str,
-    channel_id: int,
-    account: int,
+    channel: AlertChannel,
     state: Delivery.State,
     now: datetime,
     *,
@@ -168,8 +209,8 @@ def _delivery(
     at = now + after
     return Delivery(
         public_id=public_id,
-        channel_id=channel_id,
-        account=account,
+        channel_id=channel.pk,
+        account=channel.owner_id,
         created_at=now,
         state=state,
         next_try_at=at,

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import threading
+from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from celery import shared_task
+from django.db import connection
 
-from alerts import locations, notify, outbox, testing
+from alerts import locations, notify, outbox, planned, testing
 from core.clock import utc_now
 from incidents import consuming, windows
 
 _ticking = threading.Lock()
+_WAITING = """
+    SELECT EXISTS (SELECT FROM monitors_expirywarning WHERE processed_at IS NULL),
+           EXISTS (SELECT FROM monitors_dnsalert WHERE due_at <= %(now)s),
+           EXISTS (SELECT FROM monitors_pingexcess WHERE processed_at IS NULL),
+           EXISTS (SELECT FROM alerts_deliveryitem WHERE delivery_id IS NULL AND due_at <= %(now)s)
+"""
 
 
 @shared_task(name="alerts.tasks.tick")
@@ -30,12 +39,34 @@ def tick() -> None:
             is_more = consuming.consume(now, slow=partial(notify.notify_slow, now=now))
             consuming.close_deleted(now)
             is_more |= notify.notify_incidents(now)
-            notify.notify_expiries(now)
-            notify.notify_dns_changes(now)
-            notify.notify_too_often(now)
+            waiting = _find_waiting(now)
+            if waiting.expiries:
+                notify.notify_expiries(now)
+            if waiting.dns_changes:
+                notify.notify_dns_changes(now)
+            if waiting.too_often:
+                notify.notify_too_often(now)
+            if waiting.planned:
+                is_more |= planned.release_due(now)
             outbox.OUTBOX.wake(now)
     finally:
         _ticking.release()
+
+
+class _Waiting(NamedTuple):
+    """Which rare notifications may be due."""
+
+    expiries: bool
+    dns_changes: bool
+    too_often: bool
+    planned: bool
+
+
+def _find_waiting(now: datetime) -> _Waiting:
+    """Look for all of them at once: mostly nothing is due, and each would begin a transaction to find that out."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WAITING, {"now": now})
+        return _Waiting(*cursor.fetchone())
 
 
 @shared_task(name="alerts.tasks.watch_locations")

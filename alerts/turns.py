@@ -165,7 +165,8 @@ _RELEASE = f"""
 
 def queue(ids: Collection[int]) -> None:
     """Put these messages behind earlier open ones of their channels about the same monitors."""
-    _execute(_QUEUE, ids=list(ids))
+    if ids:
+        _execute(_QUEUE, ids=list(ids))
 
 
 def follow(items: Sequence[tuple[int, int, str]]) -> None:

@@ -22,7 +22,10 @@ _OF_HEARTBEATS = {ReasonCode.HEARTBEAT_MISSED, ReasonCode.HEARTBEAT_FAILED}
 _SENT_TEXTS: Mapping[str, str] = {
     IncidentEvent.Type.ALERT_SENT: "Alert delivered.",
     IncidentEvent.Type.ALERT_FAILED: "Alert not delivered.",
+    IncidentEvent.Type.ANNOUNCED: "Alert planned.",
+    IncidentEvent.Type.SUPPRESSED: "Alert not sent.",
 }
+"""What viewers read of an alert to one channel, the only entries with `data.channel_id`."""
 TIMELINE = Prefetch("events", IncidentEvent.objects.order_by("pk"))
 INCIDENT_CHARS = Coalesce(Length("detail"), 0)
 WINDOW_BYTES = total_of(MaintenanceWindow.monitors.through.objects.all(), "maintenancewindow", Value(500))
@@ -65,7 +68,7 @@ def shown_monitor_id(incident: Incident, caller: Caller | None) -> str | None:
 
 def shown_event_text(event: IncidentEvent, caller: Caller | None) -> str:
     """Return the text of an entry of a timeline. To viewers of the project it does not say where alerts go."""
-    if event.type in _SENT_TEXTS and caller is not None and caller.views(event.incident):
+    if "channel_id" in event.data and event.type in _SENT_TEXTS and caller is not None and caller.views(event.incident):
         return _SENT_TEXTS[event.type]
     return event.text
 

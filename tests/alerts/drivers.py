@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Model
 
 from accounts.models import User
-from alerts import locations, notify
+from alerts import locations, notify, planned
 from alerts.events import Payload, Topic
 from alerts.models import AlertChannel, Delivery
 from alerts.outbox import OUTBOX, load
@@ -112,6 +112,7 @@ class Drive:
         notify.notify_expiries(moment)
         notify.notify_dns_changes(moment)
         notify.notify_too_often(moment)
+        planned.release_due(moment)
         locations.notify_partial_outages(moment)
         return self.deliver(moment)
 
