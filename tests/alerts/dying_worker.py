@@ -20,7 +20,7 @@ import django
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 django.setup()
 
-from alerts import batch, notify, outbox, tasks  # noqa: E402
+from alerts import batch, notify, outbox, planned, tasks  # noqa: E402
 from alerts.models import Delivery  # noqa: E402
 from incidents import consuming  # noqa: E402
 from tests.processes.waiting import until  # noqa: E402
@@ -33,6 +33,8 @@ STEPS: dict[str, tuple[Any, str]] = {
     "pending": (notify, "lock_in_turn"),
     "put": (batch, "put"),
     "announced": (notify, "notify_incidents"),
+    "releasing": (planned, "write"),
+    "released": (planned, "release_due"),
     "claimed": (outbox.OUTBOX, "claim"),
     "loaded": (outbox, "load"),
     "sent": (outbox, "_send"),

@@ -395,4 +395,4 @@ def test_a_tick_with_nothing_to_do_is_cheap() -> None:
     tasks.tick()
     with CaptureQueriesContext(connection) as queries:
         tasks.tick()
-    assert len(queries) <= 24, [query["sql"] for query in queries]
+    assert len(queries) <= 18, [query["sql"] for query in queries]

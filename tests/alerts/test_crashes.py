@@ -31,6 +31,9 @@ STEPS = (
 )
 
 
+PLANNED_STEPS = ("releasing", "released")
+
+
 @contextmanager
 def dying_workers() -> Iterator[Callable[[str], int]]:
     """Yield what runs a worker until it dies after a step, or with "" to its end, and returns its exit code."""
@@ -83,3 +86,22 @@ def test_no_alert_is_lost_wherever_a_worker_dies() -> None:
     assert DeliveryItem.objects.count() == Incident.objects.count() == len(STEPS)
     for incident in Incident.objects.all():
         assert timeline(incident) == ["first_failure", "confirmed", "announced", "alert_sent"], incident.name
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_planned_alert_is_lost_or_repeated_wherever_a_worker_dies() -> None:
+    drive, owner = Drive(), UserFactory()
+    AlertChannel.objects.all().delete()
+    with Receiver() as receiver, dying_workers() as work:
+        for step in PLANNED_STEPS:
+            monitor = drive.monitor(owner, step)
+            channel = make_channel(owner, scope="chosen", monitors=[monitor], delay_min=10)
+            channel.config = {"url": f"{receiver.url}/{step}", "secret": "s" * 40}
+            channel.save()
+            drive.check(monitor, Verdict.DOWN, utc_now())
+            assert work("") == 0
+            DeliveryItem.objects.filter(delivery=None).update(due_at=utc_now())
+            assert work(step) == -signal.SIGKILL, step
+        assert work("") == 0
+        assert sorted(call.path for call in receiver.calls) == sorted(f"/{step}" for step in PLANNED_STEPS)
+    assert DeliveryItem.objects.filter(delivery__state="sent").count() == len(PLANNED_STEPS)
