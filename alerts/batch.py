@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,14 +12,15 @@ from typing import Any, NamedTuple
 from django.db.models import Q
 
 from alerts.events import WORDS, EventType, Payload, Topic
-from alerts.models import AlertChannel
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import OutboxItem, put
 from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
-from core.text import counted
+from core.db import lock_against_deletion
+from core.text import counted, one_line
 from incidents import flapping, holding, windows
 from incidents.holding import Cause, Hold
-from incidents.models import Incident, IncidentEvent
+from incidents.models import Escalation, Incident, IncidentEvent
 from monitors.models import Monitor
 
 LOOK_AGAIN = timedelta(seconds=15)
@@ -86,6 +88,27 @@ def silences_of(monitors: Iterable[Monitor | None], now: datetime) -> dict[int |
     }
 
 
+def policy_of(monitor: Monitor | None) -> Any:
+    """Return the escalation policy (of `oncall`) that applies to a monitor: its own, or else its project's, or None.
+
+    A policy applies within its project; one without a project to all monitors of its owner.
+    """
+    if monitor is None:
+        return None
+    project = monitor.project
+    for policy in (monitor.escalation_policy, project.escalation_policy if project is not None else None):
+        if policy is not None and applies(policy, monitor):
+            return policy
+    return None
+
+
+def applies(policy: Any, monitor: Monitor) -> bool:
+    """Return whether a policy may be that of a monitor, which may have moved since."""
+    if policy.project_id is None:
+        return bool(policy.owner_id == monitor.owner_id)
+    return bool(policy.project_id == monitor.project_id)
+
+
 MonitorEvent = tuple[str, Monitor, EventType, datetime, Mapping[str, Any]]
 """The source, monitor, type and time of an event, and further fields of its payload."""
 
@@ -118,21 +141,66 @@ class NotificationBatch:
 
     def __init__(self, incidents: Sequence[Incident], now: datetime, routes: Routes | None = None) -> None:
         self.now = now
+        self._incidents = incidents
         self._routes = routes
         self.silences = silences_of((incident.monitor for incident in incidents), now)
         self.holds = holding.find([one for one in incidents if one.monitor_id not in self.silences], now=now)
         self.notices: list[Notice] = []
-        self._events: list[IncidentEvent] = []
+        self.events: list[IncidentEvent] = []
+        self.items: list[OutboxItem] = []
+        self._escalations: list[Escalation] = []
+
+    @cached_property
+    def policies(self) -> dict[int, Any]:
+        """The escalation policies of outages that nobody was notified of, by incident. They cannot be deleted now."""
+        return {pk: policy for pk, policy in self._found_policies.items() if policy.pk in self._kept_policies}
+
+    @cached_property
+    def _found_policies(self) -> dict[int, Any]:
+        new = (one for one in self._incidents if one.is_open and one.announced_at is None)
+        return {one.pk: policy for one in new if (policy := policy_of(one.monitor)) is not None}
+
+    @cached_property
+    def _kept_policies(self) -> set[int]:
+        model: Any = Escalation._meta.get_field("policy").related_model
+        return lock_against_deletion(model, {policy.pk for policy in self._found_policies.values()})
+
+    def waits(self, incident: Incident) -> bool:
+        """Return whether another transaction deletes the incident's policy: a later run knows what follows."""
+        return incident.pk in self._found_policies and incident.pk not in self.policies
+
+    def announce(self, incident: Incident, event_type: EventType) -> None:
+        """Notify of an open outage: by the escalation policy of its monitor at first, if there is one."""
+        policy = self.policies.get(incident.pk)
+        incident.announced_at = self.now
+        if policy is None:
+            self.notices.append(Notice(incident, event_type))
+            return
+        escalation = Escalation(incident=incident, policy=policy)
+        if incident.acknowledged_at is None:
+            after_min = policy.steps[0]["after_min"]
+            escalation.next_at = self.now + timedelta(minutes=after_min)
+            when = f"after {counted(after_min, 'minute')}" if after_min else "at once"
+            text = f"Escalation by “{one_line(policy.name)}” begins: the first step runs {when}."
+        else:
+            escalation.state = Escalation.State.ACKNOWLEDGED
+            if policy.acknowledge_timeout_min:
+                escalation.next_at = self.now + timedelta(minutes=policy.acknowledge_timeout_min)
+            text = f"Escalation by “{one_line(policy.name)}” does not begin: the incident is acknowledged."
+        self._escalations.append(escalation)
+        self.note(incident, IncidentEvent.Type.ESCALATED, text, policy_id=policy.public_id)
+
+    def note(self, incident: Incident, kind: IncidentEvent.Type, text: str, **data: Any) -> None:
+        """Add an entry to the incident's timeline."""
+        self.events.append(IncidentEvent(incident=incident, type=kind, text=text, at=self.now, data=data))
 
     def suppress(self, incident: Incident, reason: Incident.Quiet) -> None:
         """Record that an incident is not notified now, and check it again later."""
         incident.look_again_at = self.now + LOOK_AGAIN
         if incident.quiet != reason:
             incident.quiet = reason
-            text, data = f"No alert is sent: the monitor is {_SUPPRESSED[reason]}.", {"reason": reason.value}
-            self._events.append(
-                IncidentEvent(incident=incident, type=IncidentEvent.Type.SUPPRESSED, text=text, at=self.now, data=data)
-            )
+            text = f"No alert is sent: the monitor is {_SUPPRESSED[reason]}."
+            self.note(incident, IncidentEvent.Type.SUPPRESSED, text, reason=reason.value)
 
     def is_silent(self, incident: Incident) -> bool:
         """Return whether no alert of an open incident is sent now."""
@@ -150,9 +218,7 @@ class NotificationBatch:
             incident.quiet = Quiet.HELD
             data = {"reason": Quiet.HELD.value, "cause": incident.caused_by and incident.caused_by.public_id}
             text = f"Alerts are held: {hold.parent} {_HELD[hold.cause]}."
-            self._events.append(
-                IncidentEvent(incident=incident, type=IncidentEvent.Type.SUPPRESSED, text=text, at=self.now, data=data)
-            )
+            self.note(incident, IncidentEvent.Type.SUPPRESSED, text, **data)
 
     @cached_property
     def _outages(self) -> dict[int | None, Incident]:
@@ -163,28 +229,63 @@ class NotificationBatch:
         }
 
     def write(self) -> None:
-        """Write the timelines and the messages."""
-        monitors = {one.incident.monitor_id for one in self.notices if one.channel_ids is None}
+        """Write the timelines, the messages, and the escalations that begin."""
+        followed = self._followed()
+        monitors = {
+            one.incident.monitor_id
+            for one in self.notices
+            if one.channel_ids is None and one.incident.pk not in followed and one.incident.monitor_id is not None
+        }
         routes = self._routes
         if routes is None:
-            routes = routes_of([monitor_id for monitor_id in monitors if monitor_id is not None])
+            routes = routes_of(monitors)
         announced: dict[str, tuple[IncidentEvent, Notice]] = {}
-        items = []
         for one in self.notices:
             event = IncidentEvent(incident=one.incident, type=IncidentEvent.Type.ANNOUNCED, at=self.now)
+            source = f"event:{event.public_id}"
             payload = incident_payload(one.incident, one.event_type, self.now, by=one.by)
-            items.append(OutboxItem(f"event:{event.public_id}", payload, _channels(one, routes), one.incident))
-            announced[items[-1].source] = event, one
-        written = put(items, now=self.now)
+            by_user = followed[one.incident.pk] if one.incident.pk in followed else {None: _channels(one, routes)}
+            self.items += [
+                OutboxItem(source, payload, channel_ids, one.incident, user_id=user_id)
+                for user_id, channel_ids in by_user.items()
+            ]
+            announced[source] = event, one
+        Escalation.objects.bulk_create(self._escalations)
+        written = put(self.items, now=self.now)
         not_now = {each.source for each in written.notes}
         for source, (event, one) in announced.items():
             channels = written.sent[source]
             event.data = {"news": one.event_type.value, "channels": channels}
             alerts = f"Alert to {counted(channels, 'channel')}" if channels else "No channel is notified"
             event.text = f"{alerts}{' now' if source in not_now else ''}: {WORDS[one.event_type].sent}."
-            self._events.append(event)
-        self._events += [each.event(self.now) for each in written.notes if each.incident_id is not None]
-        IncidentEvent.objects.bulk_create(self._events)
+            self.events.append(event)
+        self.events += [each.event(self.now) for each in written.notes if each.incident_id is not None]
+        IncidentEvent.objects.bulk_create(self.events)
+
+    def _followed(self) -> Mapping[int, Mapping[int | None, Collection[int]]]:
+        """Return the channels to which the escalations of these notices sent, or are about to, by incident and person.
+
+        News of an outage go to them, whatever their topics are.
+        """
+        found: dict[int, dict[int | None, list[int]]] = {
+            one.incident.pk: defaultdict(list)
+            for one in self.notices
+            if one.channel_ids is None and hasattr(one.incident, "escalation")
+        }
+        if found:
+            open_or_sent = (Delivery.State.GATHERING, Delivery.State.WAITING, Delivery.State.SENT)
+            items = DeliveryItem.objects.filter(incident__in=found, delivery__state__in=open_or_sent, **_USABLE)
+            columns = items.order_by("channel", "user").values_list("incident", "channel", "user")
+            seen = set()
+            for incident_id, channel_id, user_id in columns.distinct():
+                assert incident_id is not None
+                if (incident_id, channel_id) not in seen:
+                    seen.add((incident_id, channel_id))
+                    found[incident_id][user_id].append(channel_id)
+        return found
+
+
+_USABLE = {"channel__enabled": True, "channel__confirmed_at__isnull": False, "channel__owner__is_active": True}
 
 
 def subscribed(routes: Routes, key: int, event_type: EventType) -> list[int]:

@@ -220,6 +220,7 @@ class Payload:
     by: str | None = None  # the account that acknowledged it
     location_id: str | None = None  # of an event about a location, which has no monitor
     location: str = ""
+    acknowledge_url: str | None = None  # of the person to whom it is sent; not stored
 
     @property
     def path(self) -> str:

@@ -43,7 +43,8 @@ class Message:
     """One message in all formats that channels need.
 
     `webhook_body` is the JSON object of webhooks, `short` one or two lines for chat services. Messages of one incident
-    have the same `thread`.
+    have the same `thread`. `acknowledge` has labels and URLs with which the receiver, a person, acknowledges the
+    incidents that `short` names.
     """
 
     subject: str
@@ -53,6 +54,7 @@ class Message:
     short: str
     thread: str
     level: Level
+    acknowledge: Sequence[tuple[str, str]] = ()
 
 
 REASONS: dict[str, str] = {
@@ -81,12 +83,13 @@ def render(items: Sequence[Payload], *, key: str, base_url: str, now: datetime) 
     context = {"subject": unlinked(subject), "tag": first.tag, "level": level.value, "content": content}
     return Message(
         subject=subject,
-        text="\n\n".join(filter(None, (content.headline, *content.paragraphs, content.link))) + "\n",
+        text="\n\n".join(filter(None, (content.headline, *content.paragraphs, *content.ending, content.link))) + "\n",
         html=render_to_string(content.template, context | content.context),
         webhook_body=_webhook_body(events, key=key, subject=subject),
         short=f"{uncalling(content.short)}\n{content.link}",
         thread=content.thread,
         level=level,
+        acknowledge=content.acknowledge,
     )
 
 
@@ -216,6 +219,8 @@ class _Content:
     thread: str
     template: str
     context: dict[str, Any] = field(default_factory=dict)
+    ending: Sequence[str] = ()
+    acknowledge: Sequence[tuple[str, str]] = ()
 
 
 def _single(event: _Event) -> _Content:
@@ -250,7 +255,15 @@ def _single(event: _Event) -> _Content:
         link=event.link,
         thread=f"{thread}.{topic}" if topic else thread,
         template="alerts/single.html",
-        context={"late": late, "rows": rows, "body": body, "body_title": body_title},
+        context={
+            "late": late,
+            "rows": rows,
+            "body": body,
+            "body_title": body_title,
+            "acknowledge_url": payload.acknowledge_url,
+        },
+        ending=(f"Acknowledge: {payload.acknowledge_url}",) if payload.acknowledge_url else (),
+        acknowledge=(("Acknowledge", payload.acknowledge_url),) if payload.acknowledge_url else (),
     )
 
 
@@ -258,9 +271,18 @@ def _group(events: Sequence[_Event], *, thread: str) -> _Content:
     """Return a message about several monitors and locations, most severe first."""
     counts = _counts(events)
     named = [(event, unlinked(event.name), unlinked(_about(event))) for event in events[:MOST_NAMED]]
-    texts = [f"{event.tag:<11} {name}{f' ({about})' if about else ''}" for event, name, about in named]
+    texts = [
+        f"{event.tag:<11} {name}{f' ({about})' if about else ''}{_acknowledge(event)}" for event, name, about in named
+    ]
     lines = [
-        {"tag": event.tag, "level": _level([event.type]).value, "name": name, "about": about, "link": event.link}
+        {
+            "tag": event.tag,
+            "level": _level([event.type]).value,
+            "name": name,
+            "about": about,
+            "link": event.link,
+            "acknowledge_url": event.payload.acknowledge_url,
+        }
         for event, name, about in named
     ]
     rest = _more(events, MOST_NAMED)
@@ -274,7 +296,18 @@ def _group(events: Sequence[_Event], *, thread: str) -> _Content:
         thread=thread,
         template="alerts/group.html",
         context={"lines": lines, "rest": rest},
+        acknowledge=[
+            (f"Acknowledge {event.name}", event.payload.acknowledge_url)
+            for event in events[:5]
+            if event.payload.acknowledge_url
+        ],
     )
+
+
+def _acknowledge(event: _Event) -> str:
+    """Return a line for the text of a group, or nothing."""
+    url = event.payload.acknowledge_url
+    return f"\n{'':<11} Acknowledge: {url}" if url else ""
 
 
 def _counts(events: Sequence[_Event]) -> str:
@@ -337,7 +370,7 @@ def _item(event: _Event) -> dict[str, Any]:
         "reason_code": payload.reason_code,
         "detail": payload.detail,
     }
-    return {
+    item = {
         "event": payload.event_type.value,
         "at": payload.at,
         "text": event.sentence,
@@ -349,3 +382,4 @@ def _item(event: _Event) -> dict[str, Any]:
         "expires_at": payload.expires_at,
         "link": event.link,
     }
+    return item if payload.acknowledge_url is None else item | {"acknowledge_url": payload.acknowledge_url}

@@ -20,7 +20,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils.text import capfirst
 
-from alerts.batch import Notice, NotificationBatch, put_events, silences_of, subscribed
+from alerts.batch import Notice, NotificationBatch, policy_of, put_events, silences_of, subscribed
 from alerts.events import EventType
 from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
@@ -202,6 +202,8 @@ def _notify_due(now: datetime) -> bool:
     beginning = flapping.begins_to_flap(opened, now=now)
     batch = NotificationBatch(incidents, now, routes)
     for incident in incidents:
+        if batch.waits(incident):
+            continue
         reason = batch.silences.get(incident.monitor_id)
         if reason is not None:
             batch.suppress(incident, reason)
@@ -210,20 +212,22 @@ def _notify_due(now: datetime) -> bool:
             batch.hold(incident, hold)
             continue
         if not incident.is_open:
-            if incident.announced_at is None:
-                batch.notices.append(Notice(incident, EventType.DOWN))
+            closing = [EventType(str(incident.resolution))]  # they have the same names
+            if incident.announced_at is None and policy_of(incident.monitor) is not None:
+                closing = []
+                batch.note(incident, IncidentEvent.Type.ESCALATED, "It was over before the escalation began.")
+            elif incident.announced_at is None:
+                closing.insert(0, EventType.DOWN)
             incident.announced_at, incident.closing_announced_at = incident.announced_at or now, now
-            batch.notices.append(Notice(incident, EventType(str(incident.resolution))))  # they have the same names
+            batch.notices += [Notice(incident, event_type) for event_type in closing]
         elif incident.monitor_id in beginning:
             assert incident.monitor_id is not None
             assert incident.confirmed_at is not None
             flapping.begin(incident.monitor_id, changed_at=incident.confirmed_at, now=now)
-            incident.announced_at = now
-            batch.notices.append(Notice(incident, EventType.FLAPPING))
+            batch.announce(incident, EventType.FLAPPING)
         else:
-            incident.announced_at = now
             is_known = incident.quiet not in (None, Quiet.HELD)
-            batch.notices.append(Notice(incident, EventType.STILL_DOWN if is_known else EventType.DOWN))
+            batch.announce(incident, EventType.STILL_DOWN if is_known else EventType.DOWN)
         if incident.acknowledged_at is not None:  # before its first alert
             incident.acknowledgement_announced_at = incident.acknowledgement_announced_at or now
         incident.quiet = incident.look_again_at = None
@@ -296,9 +300,9 @@ def _notify_settled(now: datetime) -> None:
             incident.look_again_at = None
             reason = batch.silences.get(incident.monitor_id)
             if incident.is_open:
-                if not batch.is_silent(incident):
-                    incident.announced_at, incident.quiet = now, None
-                    batch.notices.append(Notice(incident, EventType.STILL_DOWN))
+                if not batch.is_silent(incident) and not batch.waits(incident):
+                    batch.announce(incident, EventType.STILL_DOWN)
+                    incident.quiet = None
             elif last[incident.monitor_id] is not incident:
                 incident.closing_announced_at = now
             elif reason is None:
@@ -346,7 +350,8 @@ def _outlasting(over: Sequence[MaintenanceWindow]) -> set[int]:
 
 def _with_monitors(incidents: QuerySet[Incident]) -> QuerySet[Incident]:
     """Return these incidents, oldest first, with what their notifications need."""
-    return incidents.select_related("monitor__project", "project").order_by("pk")
+    policies = ("monitor__escalation_policy", "monitor__project__escalation_policy", "escalation")
+    return incidents.select_related("monitor__project", "project", *policies).order_by("pk")
 
 
 def _locked(condition: Q, **conditions: object) -> QuerySet[Incident]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter as Counted
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import product
@@ -21,19 +21,20 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, F
 
+from accounts.models import User
 from alerts import messages, turns
-from alerts.events import EventType, Payload
+from alerts.events import DOWN, EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
-from alerts.planning import PlanNote, lock_channels, settle
+from alerts.planning import ESCALATED, PlanNote, is_escalated, lock_channels, settle
 from alerts.transports import KINDS
 from alerts.turns import READY
 from core import ids
 from core.bulk import BulkResult
 from core.clock import utc_now
-from core.db import release_connection
+from core.db import lock_against_deletion, release_connection
 from core.metrics import ALERT_SEC, LATE, Counter, Labels, Level
 from core.text import counted
-from incidents.models import Incident, IncidentEvent
+from incidents.models import Escalation, Incident, IncidentEvent
 from locations.models import Location
 from monitors.models import Monitor
 from monitors.selectors import hidden_ids
@@ -173,6 +174,9 @@ def write(rows: Sequence[DeliveryItem], channels: Mapping[int, AlertChannel], *,
             by_channel[row.channel_id].append(row)
     groups = Delivery.objects.select_for_update().filter(channel__in=by_channel, state=State.GATHERING).order_by("pk")
     gathering = {group.channel_id: group for group in groups}
+    people = lock_against_deletion(User, {row.user_id for row in rows if row.user_id is not None})
+    for row in rows:
+        row.user_id = row.user_id if row.user_id in people else None
     recent = dict(
         Delivery.objects.filter(channel__in=by_channel, created_at__gt=now - STORM_WINDOW)
         .exclude(items__payload__event_type=EventType.TEST)
@@ -298,27 +302,78 @@ class DeliveryOutbox(Outbox[Delivery]):
         return result
 
 
+acknowledge_urls: list[Callable[[Sequence[DeliveryItem]], Mapping[int, str]]] = []
+"""Return URLs with which the persons of these items acknowledge their incidents, by key of the item. Filled by
+`oncall`."""
+
+
 def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
     """Return the channel and the items of a claimed message. The channel is None if it must no longer be used.
 
     For a personal channel, delete items that its owner can no longer read, and the message if none is left: a former
-    member of a project gets no queued alerts of it. A viewer gets no id of a heartbeat, which is a secret.
+    member of a project gets no queued alerts of it. A viewer gets no id of a heartbeat, which is a secret. The same
+    with items of escalations that are no longer wanted.
     """
     usable = AlertChannel.objects.filter(enabled=True, confirmed_at__isnull=False, owner__is_active=True)
     channel = usable.select_related("owner").filter(pk=delivery.channel_id).first()
     items = list(DeliveryItem.objects.filter(delivery=delivery).order_by("pk"))
-    if channel is not None and channel.project_id is None:
-        owner = Caller(channel.owner)
-        if foreign := _foreign(items, owner):
-            items = [item for item in items if item.pk not in foreign]
-            DeliveryItem.objects.filter(pk__in=foreign).delete()
+    owner = Caller(channel.owner) if channel is not None and channel.project_id is None else None
+    if channel is not None:
+        dropped = _unwanted(delivery, items) | (_foreign(items, owner) if owner is not None else set())
+        if dropped:
+            items = [item for item in items if item.pk not in dropped]
+            DeliveryItem.objects.filter(pk__in=dropped).delete()
             if not items:
                 _delete(delivery)
                 channel = None
+    if owner is not None:
         hidden = hidden_ids(owner, {item.payload["monitor_id"] for item in items} - {None})
         for item in items:
             item.payload["monitor_id"] = hidden.get(item.payload["monitor_id"], item.payload["monitor_id"])
+    to_people = [item for item in items if item.user_id is not None and item.payload["event_type"] in DOWN]
+    if channel is not None and to_people:
+        for urls_of in acknowledge_urls:
+            urls = urls_of(to_people)
+            for item in to_people:
+                item.payload["acknowledge_url"] = urls.get(item.pk)
     return channel, [msgspec.convert(item.payload, Payload) for item in items]
+
+
+def _unwanted(delivery: Delivery, items: Sequence[DeliveryItem]) -> set[int]:
+    """Return the keys of items of escalations that are no longer sent.
+
+    These are steps for an incident that was acknowledged or resolved meanwhile, and other news of it if the channel
+    got none of its steps. If nobody knows whether an earlier attempt succeeded, it is made again: the receiver drops
+    repetitions, and would otherwise not hear how it ends.
+    """
+    of_incidents = {item.incident_id for item in items if item.incident_id is not None}
+    columns = ("incident", "run", "incident__acknowledged_at", "incident__resolved_at")
+    found = {pk: row for pk, *row in Escalation.objects.filter(incident__in=of_incidents).values_list(*columns)}
+    if not found:
+        return set()
+    unsent = delivery.attempts == 1 or delivery.last_error is not None
+    dropped: set[int] = set()
+    news: dict[int, int] = {}
+    for item in items:
+        if item.incident_id not in found:
+            continue
+        run, acknowledged_at, resolved_at = found[item.incident_id]
+        if is_escalated(item):
+            is_over = acknowledged_at or resolved_at or not item.source.startswith(f"{ESCALATED}{item.incident_id}:{run}.")
+            if unsent and is_over:
+                dropped.add(item.pk)
+        elif item.payload["event_type"] != EventType.REMINDER:
+            news[item.pk] = item.incident_id
+    if news:
+        done = (State.SENT, State.DEAD)
+        sent = DeliveryItem.objects.filter(
+            channel=delivery.channel_id, incident__in=news.values(), delivery__state__in=done
+        )
+        # Steps in this message are sent first.
+        kept = {item.incident_id for item in items if is_escalated(item) and item.pk not in dropped}
+        notified = kept | set(sent.values_list("incident", flat=True))
+        dropped |= {pk for pk, incident_id in news.items() if incident_id not in notified}
+    return dropped
 
 
 def _delete(delivery: Delivery) -> None:

@@ -252,6 +252,20 @@ def _without_gaps(locked: dict[int, Any], series: QuerySet[M], ordered_by: str) 
     return [key for key, value in locked.items() if key < first.get(value, key + 1)]
 
 
+def lock_against_deletion(model: type[Model], keys: Collection[int]) -> set[int]:
+    """Lock the rows that no other transaction deletes or replaces, without waiting. Return their keys.
+
+    New rows may refer to them. The check of a foreign key at the end of the transaction would wait for a deletion,
+    which may wait for locks of this transaction.
+    """
+    if not keys:
+        return set()
+    statement = f"SELECT id FROM {model._meta.db_table} WHERE id = ANY(%s::bigint[]) FOR KEY SHARE SKIP LOCKED"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [list(keys)])
+        return {key for (key,) in cursor.fetchall()}
+
+
 CHUNK_ROWS = 50
 """Few, because a reader of a download keeps them while its client is slow, and a monitor may have 64 KiB."""
 

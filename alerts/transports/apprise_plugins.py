@@ -9,15 +9,17 @@ configuration files, storage and thread pools are never used.
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import re
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache
 from html import escape
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -51,10 +53,14 @@ _loading = threading.Lock()
 
 
 class _Conversation:
-    """The requests of one attempt, limited in number and time. `last` describes the last failure."""
+    """The requests of one attempt, limited in number and time. `last` describes the last failure.
 
-    def __init__(self, session: GuardedSession) -> None:
+    `added` are further fields of JSON bodies, for features of a service that its plugin does not know.
+    """
+
+    def __init__(self, session: GuardedSession, added: Mapping[str, Any]) -> None:
         self._session = session
+        self._added = added
         self._end = time.monotonic() + TOTAL_SEC
         self._asked = 0
         self.answers = 0
@@ -62,6 +68,8 @@ class _Conversation:
         self.gone = False
 
     def request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        if self._added:
+            kwargs["data"] = json.dumps(json.loads(kwargs["data"]) | self._added)
         try:
             response = self._session.request(method, url, timeout=self._remaining(), allow_redirects=False, **kwargs)
         except (requests.RequestException, UnicodeError) as error:
@@ -154,10 +162,12 @@ def send(
     scheme: str | None = None,
     label: str | None = None,
     schemes: frozenset[str] = HTTPS,
+    added: Mapping[str, Any] = MappingProxyType({}),
 ) -> SendResult:
     """Send a message to an Apprise URL. With `scheme` the URL may also be one that the service itself shows.
 
     `schemes` are those of the requests. Plain http is sent only to private networks that the operator allows.
+    `added` are further fields of the JSON that the plugin sends.
     """
     try:
         plugin = plugin_for(url, thread=message.thread, scheme=scheme)
@@ -167,14 +177,20 @@ def send(
     title = uncalling(message.subject)
     said, _, link = message.short.rpartition("\n")
     guarded = session(total_sec=TOTAL_SEC, max_body=MAX_ANSWER, schemes=schemes, public="http" not in schemes)
-    conversation = _Conversation(guarded)
+    conversation = _Conversation(guarded, added)
     token = _conversation.set(conversation)
     try:
         taken = plugin.notify(
             # Without a title field Apprise prepends the title to the body and treats it as HTML.
             title=title if plugin.title_maxlen > 0 else escape(title),
             # HTML, which Apprise converts to text or Markdown. Plain text would break the link in Markdown.
-            body=f'{escape(said)}<br><a href="{escape(link)}">{escape(link)}</a>',
+            body="<br>".join(
+                [
+                    escape(said),
+                    *(f"{escape(label)}: {_anchor(address)}" for label, address in message.acknowledge),
+                    _anchor(link),
+                ]
+            ),
             notify_type=NotifyType(message.level.value),
             body_format=NotifyFormat.HTML,
             overflow=OverflowMode.TRUNCATE,
@@ -191,6 +207,10 @@ def send(
         return SendResult(delivered=True, detail=f"{name} accepted the message.")
     detail = _masked(conversation.last or "The message was not accepted.", url)
     return SendResult(delivered=False, detail=f"{name}: {detail}", retry=not conversation.gone)
+
+
+def _anchor(url: str) -> str:
+    return f'<a href="{escape(url)}">{escape(url)}</a>'
 
 
 def plugin_for(url: str, *, thread: str = "", scheme: str | None = None) -> Any:

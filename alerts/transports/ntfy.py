@@ -11,6 +11,7 @@ from core.outbound import guard
 from notifications.outbox import SendResult
 
 _SERVER = "https://ntfy.sh"
+_MOST_ACTIONS = 3
 
 
 def _server(url: str) -> str:
@@ -114,4 +115,10 @@ class Ntfy(AppriseService):
 
         schemes = frozenset({urlsplit(config["server"]).scheme})
         url = self.apprise_url(config)
-        return apprise_plugins.send(url, message, scheme=self.scheme, label=self.label, schemes=schemes)
+        # The app sends the request itself: one touch acknowledges.
+        actions = [
+            {"action": "http", "label": label, "url": address, "method": "POST", "clear": True}
+            for label, address in message.acknowledge[:_MOST_ACTIONS]
+        ]
+        added = {"actions": actions} if actions else {}
+        return apprise_plugins.send(url, message, scheme=self.scheme, label=self.label, schemes=schemes, added=added)

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from datetime import datetime
+
+from alerts.messages import Message
 from alerts.transports.base import AppriseService, Config, Setting, matching
+from notifications.outbox import SendResult
 
 
 class Telegram(AppriseService):
@@ -44,3 +48,15 @@ class Telegram(AppriseService):
 
     def apprise_url(self, config: Config) -> str:
         return f"tgram://{config['bot_token']}/{config['chat_id']}/"
+
+    def send(self, config: Config, message: Message, *, key: str, now: datetime) -> SendResult:
+        from alerts.transports import apprise_plugins
+
+        url = self.apprise_url(config)
+        if message.acknowledge:
+            rows = [[{"text": label, "url": address}] for label, address in message.acknowledge]
+            added = {"reply_markup": {"inline_keyboard": rows}}
+            result = apprise_plugins.send(url, message, scheme=self.scheme, label=self.label, added=added)
+            if "BUTTON" not in result.detail:  # Telegram refuses addresses that only a private network knows
+                return result
+        return super().send(config, message, key=key, now=now)
