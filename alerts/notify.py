@@ -212,14 +212,14 @@ def _notify_due(now: datetime) -> bool:
             batch.hold(incident, hold)
             continue
         if not incident.is_open:
-            closing = [EventType(str(incident.resolution))]  # they have the same names
+            news = [EventType(str(incident.resolution))]  # they have the same names
             if incident.announced_at is None and policy_of(incident.monitor) is not None:
-                closing = []
+                news = []
                 batch.note(incident, IncidentEvent.Type.ESCALATED, "It was over before the escalation began.")
             elif incident.announced_at is None:
-                closing.insert(0, EventType.DOWN)
+                news.insert(0, EventType.DOWN)
             incident.announced_at, incident.closing_announced_at = incident.announced_at or now, now
-            batch.notices += [Notice(incident, event_type) for event_type in closing]
+            batch.notices += [Notice(incident, event_type) for event_type in news]
         elif incident.monitor_id in beginning:
             assert incident.monitor_id is not None
             assert incident.confirmed_at is not None

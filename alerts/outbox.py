@@ -355,11 +355,13 @@ def _unwanted(delivery: Delivery, items: Sequence[DeliveryItem]) -> set[int]:
     dropped: set[int] = set()
     news: dict[int, int] = {}
     for item in items:
-        if item.incident_id not in found:
+        if item.incident_id is None or item.incident_id not in found:
             continue
         run, acknowledged_at, resolved_at = found[item.incident_id]
         if is_escalated(item):
-            is_over = acknowledged_at or resolved_at or not item.source.startswith(f"{ESCALATED}{item.incident_id}:{run}.")
+            is_over = (
+                acknowledged_at or resolved_at or not item.source.startswith(f"{ESCALATED}{item.incident_id}:{run}.")
+            )
             if unsent and is_over:
                 dropped.add(item.pk)
         elif item.payload["event_type"] != EventType.REMINDER:

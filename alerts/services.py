@@ -7,14 +7,14 @@ channel.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
 
 from accounts.models import User
-from accounts.services import GONE, addresses_of
+from accounts.services import GONE, addresses_of, is_verified
 from alerts import confirmation
 from alerts.events import DEFAULT_TOPICS, Topic
 from alerts.models import AlertChannel, Delivery, DeliveryItem
@@ -23,6 +23,7 @@ from alerts.selectors import get_channel, get_delivery, list_channels
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind
 from audit.actions import Action
+from core.db import advisory_lock, lock_against_deletion
 from core.errors import ApiError, ChannelLimit, NotDead, ValidationFailed
 from core.etags import IfMatch, require_match
 from monitors.locking import lock_monitors as lock_states
@@ -399,18 +400,38 @@ def _moved_config(kind: ChannelKind, given: Mapping[str, Any], *, stored: Mappin
 
 def add_own_address(user: User) -> None:
     """Create a channel for the e-mail address of a new account. The user may delete it."""
+    _add_own_address(user, topics=DEFAULT_TOPICS, now=user.created_at)
+
+
+def ensure_own_address(user: User, *, now: datetime) -> AlertChannel | None:
+    """Return the account's own channel to its address; a new one without topics if the user deleted it.
+
+    None if its channels to that address are disabled or not confirmed, or the address is not verified. Call it in a
+    transaction, for several accounts in the order of their keys: it waits for others that may create the channel.
+    """
+    advisory_lock(f"own address of {user.pk}")
+    kind = KINDS["email"]
+    of_kind = AlertChannel.objects.filter(owner=user, project=None, kind=kind.name).order_by("pk")
+    own = [channel for channel in of_kind if channel.config[kind.consent] == user.email]
+    if not own and is_verified(user) and lock_against_deletion(User, [user.pk]):
+        return _add_own_address(user, topics=(), now=now)
+    return next((channel for channel in own if channel.enabled and channel.confirmed_at is not None), None)
+
+
+def _add_own_address(user: User, *, topics: Iterable[str], now: datetime) -> AlertChannel:
     kind = KINDS["email"]
     channel = AlertChannel(
         owner=user,
-        created_at=user.created_at,
-        confirmed_at=user.created_at,
+        created_at=now,
+        confirmed_at=now,
         name=kind.label,
         kind=kind.name,
         hint=kind.hint({kind.consent: user.email}),
-        topics=list(DEFAULT_TOPICS),
+        topics=list(topics),
     )
     channel.config = {kind.consent: user.email}
     channel.save(force_insert=True)
+    return channel
 
 
 def lock_channels(**conditions: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -19,8 +20,14 @@ _WAITING = """
     SELECT EXISTS (SELECT FROM monitors_expirywarning WHERE processed_at IS NULL),
            EXISTS (SELECT FROM monitors_dnsalert WHERE due_at <= %(now)s),
            EXISTS (SELECT FROM monitors_pingexcess WHERE processed_at IS NULL),
+           EXISTS (SELECT FROM incidents_escalation WHERE next_at <= %(now)s),
            EXISTS (SELECT FROM alerts_deliveryitem WHERE delivery_id IS NULL AND due_at <= %(now)s)
 """
+
+run_escalations: list[Callable[[datetime], bool]] = []
+"""Run the steps of escalations that are due. Returns whether more may be. Filled by `oncall`."""
+on_sweep: list[Callable[[datetime], object]] = []
+"""Delete what higher layers need no longer."""
 
 
 @shared_task(name="alerts.tasks.tick")
@@ -46,6 +53,8 @@ def tick() -> None:
                 notify.notify_dns_changes(now)
             if waiting.too_often:
                 notify.notify_too_often(now)
+            for run in run_escalations if waiting.escalations else ():
+                is_more |= run(now)
             if waiting.planned:
                 is_more |= planned.release_due(now)
             outbox.OUTBOX.wake(now)
@@ -59,6 +68,7 @@ class _Waiting(NamedTuple):
     expiries: bool
     dns_changes: bool
     too_often: bool
+    escalations: bool
     planned: bool
 
 
@@ -91,7 +101,10 @@ def remind() -> None:
 @shared_task(name="alerts.tasks.sweep")
 def sweep() -> None:
     """Delete old deliveries."""
-    outbox.OUTBOX.delete_old(utc_now() - outbox.KEPT)
+    now = utc_now()
+    outbox.OUTBOX.delete_old(now - outbox.KEPT)
+    for delete in on_sweep:
+        delete(now)
 
 
 @shared_task(name="alerts.tasks.send_test")

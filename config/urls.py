@@ -11,6 +11,7 @@ from django.views.generic import RedirectView, TemplateView
 import alerts.views
 import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
+import oncall.incident_views
 import projects.views
 from config.health import readyz
 from config.openapi import serve_document
@@ -73,6 +74,7 @@ urlpatterns = [
     path("account/", include("signin.urls")),
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
+    path("a/<id:token>", oncall.incident_views.acknowledge_page),
     path("connectors/<id:provider>/callback", connectors.views.callback),
     path("connectors/<id:provider>/undo", connectors.views.undo),
     *(path("v1/", include(f"{app}.urls")) for app in API_APPS),

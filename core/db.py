@@ -189,11 +189,13 @@ def lock_in_turn(
     most: int,
     ordered_by: str | None = None,
     series: QuerySet[M] | None = None,
+    first: str = "pk",
     parents: Mapping[str, type[Model]] | None = None,
 ) -> tuple[list[int], bool]:
     """Lock at most `most` rows that no other transaction has locked. Return their keys, and whether more may wait.
 
-    Accounts take turns: the oldest row of each is first, then the second of each. `account` is the path to the account.
+    Accounts take turns: the oldest row of each is first, then the second of each, or those first by the column `first`.
+    `account` is the path to the account.
     If there are more accounts than `most`, chance decides, so that none is passed over for long.
 
     With `ordered_by`, a column, the earlier rows of the same value among `series`, by default `rows`, are locked too,
@@ -202,7 +204,7 @@ def lock_in_turn(
 
     The rows at the paths `parents` are locked against deletion, and rows whose parents are being deleted are left out.
     """
-    place = Window(RowNumber(), partition_by=account, order_by="pk")
+    place = Window(RowNumber(), partition_by=account, order_by=[first, "pk"])
     kept = [(f"parent_{number}", path, model) for number, (path, model) in enumerate((parents or {}).items())]
     columns = {name: F(path) for name, path, _ in kept}
     waiting = rows.order_by().values(key=F("pk"), series=F(ordered_by or "pk"), place=place, **columns)
@@ -252,15 +254,16 @@ def _without_gaps(locked: dict[int, Any], series: QuerySet[M], ordered_by: str) 
     return [key for key, value in locked.items() if key < first.get(value, key + 1)]
 
 
-def lock_against_deletion(model: type[Model], keys: Collection[int]) -> set[int]:
-    """Lock the rows that no other transaction deletes or replaces, without waiting. Return their keys.
+def lock_against_deletion(model: type[Model], keys: Collection[int], *, wait: bool = False) -> set[int]:
+    """Lock rows that new rows refer to. Return their keys, without those that another transaction may be deleting.
 
-    New rows may refer to them. The check of a foreign key at the end of the transaction would wait for a deletion,
-    which may wait for locks of this transaction.
+    The check of a foreign key at the end of the transaction would wait for a deletion, which may wait for locks of this
+    transaction. With `wait`, which is for callers without such locks, wait for the deletion.
     """
     if not keys:
         return set()
-    statement = f"SELECT id FROM {model._meta.db_table} WHERE id = ANY(%s::bigint[]) FOR KEY SHARE SKIP LOCKED"  # noqa: S608
+    table, skip = model._meta.db_table, "" if wait else "SKIP LOCKED"
+    statement = f"SELECT id FROM {table} WHERE id = ANY(%s::bigint[]) ORDER BY id FOR KEY SHARE {skip}"  # noqa: S608
     with connection.cursor() as cursor:
         cursor.execute(statement, [list(keys)])
         return {key for (key,) in cursor.fetchall()}

@@ -206,6 +206,14 @@ class IncidentResolved(ApiError, status=409, code="incident_resolved"):
     reason = "The incident is already resolved."
 
 
+class NotEscalating(ApiError, status=409, code="not_escalating"):
+    reason = "No step of an escalation policy is left for this incident: it has none, is acknowledged, or is resolved."
+
+
+class LinkExpired(ApiError, status=410, code="link_expired"):
+    reason = "This link is over. Sign in to see the incident."
+
+
 class ResolvesByItself(ApiError, status=409, code="resolves_by_itself"):
     reason = "The incident of a monitor is resolved when the monitor recovers, is paused or is deleted."
 

@@ -108,6 +108,13 @@ class Incident(models.Model):
         return self.resolved_at is None
 
     @property
+    def running_escalation(self) -> Escalation | None:
+        """The escalation whose next step is still to run, or None."""
+        found: Escalation | None = getattr(self, "escalation", None)
+        is_running = found is not None and found.state == Escalation.State.RUNNING and found.policy_id is not None
+        return found if is_running and self.is_open else None
+
+    @property
     def project_key(self) -> int | None:
         """The key of its project: that of its monitor as long as that exists. `owner` may be a former one."""
         return self.project_id if self.monitor is None else self.monitor.project_id

@@ -24,8 +24,9 @@ _SENT_TEXTS: Mapping[str, str] = {
     IncidentEvent.Type.ALERT_FAILED: "Alert not delivered.",
     IncidentEvent.Type.ANNOUNCED: "Alert planned.",
     IncidentEvent.Type.SUPPRESSED: "Alert not sent.",
+    IncidentEvent.Type.ESCALATED: "A step of the escalation policy ran.",
 }
-"""What viewers read of an alert to one channel, the only entries with `data.channel_id`."""
+"""What viewers read of an alert to one channel, the only entries with `data.channel_id`, and of steps that ran."""
 TIMELINE = Prefetch("events", IncidentEvent.objects.order_by("pk"))
 INCIDENT_CHARS = Coalesce(Length("detail"), 0)
 WINDOW_BYTES = total_of(MaintenanceWindow.monitors.through.objects.all(), "maintenancewindow", Value(500))
@@ -54,7 +55,8 @@ def list_incidents(
     unread = ("monitor__config", "monitor__header_values", "monitor__url")  # may take 40 KB for each incident
     cause = Incident.objects.filter(pk=OuterRef("caused_by"), monitor__in=monitors)
     cause_of = Subquery(cause.values(json=JSONObject(id="public_id", name="name")))
-    return found.select_related("monitor__project", "project").defer(*unread).annotate(cause=cause_of)
+    related = ("monitor__project", "project", "acknowledged_by", "escalation__policy")
+    return found.select_related(*related).defer(*unread, "escalation__policy__steps").annotate(cause=cause_of)
 
 
 def shown_monitor_id(incident: Incident, caller: Caller | None) -> str | None:
@@ -68,7 +70,8 @@ def shown_monitor_id(incident: Incident, caller: Caller | None) -> str | None:
 
 def shown_event_text(event: IncidentEvent, caller: Caller | None) -> str:
     """Return the text of an entry of a timeline. To viewers of the project it does not say where alerts go."""
-    if "channel_id" in event.data and event.type in _SENT_TEXTS and caller is not None and caller.views(event.incident):
+    says_where = "channel_id" in event.data or "people" in event.data
+    if says_where and event.type in _SENT_TEXTS and caller is not None and caller.views(event.incident):
         return _SENT_TEXTS[event.type]
     return event.text
 

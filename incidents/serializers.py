@@ -23,6 +23,15 @@ MAX_RULE = 500
 INCIDENT_STATUSES = ("open", "resolved")
 
 
+class EscalationSerializer(serializers.Serializer[Any]):
+    """How far an open incident has come in its escalation policy."""
+
+    policy_id = serializers.CharField(source="policy.public_id")
+    step = serializers.IntegerField(help_text="The one that runs next, from 0.")
+    round = serializers.IntegerField(help_text="From 0.")
+    next_at = EpochMsField(help_text="When that step is due.")
+
+
 class IncidentSerializer(serializers.Serializer[Any]):
     """An outage of a monitor, or a declared incident."""
 
@@ -46,6 +55,12 @@ class IncidentSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="When fail_threshold was reached; null if it was declared by a person."
     )
     acknowledged_at = EpochMsField(allow_null=True)
+    acknowledged_by = serializers.CharField(
+        source="acknowledged_by.public_id",
+        default=None,
+        allow_null=True,
+        help_text="The user id of the person who acknowledged it; null without any, or if the account was deleted.",
+    )
     resolved_at = EpochMsField(allow_null=True)
     resolution = serializers.ChoiceField(
         choices=Incident.Resolution.values, allow_null=True, help_text="closed: by a person."
@@ -53,6 +68,12 @@ class IncidentSerializer(serializers.Serializer[Any]):
 
     caused_by = serializers.SerializerMethodField(
         help_text="The outage of a monitor that this one depends on, which held its alerts; null without any."
+    )
+
+    escalation = EscalationSerializer(
+        source="running_escalation",
+        allow_null=True,
+        help_text="null without a policy, and if it is acknowledged, resolved or finished.",
     )
 
     @extend_schema_field({"type": ["string", "null"]})

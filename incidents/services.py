@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from accounts.services import GONE, addresses_of
-from core.db import get_or_not_found
-from core.errors import IncidentResolved, LimitReached, ResolvesByItself
+from core.db import get_or_not_found, lock_against_deletion
+from core.errors import IncidentResolved, LimitReached, NotFound, ResolvesByItself
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.selectors import get_incident
 from monitors.locking import lock_monitors
@@ -25,23 +27,52 @@ MAX_COMMENTS = 200
 """Limit of comments on an incident."""
 
 
+on_acknowledged: list[Callable[[Incident, datetime], None]] = []
+"""Called in the transaction of an acknowledgement, which has locked the incident. Filled by higher layers."""
+
+
 def acknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:
     """Acknowledge an incident. The first acknowledgement counts; others change nothing."""
     with transaction.atomic():
-        incident = _lock(caller, public_id)
+        keep_account(caller.user)
+        incident = lock_incident(caller, public_id)
         if not incident.is_open:
             raise IncidentResolved
-        if incident.acknowledged_at is None:
-            incident.acknowledged_at = now
-            incident.save(update_fields=["acknowledged_at"])
-            _note(incident, Type.ACKNOWLEDGED, f"Acknowledged by {caller.user.email}.", caller, now)
+        _acknowledge(incident, caller.user, now=now)
         return get_incident(caller, public_id)
+
+
+def acknowledge_by_link(user: User, incident_id: int, *, now: datetime) -> None:
+    """Acknowledge an incident for the person of a link, a viewer too. Nothing happens if it is resolved."""
+    with transaction.atomic():
+        keep_account(user)
+        incident = get_or_not_found(Incident.objects.select_for_update(no_key=True), pk=incident_id)
+        if incident.is_open:
+            _acknowledge(incident, user, now=now, way="link")
+
+
+def _acknowledge(incident: Incident, user: User, *, now: datetime, way: str = "") -> None:
+    if incident.acknowledged_at is not None:
+        return
+    incident.acknowledged_at, incident.acknowledged_by = now, user
+    incident.save(update_fields=["acknowledged_at", "acknowledged_by"])
+    text = f"Acknowledged by {user.email}{', with the link of a message' if way else ''}."
+    data = {"by": user.email} | ({"way": way} if way else {})
+    incident.events.create(type=Type.ACKNOWLEDGED, text=text, at=now, data=data)
+    for follow in on_acknowledged:
+        follow(incident, now)
+
+
+def keep_account(user: User) -> None:
+    """Lock an account that the incident is to refer to, before the incident. Raises NotFound if it was deleted."""
+    if not lock_against_deletion(User, [user.pk], wait=True):
+        raise NotFound
 
 
 def comment(caller: Caller, public_id: str, *, text: str, now: datetime) -> Incident:
     """Add a comment, also to a resolved incident: lessons are often written down afterwards."""
     with transaction.atomic():
-        incident = _lock(caller, public_id)
+        incident = lock_incident(caller, public_id)
         if incident.events.filter(type=Type.COMMENTED).count() >= MAX_COMMENTS:
             raise LimitReached("The limit of comments per incident is reached.", limit=MAX_COMMENTS)
         _note(incident, Type.COMMENTED, text, caller, now)
@@ -62,7 +93,7 @@ def declare(caller: Caller, given: Mapping[str, Any], *, now: datetime) -> Incid
 def resolve(caller: Caller, public_id: str, *, now: datetime) -> Incident:
     """Resolve a declared incident. The first call counts."""
     with transaction.atomic():
-        incident = _lock(caller, public_id)
+        incident = lock_incident(caller, public_id)
         if incident.monitor_public_id:
             raise ResolvesByItself
         if incident.is_open:
@@ -73,12 +104,18 @@ def resolve(caller: Caller, public_id: str, *, now: datetime) -> Incident:
 
 
 def forget_person(user: User) -> None:
-    """Remove a deleted account's name from the acknowledgements and resolutions of others. Comments stay."""
-    events = list(IncidentEvent.objects.filter(data__by__in=addresses_of(user)).exclude(incident__owner=user))
+    """Remove a deleted account's name from the timelines of others' incidents. Comments stay."""
+    addresses = addresses_of(user)
+    notified = reduce(or_, (Q(data__people__contains=[address]) for address in addresses), Q())
+    events = list(IncidentEvent.objects.filter(Q(data__by__in=addresses) | notified).exclude(incident__owner=user))
     for event in events:
-        if event.type in (Type.ACKNOWLEDGED, Type.RESOLVED):
-            event.text = event.text.replace(event.data["by"], GONE)
-        event.data["by"] = GONE
+        for address in addresses:
+            if event.type != Type.COMMENTED:
+                event.text = event.text.replace(address, GONE)
+            if address in event.data.get("people", ()):
+                event.data["people"] = [GONE if one == address else one for one in event.data["people"]]
+            if event.data.get("by") == address:
+                event.data["by"] = GONE
     IncidentEvent.objects.bulk_update(events, ["text", "data"], batch_size=500)
 
 
@@ -103,8 +140,11 @@ def _lock_all(rows: QuerySet[Any]) -> None:
     list(rows.select_for_update().order_by("pk").values_list("pk"))
 
 
-def _lock(caller: Caller, public_id: str) -> Incident:
-    """Return the incident, locked and read after locking, to see a concurrent recovery of the monitor."""
+def lock_incident(caller: Caller, public_id: str) -> Incident:
+    """Return the incident, locked and read after locking, to see a concurrent recovery of the monitor.
+
+    Raises ReadOnly if the caller must not change it.
+    """
     found = get_incident(caller, public_id)
     caller.require_write(found)
     return get_or_not_found(Incident.objects.select_for_update(no_key=True), pk=found.pk)

@@ -6,7 +6,14 @@ class OnCallConfig(AppConfig):
     verbose_name = "on call"
 
     def ready(self) -> None:
+        from alerts import outbox, tasks
+        from incidents import services as incidents
+        from oncall import acknowledging, escalating
         from oncall.services import lock_policies
         from projects.services import before_projects_deleted
 
         before_projects_deleted.append(lock_policies)
+        incidents.on_acknowledged.append(escalating.stop)
+        outbox.acknowledge_urls.append(acknowledging.make_links)
+        tasks.run_escalations.append(escalating.run_due)
+        tasks.on_sweep.append(acknowledging.delete_old)

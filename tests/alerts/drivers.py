@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Model
 
 from accounts.models import User
-from alerts import locations, notify, planned
+from alerts import locations, notify, planned, tasks
 from alerts.events import Payload, Topic
 from alerts.models import AlertChannel, Delivery
 from alerts.outbox import OUTBOX, load
@@ -112,6 +112,9 @@ class Drive:
         notify.notify_expiries(moment)
         notify.notify_dns_changes(moment)
         notify.notify_too_often(moment)
+        for run in tasks.run_escalations:
+            while run(moment):
+                pass
         planned.release_due(moment)
         locations.notify_partial_outages(moment)
         return self.deliver(moment)
@@ -124,7 +127,8 @@ class Drive:
         sent = []
         while (claimed := claim(moment)) is not None:
             channel, payload = load(claimed)
-            assert channel is not None
+            if channel is None:  # nothing in it is wanted any more
+                continue
             finish(claimed, delivered=True, detail="200", now=moment)
             self.payload += payload
             items = tuple((one.event_type.value, one.monitor) for one in payload)
