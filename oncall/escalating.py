@@ -262,11 +262,7 @@ class Stepper:
 
 
 def _plan(policy: EscalationPolicy | None) -> Plan | None:
-    if policy is None:
-        return None
-    steps = tuple(escalation.Step(timedelta(minutes=step["after_min"])) for step in policy.steps)
-    timeout = policy.acknowledge_timeout_min
-    return Plan(steps, policy.repeat, timedelta(minutes=timeout) if timeout else None)
+    return None if policy is None else reaching.plan_of(policy)
 
 
 def _progress_of(row: Escalation) -> Progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +13,8 @@ from alerts.models import AlertChannel
 from alerts.transports import KINDS
 from core.hours import is_within, parse_hours
 from core.text import counted, one_line
-from oncall import rotation
+from oncall import escalation, rotation
+from oncall.escalation import Plan
 from oncall.models import EscalationPolicy, OnCallSchedule
 from oncall.selectors import contact_rules, named_in, own_channels, parsed, people_of, targets_of
 
@@ -35,31 +37,50 @@ class Way:
 
 @dataclass(slots=True)
 class Step:
-    """The ways of a step, and what a timeline says of each target, or why it is not reached."""
+    """The ways of a step, and what a timeline says of each target. `missed`: those texts that say why one is missed."""
 
     ways: list[Way] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
     is_reached: bool = False
 
     @property
     def people(self) -> list[User]:
         return list(dict.fromkeys(way.user for way in self.ways if way.user is not None))
 
+    def miss(self, why: str) -> None:
+        self.texts.append(why)
+        self.missed.append(why)
+
 
 class Directory:
-    """What the steps of these policies lead to at `now`, read in a constant number of statements."""
+    """What the steps of these policies lead to, read in a constant number of statements.
 
-    def __init__(self, policies: Collection[EscalationPolicy], *, now: datetime) -> None:
+    At `now`, or, with `ahead`, at any other time too, with the people, channels and settings of now.
+    """
+
+    def __init__(self, policies: Collection[EscalationPolicy], *, now: datetime, ahead: bool = False) -> None:
         self._now = now
         self._targets = dict(zip(policies, targets_of(list(policies)), strict=True))
         schedules = {row for targets in self._targets.values() for row in targets.schedules.values()}
-        self._on_call = _on_call(schedules, now=now) if schedules else {}
+        self._schedules = {schedule: parsed(schedule) for schedule in schedules}
+        names = {name for schedule in schedules for name in named_in(schedule)}
+        self._people = people_of(schedules, among=names) if schedules else {}
         users = {user for targets in self._targets.values() for user in targets.people.values()}
-        users |= {user for user in self._on_call.values() if user is not None}
+        if ahead:
+            users |= {user for people in self._people.values() for user in people.values()}
+        else:
+            users |= {user for schedule in schedules if (user := self._on_call(schedule)) is not None}
         self._rules = contact_rules(users) if users else {}
         named = {rule["channel_id"] for rules in self._rules.values() for rule in rules}
         channels = own_channels(list(self._rules)).filter(public_id__in=named) if named else ()
         self._channels = {channel.public_id: channel for channel in channels}
+
+    def at(self, moment: datetime) -> Directory:
+        """Return this directory, which was read with `ahead`, at another time."""
+        other = copy(self)
+        other._now = moment
+        return other
 
     @property
     def users(self) -> set[User]:
@@ -74,12 +95,12 @@ class Directory:
         for target in targets:
             found = self._find(policy, target)
             if found is None:
-                step.texts.append(_GONE[target["type"]])
+                step.miss(_GONE[target["type"]])
             elif isinstance(found, AlertChannel):
                 channels[found] = None
             elif isinstance(found, OnCallSchedule):
-                if (user := self._on_call[found]) is None:
-                    step.texts.append(f"nobody is on call in {one_line(found.name)}")
+                if (user := self._on_call(found)) is None:
+                    step.miss(f"nobody is on call in {one_line(found.name)}")
                 else:
                     people[user] = None
             else:
@@ -108,7 +129,7 @@ class Directory:
                 way = Way(channel, timedelta(minutes=rule["after_min"]), user)
                 ways[channel, way.after] = way
         if not ways:
-            step.texts.append(f"{name} has no confirmed channel")
+            step.miss(f"{name} has no confirmed channel")
             return
         step.ways += ways.values()
         step.texts.append(f"{name} {', '.join(self._way_text(way) for way in ways.values())}")
@@ -117,7 +138,7 @@ class Directory:
     def _reach_channel(self, step: Step, channel: AlertChannel, *, is_known: bool) -> None:
         if not channel.enabled or channel.confirmed_at is None:
             why = "disabled" if not channel.enabled else "not confirmed"
-            step.texts.append(f"the channel {one_line(channel.name)} is {why}")
+            step.miss(f"the channel {one_line(channel.name)} is {why}")
         elif not is_known:
             way = Way(channel, timedelta(), None)
             step.ways.append(way)
@@ -136,12 +157,14 @@ class Directory:
         channel = way.channel
         return is_within(parse_hours(channel.hours), channel.time_zone, self._now + way.after)
 
+    def _on_call(self, schedule: OnCallSchedule) -> User | None:
+        people = self._people[schedule]
+        user_id = rotation.on_call(self._schedules[schedule], self._now, people)
+        return None if user_id is None else people[user_id]
 
-def _on_call(schedules: Collection[OnCallSchedule], *, now: datetime) -> dict[OnCallSchedule, User | None]:
-    """Return who is on call in each schedule."""
-    people = people_of(schedules, among={name for schedule in schedules for name in named_in(schedule)})
-    found = {}
-    for schedule in schedules:
-        user_id = rotation.on_call(parsed(schedule), now, people[schedule])
-        found[schedule] = None if user_id is None else people[schedule][user_id]
-    return found
+
+def plan_of(policy: EscalationPolicy) -> Plan:
+    """Return the waits of the policy as it is now."""
+    steps = tuple(escalation.Step(timedelta(minutes=step["after_min"])) for step in policy.steps)
+    timeout = policy.acknowledge_timeout_min
+    return Plan(steps, policy.repeat, timedelta(minutes=timeout) if timeout else None)
