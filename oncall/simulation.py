@@ -48,7 +48,8 @@ def foresee(policy: EscalationPolicy, at: datetime) -> list[Line]:
 
 def simulate(plan: Plan, at: datetime, look_up: LookUp, *, owner: User) -> list[Line]:
     """Return the lines of all rounds, in order of time."""
-    progress, lines = escalation.begin(plan, at), []
+    progress = escalation.begin(plan, at)
+    lines: list[Line] = []
     while progress.next_at is not None:
         moment = progress.next_at
         progress, actions = escalation.due(progress, plan, moment)
