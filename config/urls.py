@@ -74,7 +74,7 @@ urlpatterns = [
     path("account/", include("signin.urls")),
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
-    path("a/<id:token>", oncall.incident_views.acknowledge_page),
+    path("a/<id:key>", oncall.incident_views.acknowledge_page),
     path("connectors/<id:provider>/callback", connectors.views.callback),
     path("connectors/<id:provider>/undo", connectors.views.undo),
     *(path("v1/", include(f"{app}.urls")) for app in API_APPS),

@@ -32,7 +32,7 @@ _SECRET = re.compile(
     | (?P<chat>://(?:hooks\.slack\.com|discord(?:app)?\.com/api/webhooks|api\.telegram\.org)/)[^\s"'<>]+
     | (?P<pool>\bwith\ url:\ )\S+                            # of requests, without a host
     | (?P<user>://)[^\s/@:"']*:[^\s/@"']+@
-    | (?P<link>/(?:v1/heartbeats|invitations|alert-channels/confirm|status-subscriptions/(?:confirm|unsubscribe)
+    | (?P<link>/(?:a|v1/heartbeats|invitations|alert-channels/confirm|status-subscriptions/(?:confirm|unsubscribe)
         |account/(?:confirm-email|link|signup|password/reset))/)[^\s/?"']+
     | (?P<query>\?)[^\s"'<>=?]*=[^\s"'<>]*                    # of any address: where keys of others are
     | (?P<field>\b(?:[a-z0-9]+[-_.])?(?:"""

@@ -111,8 +111,9 @@ class Incident(models.Model):
     def running_escalation(self) -> Escalation | None:
         """The escalation whose next step is still to run, or None."""
         found: Escalation | None = getattr(self, "escalation", None)
-        is_running = found is not None and found.state == Escalation.State.RUNNING and found.policy_id is not None
-        return found if is_running and self.is_open else None
+        if found is None or found.state != Escalation.State.RUNNING or not self.is_open:
+            return None
+        return found if found.next_at is not None and found.policy_id is not None else None
 
     @property
     def project_key(self) -> int | None:

@@ -50,17 +50,17 @@ class EscalationViewSet(ServiceViewSet):
 
 @csrf_exempt  # a bare POST acknowledges: the secret in the address is the permission, and no session is used
 @require_http_methods(["GET", "HEAD", "POST"])
-def acknowledge_page(request: HttpRequest, token: str) -> HttpResponse:
+def acknowledge_page(request: HttpRequest, key: str) -> HttpResponse:
     """The page of a link: GET shows the incident, POST acknowledges it, or takes that back."""
     now = utc_now()
     try:
         count_request("acknowledge-links", client_network(request))
-        link = acknowledging.find(token, now=now)
+        link = acknowledging.find(key, now=now)
         if request.method == "POST":
             take_back = request.POST.get("action") == TAKE_BACK
             act = escalating.unacknowledge_by_link if take_back else acknowledge_by_link
             act(link.user, link.incident.pk, now=now)
-            link = acknowledging.find(token, now=now)
+            link = acknowledging.find(key, now=now)
     except (NotFound, LinkExpired, TooManyRequests) as error:
         told = {"title": "Nothing to acknowledge", "reason": error.reason}
         page = render(request, "problem.html", told, status=error.status)

@@ -94,6 +94,8 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("POST",   "/v1/incidents"):                           (201, 201, 201, 403, 422, 201, 403, 422),
     ("GET",    "/v1/incidents/{incident_id}"):             (200, 200, 200, 200, 404, 200, 200, 404),
     ("POST",   "/v1/incidents/{incident_id}/acknowledge"): (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/incidents/{incident_id}/unacknowledge"): (200, 200, 200, 403, 404, 200, 403, 404),
+    ("POST",   "/v1/incidents/{incident_id}/escalate"):    (409, 409, 409, 403, 404, 409, 403, 404),  # it has no policy
     ("POST",   "/v1/incidents/{incident_id}/comments"):    (200, 200, 200, 403, 404, 200, 403, 404),
     ("POST",   "/v1/incidents/{incident_id}/resolve"):     (200, 200, 200, 403, 404, 200, 403, 404),
     ("GET",    "/v1/maintenance-windows"):                 (200, 200, 200, 200, 200, 200, 200, 200),
@@ -188,7 +190,7 @@ NOTE = UPDATE | {"title": "New"}
 CODES = {400: {"project_forbidden"}, 401: {"unauthorized"}, 404: {"not_found"}, 422: {"validation_error"}}
 CODES |= {
     403: {"forbidden", "session_required", "read_only"},
-    409: {"domain_unverified", "reconnect_required", "projects_shared"},
+    409: {"domain_unverified", "reconnect_required", "projects_shared", "not_escalating"},
 }
 CODES |= {503: {"no_worker", "provider_not_configured"}}
 

@@ -92,6 +92,7 @@ def test_addresses_that_are_secrets() -> None:
     """Fails for a new secret URL: add its pattern to `core.masking`."""
     secret = "Abc-123_xyz"
     made = {
+        "/a/<id:key>": f"/a/{secret}",
         "/invitations/<id:token>": f"/invitations/{secret}",
         "/alert-channels/confirm/<id:token>": f"/alert-channels/confirm/{secret}",
         "/account/^confirm-email/(?P<key>[-:\\w]+)/$": f"/account/confirm-email/{secret}/",
