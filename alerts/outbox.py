@@ -351,7 +351,7 @@ def _unwanted(delivery: Delivery, items: Sequence[DeliveryItem]) -> set[int]:
     found = {pk: row for pk, *row in Escalation.objects.filter(incident__in=of_incidents).values_list(*columns)}
     if not found:
         return set()
-    unsent = delivery.attempts == 1 or delivery.last_error is not None
+    unsent = _is_unsent(delivery)
     dropped: set[int] = set()
     news: dict[int, int] = {}
     for item in items:
@@ -376,6 +376,14 @@ def _unwanted(delivery: Delivery, items: Sequence[DeliveryItem]) -> set[int]:
         notified = kept | set(sent.values_list("incident", flat=True))
         dropped |= {pk for pk, incident_id in news.items() if incident_id not in notified}
     return dropped
+
+
+def _is_unsent(claimed: Delivery) -> bool:
+    """Return whether no earlier attempt can have succeeded: one that was not stored left its lease to end first."""
+    if claimed.attempts == 1 or claimed.leased_until is None:
+        return True
+    started_at = claimed.leased_until - DeliveryOutbox.lease
+    return claimed.last_error is not None and started_at < claimed.next_try_at + DeliveryOutbox.lease
 
 
 def _delete(delivery: Delivery) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -405,3 +405,42 @@ def test_a_storm_is_a_page_for_each_incident() -> None:
         put(pieces, now=utc_now())
     assert [delivery.state for delivery in pager.deliveries.all()] == ["waiting"] * 5
     assert [delivery.state for delivery in chat.deliveries.all()] == ["gathering"]
+
+
+ACKNOWLEDGE = f"{BASE_URL}/a/{'q' * 52}"
+TO_A_PERSON = render([replace(DOWN, acknowledge_url=ACKNOWLEDGE)], key="dlv_1", base_url=BASE_URL, now=NOW)
+
+
+def test_ntfy_has_a_button_that_acknowledges(api: Api, pose: Pose) -> None:
+    channel = stored(api, "ntfy", CASES["ntfy"].given)
+    site = pose("ntfy.sh", CASES["ntfy"].answer)
+    assert KINDS["ntfy"].send(channel.config, TO_A_PERSON, key="dlv_1", now=NOW).delivered
+    body = json.loads(site.seen[0].body)
+    assert body["actions"] == [
+        {"action": "http", "label": "Acknowledge", "url": ACKNOWLEDGE, "method": "POST", "clear": True}
+    ]
+    assert f"Acknowledge: {ACKNOWLEDGE}" in body["message"]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_telegram_has_a_button_unless_it_refuses_the_address(api: Api, pose: Pose, is_refused: bool) -> None:
+    def bot(request: Seen) -> Script:
+        if is_refused and "reply_markup" in json.loads(request.body):
+            return [answer(400, b'{"ok": false, "description": "Bad Request: BUTTON_URL_INVALID"}', OK_JSON)]
+        return [answer(200, b'{"ok": true, "result": {}}', OK_JSON)]
+
+    channel = stored(api, "telegram", CASES["telegram"].given)
+    site = pose("api.telegram.org", bot)
+    assert KINDS["telegram"].send(channel.config, TO_A_PERSON, key="dlv_1", now=NOW).delivered
+    first, *others = (json.loads(request.body) for request in site.seen)
+    assert first["reply_markup"] == {"inline_keyboard": [[{"text": "Acknowledge", "url": ACKNOWLEDGE}]]}
+    assert len(others) == is_refused
+    for sent in (first, *others):
+        assert ACKNOWLEDGE in sent["text"]
+
+
+def test_other_services_have_the_link_as_text(api: Api, pose: Pose) -> None:
+    channel = stored(api, "slack", CASES["slack"].given)
+    site = pose("hooks.slack.com", CASES["slack"].answer)
+    assert KINDS["slack"].send(channel.config, TO_A_PERSON, key="dlv_1", now=NOW).delivered
+    assert ACKNOWLEDGE in site.seen[0].body.decode()

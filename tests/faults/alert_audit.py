@@ -16,13 +16,16 @@ from django.db.models import F, Q
 
 from alerts.events import WORDS, EventType, Topic
 from alerts.models import Delivery, DeliveryItem
-from incidents.models import Incident
+from alerts.planning import ESCALATED
+from incidents.models import Escalation, Incident, IncidentEvent
 from monitors.models import StatusChange
 from tests.alerts.receiver import Call
 from tests.faults.consumer import ReceivedAlert
 from tests.faults.monitor_audit import Audit
-from tests.faults.tenant import MonitoredPart, channels_of
+from tests.faults.tenant import STEP_MINUTES, STEPS, MonitoredPart, channels_of
 
+LATEST_SEC = 15.0
+"""How late a step may run when the processes are back."""
 OPEN = [Delivery.State.GATHERING, Delivery.State.WAITING]
 
 Outage = tuple[datetime | None, datetime | None]
@@ -36,6 +39,7 @@ def unfinished() -> str:
         "changes": StatusChange.objects.filter(processed_at=None).count(),
         "incidents": Incident.objects.filter(due).exclude(quiet=Incident.Quiet.HELD).count(),
         "messages": Delivery.objects.filter(state__in=OPEN).count(),
+        "steps": Escalation.objects.filter(next_at__isnull=False, incident__resolved_at=None).count(),
     }
     return ", ".join(f"{count} {what}" for what, count in left.items() if count)
 
@@ -53,8 +57,13 @@ class AlertItem:
         return f"{self.event_type} as item {self.item} of {self.key}"
 
 
-def audit_alerts(audit: Audit, fleet: Sequence[MonitoredPart], received: Sequence[ReceivedAlert]) -> int:
-    """Report violations to the audit. Return how many alerts arrived, each counted once per channel."""
+def audit_alerts(
+    audit: Audit, fleet: Sequence[MonitoredPart], received: Sequence[ReceivedAlert], bursts: Sequence[float] = ()
+) -> int:
+    """Report violations to the audit. Return how many alerts arrived, each counted once per channel.
+
+    `bursts` are when the faults began whose recoveries the audit has.
+    """
     items_by_alert: dict[tuple[str, str | None, Topic | None], list[AlertItem]] = defaultdict(list)
     for number, each in enumerate(received):
         if each.accepted:
@@ -72,6 +81,9 @@ def audit_alerts(audit: Audit, fleet: Sequence[MonitoredPart], received: Sequenc
         _compare_outages(audit, watched, outages[watched.monitor_id], incidents[watched.monitor_id])
         for incident in incidents[watched.monitor_id]:
             _check_announced(audit, watched, incident)
+            if watched.part.is_escalated:
+                _check_escalated(audit, watched, incident, items_by_alert, bursts)
+                continue
             for channel in channels_of(watched.part):
                 downs, overs = (
                     items_by_alert.pop((f"/{channel}", incident.public_id, topic), [])
@@ -79,7 +91,7 @@ def audit_alerts(audit: Audit, fleet: Sequence[MonitoredPart], received: Sequenc
                 )
                 _check_arrived(audit, watched, incident, channel, downs, overs)
     for (path, incident_id, _), items in items_by_alert.items():
-        audit.report("double_alerts", path, audit.end, f"{items[0]}, but {incident_id} does not exist")
+        audit.report("double_alerts", path, audit.end, f"{items[0]}, but no such alert of {incident_id} exists")
     for delivery in Delivery.objects.exclude(state=Delivery.State.SENT).select_related("channel"):
         items_of = DeliveryItem.objects.filter(delivery=delivery, incident__monitor__isnull=False)
         watched_ids = list(items_of.values_list("incident__monitor", flat=True))
@@ -147,6 +159,56 @@ def _check_announced(audit: Audit, watched: MonitoredPart, incident: Incident) -
         audit.report("lost_alerts", watched, at, f"the end of {incident} was not announced")
 
 
+Alerts = dict[tuple[str, str | None, Topic | None], list[AlertItem]]
+"""The accepted items by path, incident and topic."""
+
+
+def _check_escalated(
+    audit: Audit, watched: MonitoredPart, incident: Incident, alerts: Alerts, bursts: Sequence[float]
+) -> None:
+    """Check the steps of an incident: each ran once and in time, was sent once, and was followed by the end."""
+    ran = list(incident.events.filter(type=IncidentEvent.Type.ESCALATED, data__has_key="step").order_by("pk"))
+    by_step = {event.data["step"]: event for event in ran}
+    if len(by_step) < len(ran):
+        audit.report("double_alerts", watched, audit.end, f"a step of {incident} ran twice")
+    items = DeliveryItem.objects.filter(incident=incident, source__startswith=ESCALATED, delivery__state="sent")
+    sent = set(items.values_list("channel__name", flat=True))
+    for step, channel in enumerate(STEPS):
+        downs, overs = (
+            alerts.pop((f"/{channel}", incident.public_id, topic), []) for topic in (Topic.DOWN, Topic.RECOVERED)
+        )
+        _check_step(audit, watched, incident, step, by_step.get(step), bursts)
+        at = incident.started_at.timestamp() - audit.start
+        if bool(downs) is not (channel in sent):
+            known = "notified" if channel in sent else "not notified"
+            text = f"{channel} got {downs or 'nothing'} of {incident}, and is stored as {known}"
+            audit.report("lost_alerts", watched, at, text)
+        _check_arrived(audit, watched, incident, channel, downs, overs, said=channel in sent)
+
+
+def _check_step(
+    audit: Audit,
+    watched: MonitoredPart,
+    incident: Incident,
+    step: int,
+    ran: IncidentEvent | None,
+    bursts: Sequence[float],
+) -> None:
+    """Check that a step ran in time, unless the outage was over by then."""
+    if incident.announced_at is None:
+        return  # reported
+    due = incident.announced_at.timestamp() + step * STEP_MINUTES * 60 - audit.start
+    latest = max([due, *(end for start, end in zip(bursts, audit.recoveries, strict=False) if start <= due <= end)])
+    latest += LATEST_SEC
+    over = audit.end if incident.resolved_at is None else incident.resolved_at.timestamp() - audit.start
+    at = audit.end if ran is None else ran.at.timestamp() - audit.start
+    if (ran is None and over > latest) or (ran is not None and at > latest):
+        when = "never" if ran is None else f"{at - due:.1f} s late"
+        audit.report("late_steps", watched, due, f"step {step} of {incident} ran {when}")
+    elif ran is not None and at < due - 1:
+        audit.report("double_alerts", watched, at, f"step {step} of {incident} ran {due - at:.1f} s early")
+
+
 def _check_arrived(
     audit: Audit,
     watched: MonitoredPart,
@@ -154,10 +216,13 @@ def _check_arrived(
     channel: str,
     downs: Sequence[AlertItem],
     overs: Sequence[AlertItem],
+    *,
+    said: bool = True,
 ) -> None:
+    """Check what a channel got of an incident. Without `said` it was not notified, and gets nothing."""
     for what, said_at, items in (
-        ("outage", incident.announced_at, downs),
-        ("end", incident.closing_announced_at, overs),
+        ("outage", incident.announced_at if said else None, downs),
+        ("end", incident.closing_announced_at if said else None, overs),
     ):
         at = (said_at or incident.started_at).timestamp() - audit.start
         if said_at is not None and not items:

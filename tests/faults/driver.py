@@ -173,7 +173,8 @@ class FaultRun:
         self._system.tree.stop()
         audit.take(fleet, {job.part.number: job.attempts for job in jobs.jobs}, self._target.requests())
         self.figures["signals"] = audit_signals(audit, fleet, {job.part.number: job.attempts for job in jobs.jobs})
-        alerts = audit_alerts(audit, fleet, consumer.received)
+        bursts = [burst.start for burst in self._script.bursts]
+        alerts = audit_alerts(audit, fleet, consumer.received, bursts)
         self.figures |= {"alerts": alerts, "seed": self._script.seed, "seconds": round(end, 1)}
         return audit
 

@@ -40,6 +40,7 @@ VIOLATIONS = (
     "lost_alerts",
     "double_alerts",
     "overtaken_alerts",
+    "late_steps",
 )
 AROUND_SEC = 5.0
 # Clocks are read, and the event loop of the prober runs, slightly after something happened.

@@ -59,6 +59,11 @@ class Part:
     reports: bool = False  # the job reports its failure when it goes down, instead of only falling silent
     parent: int | None = None  # the part that it depends on, whose states it has too
 
+    @property
+    def is_escalated(self) -> bool:
+        """Return whether its outages go the way of an escalation policy."""
+        return self.kind == "http" and self.parent is None and self.number % 10 in (5, 7)
+
     def is_up(self, at: float) -> bool:
         return [flip.up for flip in self.flips if flip.at <= at or flip is self.flips[0]][-1]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from accounts.models import Plan
+from accounts.models import Plan, User
 from accounts.services import create_account
 from alerts.events import Topic
 from alerts.models import AlertChannel
@@ -18,10 +18,14 @@ from alerts.services import create_channel
 from core.clock import utc_now
 from monitors.models import Dependency, Monitor, MonitorState
 from monitors.services import create_monitor
+from oncall.services import create_policy, set_contact
 from projects.access import Caller
 from tests.faults.script import GRACE_SEC, HEARTBEAT_SEC, INTERVAL_SEC, TIMEOUT_MS, Part
 
 SHARES = 40
+STEPS = ("step-0", "step-1")
+"""The channels of the steps of the escalation policy."""
+STEP_MINUTES = 1
 NOT_YET = timedelta(hours=1)
 
 
@@ -88,7 +92,7 @@ def schedule_checks(fleet: Sequence[MonitoredPart]) -> None:
 
 
 def channels_of(part: Part) -> tuple[str, str]:
-    """Return the channels of a part: one for all monitors, and one that few monitors share."""
+    """Return the channels of a part without a policy: one for all monitors, and one that few monitors share."""
     return "all", f"share-{part.number % SHARES}"
 
 
@@ -106,3 +110,26 @@ def make_channels(fleet: Sequence[MonitoredPart], *, receiver: str) -> None:
     for name, aim in aims.items():
         given = {"kind": "webhook", "name": name, "url": f"{receiver}/{name}", "topics": Topic.values, **aim}
         create_channel(Caller(owner), given, now=utc_now())
+    _make_policy(owner, fleet, receiver=receiver)
+
+
+def _make_policy(owner: User, fleet: Sequence[MonitoredPart], *, receiver: str) -> None:
+    """Let a channel be notified of an outage at once, and a minute later a person."""
+    now = utc_now()
+    first, second = (
+        create_channel(
+            Caller(owner),
+            {"kind": "webhook", "name": name, "url": f"{receiver}/{name}", "monitors": "all", "topics": []},
+            now=now,
+        )[0]
+        for name in STEPS
+    )
+    set_contact(Caller(owner), [{"after_min": 0, "channel_id": second.public_id}])
+    steps = [
+        {"after_min": 0, "targets": [{"type": "channel", "id": first.public_id}]},
+        {"after_min": STEP_MINUTES, "targets": [{"type": "user", "id": owner.public_id}]},
+    ]
+    given = {"name": "faults", "project_id": None, "steps": steps, "repeat": 0, "acknowledge_timeout_min": 0}
+    policy = create_policy(Caller(owner), given, now=now)
+    escalated = [watched.monitor_id for watched in fleet if watched.part.is_escalated]
+    Monitor.objects.filter(pk__in=escalated).update(escalation_policy=policy)
