@@ -163,6 +163,7 @@ THROTTLES = {
     "status-password": (10, 900),
     "status-password-page": (200, 900),  # of all clients together, against distributed guessing
     "status-links": (60, 60),
+    "calendars": (60, 60),
     "acknowledge-links": (300, 60),  # a storm has many links, and an office one address
     "pings": (3000, 60),
     "requests": (1200, 60),

@@ -11,6 +11,7 @@ from django.views.generic import RedirectView, TemplateView
 import alerts.views
 import connectors.views
 import core.api.converters  # noqa: F401  (registers <id:…>)
+import oncall.calendar
 import oncall.incident_views
 import projects.views
 from config.health import readyz
@@ -75,6 +76,7 @@ urlpatterns = [
     path("invitations/<id:token>", projects.views.invitation),
     path("alert-channels/confirm/<id:token>", alerts.views.confirm_address),
     path("a/<id:key>", oncall.incident_views.acknowledge_page),
+    path("calendar/<id:token>.ics", oncall.calendar.calendar_feed),
     path("connectors/<id:provider>/callback", connectors.views.callback),
     path("connectors/<id:provider>/undo", connectors.views.undo),
     *(path("v1/", include(f"{app}.urls")) for app in API_APPS),

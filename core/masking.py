@@ -32,8 +32,8 @@ _SECRET = re.compile(
     | (?P<chat>://(?:hooks\.slack\.com|discord(?:app)?\.com/api/webhooks|api\.telegram\.org)/)[^\s"'<>]+
     | (?P<pool>\bwith\ url:\ )\S+                            # of requests, without a host
     | (?P<user>://)[^\s/@:"']*:[^\s/@"']+@
-    | (?P<link>/(?:a|v1/heartbeats|invitations|alert-channels/confirm|status-subscriptions/(?:confirm|unsubscribe)
-        |account/(?:confirm-email|link|signup|password/reset))/)[^\s/?"']+
+    | (?P<link>/(?:a|calendar|v1/heartbeats|invitations|alert-channels/confirm
+        |status-subscriptions/(?:confirm|unsubscribe)|account/(?:confirm-email|link|signup|password/reset))/)[^\s/?"']+
     | (?P<query>\?)[^\s"'<>=?]*=[^\s"'<>]*                    # of any address: where keys of others are
     | (?P<field>\b(?:[a-z0-9]+[-_.])?(?:"""
     + _NAMES

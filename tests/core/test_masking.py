@@ -93,6 +93,7 @@ def test_addresses_that_are_secrets() -> None:
     secret = "Abc-123_xyz"
     made = {
         "/a/<id:key>": f"/a/{secret}",
+        "/calendar/<id:token>.ics": f"/calendar/{secret}.ics",
         "/invitations/<id:token>": f"/invitations/{secret}",
         "/alert-channels/confirm/<id:token>": f"/alert-channels/confirm/{secret}",
         "/account/^confirm-email/(?P<key>[-:\\w]+)/$": f"/account/confirm-email/{secret}/",

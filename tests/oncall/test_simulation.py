@@ -73,6 +73,7 @@ def test_each_message_of_all_rounds() -> None:
 def test_why_no_one_is_notified() -> None:
     project = ProjectFactory()
     owner = project.memberships.get(role="owner").user
+    assert owner is not None
     anna, _ = make_person("anna")
     MembershipFactory(project=project, user=anna)
     reach_by(anna)
@@ -112,6 +113,7 @@ def test_it_agrees_with_the_engine() -> None:
     """A real outage, minute by minute, sends what was foreseen for the moment when it was confirmed."""
     drive, project = Drive(), ProjectFactory()
     owner = project.memberships.get(role="owner").user
+    assert owner is not None
     anna, _ = make_person("anna")
     ben, his = make_person("ben")
     for user in (anna, ben):
