@@ -56,6 +56,10 @@ class EventType(StrEnum):
     PARTIAL_OUTAGE = "partial_outage"  # checks fail from some locations, and pass from others
     LOCATION_OFFLINE = "location_offline"
     LOCATION_ONLINE = "location_online"
+    ON_CALL_GAP = "on_call_gap"  # soon, or now
+    POLICY_UNREACHABLE = "policy_unreachable"
+    ON_CALL = "on_call"  # a hand-over
+    ON_CALL_ENDED = "on_call_ended"  # to no one
     TEST = "test"
 
 
@@ -119,6 +123,16 @@ WORDS: Mapping[EventType, Words] = {
         "is offline",
         noun="location",
     ),
+    EventType.POLICY_UNREACHABLE: Words(
+        Topic.ON_CALL_GAP,
+        "REACHES NO ONE",
+        "The escalation policy {name} reaches no one.",
+        "reaches no one",
+        noun="policy",
+    ),
+    EventType.ON_CALL_GAP: Words(
+        Topic.ON_CALL_GAP, "NO ONE ON CALL", "Nobody is on call in {name}.", "has a gap", noun="schedule"
+    ),
     EventType.SLOW: Words(Topic.SLOW, "SLOW", "{name} is slow.", "is slow"),
     EventType.CERTIFICATE: Words(
         Topic.EXPIRY,
@@ -171,6 +185,12 @@ WORDS: Mapping[EventType, Words] = {
         "is online again",
         noun="location",
     ),
+    EventType.ON_CALL: Words(
+        Topic.ON_CALL, "ON CALL", "{by} is on call in {name} now.", "has a hand-over", noun="schedule"
+    ),
+    EventType.ON_CALL_ENDED: Words(
+        Topic.ON_CALL, "ON CALL", "The shift of {by} in {name} has ended.", "has a hand-over", noun="schedule"
+    ),
     EventType.TEST: Words(
         None,
         "TEST",
@@ -190,6 +210,7 @@ APART = frozenset(
     {
         *(EventType.SLOW, EventType.CERTIFICATE, EventType.DOMAIN, EventType.DNS_CHANGE, EventType.TOO_OFTEN),
         EventType.PARTIAL_OUTAGE,
+        *(EventType.POLICY_UNREACHABLE, EventType.ON_CALL_GAP, EventType.ON_CALL, EventType.ON_CALL_ENDED),
     }
 )
 """Events that no event of another type supersedes: they are not about an outage."""
@@ -220,13 +241,20 @@ class Payload:
     by: str | None = None  # the account that acknowledged it
     location_id: str | None = None  # of an event about a location, which has no monitor
     location: str = ""
+    schedule_id: str | None = None  # of an event about an on-call schedule, whose gap or shift begins at `started_at`
+    policy_id: str | None = None
+    title: str = ""  # the name of the schedule or escalation policy
     acknowledge_url: str | None = None  # of the person to whom it is sent; not stored
 
     @property
     def path(self) -> str:
-        """Return the path of the page of the incident, or else of the location or monitor, or else an empty string."""
+        """Return the path of the page of the incident, or else of what it is about, or else an empty string."""
         if self.incident_id is not None:
             return f"/incidents/{self.incident_id}"
         if self.location_id is not None:
             return f"/locations/{self.location_id}"
+        if self.schedule_id is not None:
+            return f"/on-call/schedules/{self.schedule_id}"
+        if self.policy_id is not None:
+            return f"/on-call/policies/{self.policy_id}"
         return "" if self.monitor_id is None else f"/monitors/{self.monitor_id}"

@@ -26,7 +26,7 @@ MOST_ITEMS = 500
 """Items of a group's webhook body."""
 _LATE = timedelta(minutes=15)
 _URL_CHARS = 500
-_PLURALS = {"is": "are", "was": "were", "expires": "expire", "runs": "run"}
+_PLURALS = {"has": "have", "is": "are", "reaches": "reach", "was": "were", "expires": "expire", "runs": "run"}
 
 
 class Level(StrEnum):
@@ -108,7 +108,7 @@ class _Event:
     @property
     def name(self) -> str:
         payload = self.payload
-        name = payload.location or (self.url if payload.monitor == payload.url else payload.monitor)
+        name = payload.location or payload.title or (self.url if payload.monitor == payload.url else payload.monitor)
         return one_line(name) or ("Pulsekeeper" if self.type is EventType.TEST else "A monitor")
 
     @property
@@ -141,6 +141,12 @@ class _Event:
     @property
     def trouble(self) -> str:
         return "down" if self.payload.location_id is None else "offline"
+
+    @property
+    def on_call(self) -> str:
+        """Return what identifies the gap or shift of a schedule, or the policy, or an empty string."""
+        about = self.payload.schedule_id or self.payload.policy_id
+        return f"{about}.{self.payload.started_at}" if about else ""
 
     @property
     def started_at(self) -> datetime | None:
@@ -182,7 +188,7 @@ class _Event:
         if self.type in EXPIRY:
             return [] if self.payload.expires_at is None else [("Expires", written(from_ms(self.payload.expires_at)))]
         started, ended = self.started_at, self.ended_at
-        if started is None:
+        if started is None or self.payload.title:  # the detail has the times of a schedule, in its time zone
             return [("At", written(from_ms(self.payload.at)))]
         if ended is None:
             return [("Since", f"{written(started)} ({duration(self.now - started)})")]
@@ -193,7 +199,8 @@ def _latest(events: Sequence[_Event]) -> list[_Event]:
     """Keep the latest event per monitor or location, most severe first. Drop events that a later one supersedes."""
     last: dict[tuple[str, EventType | None], _Event] = {}
     for event in events:
-        about = event.payload.monitor_id or event.payload.incident_id or event.payload.location_id or event.type
+        payload = event.payload
+        about = payload.monitor_id or payload.incident_id or payload.location_id or event.on_call or event.type
         last[about, event.type if event.type in APART else None] = event
     return sorted(last.values(), key=lambda event: list(WORDS).index(event.type))
 
@@ -202,7 +209,7 @@ def _level(event_types: Iterable[EventType]) -> Level:
     types = set(event_types)
     if types & DOWN:
         return Level.FAILURE
-    if types == {EventType.TEST}:
+    if types <= {EventType.TEST, EventType.ON_CALL, EventType.ON_CALL_ENDED}:
         return Level.INFO
     return Level.SUCCESS if types <= OVER else Level.WARNING
 
@@ -229,7 +236,7 @@ def _single(event: _Event) -> _Content:
     # On-call services drop alerts of a thread that is open there.
     each = {kind: f"{kind}.{payload.at}" for kind in APART - {EventType.SLOW, *EXPIRY}}
     topic = {EventType.SLOW: "slow", **each, **EXPIRY}.get(event.type)
-    thread = payload.incident_id or payload.monitor_id or "test"
+    thread = payload.incident_id or payload.monitor_id or payload.schedule_id or payload.policy_id or "test"
     if payload.location_id is not None:
         thread = f"{payload.location_id}.{payload.started_at}"  # of this time offline
     at = from_ms(payload.at)
@@ -319,7 +326,8 @@ def _counts(events: Sequence[_Event]) -> str:
         noun, verb = WORDS[event_type].noun, WORDS[event_type].verb
         if number != 1:
             first, blank, rest = verb.partition(" ")
-            noun, verb = f"{noun}s", f"{_PLURALS.get(first, first)}{blank}{rest}"
+            noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+            verb = f"{_PLURALS.get(first, first)}{blank}{rest}"
         if noun.startswith("monitor"):
             noun, named = "" if named else noun, True
         parts.append(" ".join(filter(None, (str(number), noun, verb))))
@@ -330,7 +338,9 @@ def _about(event: _Event) -> str:
     if event.type in EXPIRY:
         return f"{EXPIRY[event.type]} {event.expires}"
     started, ended, when = event.started_at, event.ended_at, ""
-    if started and ended:
+    if event.on_call:
+        pass
+    elif started and ended:
         when = f"was {event.trouble} for {duration(ended - started)}"
     elif started:
         when = f"since {f'{started:%H:%M:%S} UTC' if started.date() == event.now.date() else written(started)}"
@@ -338,7 +348,11 @@ def _about(event: _Event) -> str:
 
 
 def _link_of_group(events: Sequence[_Event]) -> str:
-    page = "incidents" if any(event.payload.location_id is None for event in events) else "locations"
+    page = "incidents"
+    if all(event.payload.location_id for event in events):
+        page = "locations"
+    elif all(event.on_call for event in events):
+        page = "on-call"
     return f"{events[0].base_url}/{page}"
 
 
@@ -370,7 +384,7 @@ def _item(event: _Event) -> dict[str, Any]:
         "reason_code": payload.reason_code,
         "detail": payload.detail,
     }
-    item = {
+    item: dict[str, Any] = {
         "event": payload.event_type.value,
         "at": payload.at,
         "text": event.sentence,
@@ -382,4 +396,9 @@ def _item(event: _Event) -> dict[str, Any]:
         "expires_at": payload.expires_at,
         "link": event.link,
     }
+    if payload.schedule_id is not None:
+        times = {"starts_at": payload.started_at, "ends_at": payload.resolved_at}
+        item["schedule"] = {"id": payload.schedule_id, "name": payload.title, **times}
+    if payload.policy_id is not None:
+        item["policy"] = {"id": payload.policy_id, "name": payload.title}
     return item if payload.acknowledge_url is None else item | {"acknowledge_url": payload.acknowledge_url}

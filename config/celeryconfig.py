@@ -52,6 +52,8 @@ _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "warn-of-expiries": ("monitors.tasks.warn_of_expiries", 600, 500),
     "alerts": ("alerts.tasks.tick", 1, 5),
     "watch-locations": ("alerts.tasks.watch_locations", 5, 5),
+    "announce-on-call": ("oncall.tasks.announce", 60, 50),
+    "find-unreachable": ("oncall.tasks.find_unreachable", crontab(minute="23"), 3000),
     "remind": ("alerts.tasks.remind", 60, 50),
     "forget-deliveries": ("alerts.tasks.sweep", crontab(minute="7"), 3000),
     "status-mails": ("statuspages.tasks.tick", 5, 5),

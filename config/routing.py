@@ -39,6 +39,7 @@ ROUTES = {
     "monitors.tasks.apply_tzdata": "probes",  # computes many times after an update
     # These send webhooks and mails.
     "alerts.tasks.*": "alerts",
+    "oncall.tasks.*": "alerts",
     "statuspages.tasks.*": "alerts",
     # These may take a minute, and the dispatcher has only two threads.
     "checks.tasks.*": "probes",

@@ -49,6 +49,8 @@ TOPIC_NAMES = {
     Topic.TOO_OFTEN: "Too often: a job runs more often than expected",
     Topic.PARTIAL_OUTAGE: "Partial outage: it fails from some of its locations, and is up from the others",
     Topic.LOCATION_OFFLINE: "Location offline: no agent of a private location is connected",
+    Topic.ON_CALL_GAP: "Nobody on call: a schedule has a gap in the next 24 hours, or a policy reaches no one",
+    Topic.ON_CALL: "Hand-overs: your on-call shift begins or ends",
 }
 SCOPE_NAMES = {
     Scope.ALL: "All my monitors, or all of the channel's project",
@@ -281,7 +283,7 @@ def _shown_delivery(delivery: Delivery, hidden: Mapping[str, str], *, now: datet
     for item in delivery.items.all()[:MAX_ITEMS]:
         payload = msgspec.convert(item.payload, Payload)
         payload = replace(payload, monitor_id=hidden.get(payload.monitor_id or "", payload.monitor_id))
-        name = payload.location or payload.monitor or payload.monitor_id or "Test"
+        name = payload.location or payload.title or payload.monitor or payload.monitor_id or "Test"
         items.append((name, WORDS[payload.event_type].log, payload.path))
     is_open = delivery.state in (Delivery.State.WAITING, Delivery.State.GATHERING)
     return {

@@ -140,7 +140,7 @@ def _topics(kind: MonitorType) -> set[str]:
         Topic.DNS_CHANGE: kind.notes_changes,
         Topic.TOO_OFTEN: "max_pings_per_hour" in kind.asked,
         Topic.PARTIAL_OUTAGE: kind.polls,
-        Topic.LOCATION_OFFLINE: False,
+        **dict.fromkeys((Topic.LOCATION_OFFLINE, Topic.ON_CALL_GAP, Topic.ON_CALL), False),
     }
     return {topic for topic in Topic if uses.get(topic, True)}
 
