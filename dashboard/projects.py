@@ -81,7 +81,7 @@ def rename(request: PageRequest, project_id: str) -> HttpResponse:
     form = _rename_form(project, request.POST)
 
     def change() -> Project:
-        return services.rename_project(request.caller, project_id, **form.given(), if_match=form.if_match)
+        return services.update_project(request.caller, project_id, form.given(), if_match=form.if_match)
 
     if form.save(request, change):
         return done(request, "Project renamed.", "project", project_id)

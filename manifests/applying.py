@@ -27,7 +27,7 @@ from monitors.services import Draft, move_of
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
-from projects.services import create_project, rename_project
+from projects.services import create_project, update_project
 from pulsekeeper.manifest.changes import Change, Report, compare_fields
 from pulsekeeper.manifest.problems import InvalidManifest, Path, format_path
 
@@ -157,7 +157,7 @@ class _Applying:
                 project_ref.id, self.projects[project_ref] = project.public_id, project
             elif project_ref in self.plan.renamed:
                 with self._collect_errors(path):
-                    rename_project(self.caller, project_ref.id, name=project_ref.name)
+                    update_project(self.caller, project_ref.id, {"name": project_ref.name})
 
     def _delete(self) -> None:
         for section, gone in reversed(self.gone.items()):
@@ -217,7 +217,8 @@ class _Applying:
 
     def _draft(self, entry: Entry) -> Draft:
         owner = self.account.owner_of(entry.project_ref)
-        return Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry))
+        policy = entry.existing.row.escalation_policy if entry.existing else None
+        return Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry), policy=policy)
 
     def _make_others(self) -> None:
         """Update before creating: an update may free the slug of a new page.

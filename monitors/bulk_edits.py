@@ -217,11 +217,16 @@ class _Planning:
             self._dependencies = dependencies.Preview(caller, keys, self._parents)
         self._limits: dict[tuple[Any, ...], Limits] = {}
         self._moves: dict[tuple[Any, ...], tuple[Project | None, User] | ApiError] = {}
+        self._policies: dict[tuple[Any, ...], Any] = {}
         self._arrived = Counter[int]()
         self._end = time.monotonic() + PLANNING_SEC
 
     def run(self, keys: Collection[int]) -> Iterator[Planned]:
-        rows = Monitor.objects.select_related("project", "owner__plan").filter(pk__in=keys).order_by("pk")
+        rows = (
+            Monitor.objects.select_related("project", "owner__plan", "escalation_policy")
+            .filter(pk__in=keys)
+            .order_by("pk")
+        )
         for monitor in access.writable(self.caller, rows):
             try:
                 found = self._changes(monitor)
@@ -241,6 +246,8 @@ class _Planning:
         if enabled != monitor.enabled:
             found += changes.changed("enabled", monitor.enabled, enabled)
         found += changes.moved(monitor.project, project)
+        if services.placed_by(given):
+            found += changes.of_policy(monitor.escalation_policy, self._policy_of(monitor, given, project, owner))
         if self._dependencies is not None:
             choice = dependencies.Choice(monitor, owner.pk, self._parents)
             found += self._dependencies.changes(choice, adds=dependencies.FIELD not in self.change.given)
@@ -258,6 +265,21 @@ class _Planning:
             except ApiError as error:
                 self._moves[key] = error
         found = self._moves[key]
+        if isinstance(found, ApiError):
+            raise found
+        return found
+
+    def _policy_of(self, monitor: Monitor, given: Mapping[str, Any], project: Project | None, owner: User) -> Any:
+        stored = monitor.escalation_policy
+        key = project and project.pk, owner.pk, monitor.escalation_policy_id
+        if key not in self._policies:
+            try:
+                self._policies[key] = placement.policy_of(
+                    self.caller, given, project=project, owner=owner, stored=stored, locks=False
+                )
+            except ApiError as error:
+                self._policies[key] = error
+        found = self._policies[key]
         if isinstance(found, ApiError):
             raise found
         return found
@@ -294,10 +316,11 @@ def _run_one(
     """Change a monitor, keep what an undo needs, and return the project of its entry in the audit log."""
     with transaction.atomic():
         monitor, parents_before, parents = _lock(caller, public_id, change)
-        before, place = monitor.full_config, (monitor.enabled, monitor.project, monitor.owner_id)
+        before, owner_id = monitor.full_config, monitor.owner_id
+        place = monitor.enabled, monitor.project, monitor.escalation_policy
         services.update_locked(caller, monitor, change.of(monitor), parents=parents, now=now)
         if edit is not None:
-            stored = None if monitor.owner_id != place[2] else _before(monitor, before, *place[:2])
+            stored = None if monitor.owner_id != owner_id else _before(monitor, before, *place)
             if stored is not None and parents is not None:
                 stored[dependencies.FIELD] = [parent.public_id for parent in parents_before]
             BulkEditItem.objects.create(edit=edit, monitor_id=key, etag=etag(monitor), before=stored)
@@ -317,7 +340,13 @@ def _lock(
     return monitor, monitor.shown_parents, [*present, *(parent for parent in parents if parent not in present)]
 
 
-def _before(monitor: Monitor, before: MonitorConfig, enabled: bool, project: Project | None) -> dict[str, Any]:  # noqa: FBT001
+def _before(
+    monitor: Monitor,
+    before: MonitorConfig,
+    enabled: bool,  # noqa: FBT001
+    project: Project | None,
+    policy: Any,
+) -> dict[str, Any]:
     """Return the earlier values of what was changed, as a PATCH has them."""
     after = monitor.full_config
     names = [name for name in ("type", *types.settings()) if before[name] != after[name]]
@@ -326,6 +355,8 @@ def _before(monitor: Monitor, before: MonitorConfig, enabled: bool, project: Pro
         found["enabled"] = enabled
     if project != monitor.project:
         found["project_id"] = None if project is None else project.public_id
+    if policy != monitor.escalation_policy:
+        found[placement.POLICY] = None if policy is None else policy.public_id
     return found
 
 
@@ -349,8 +380,12 @@ def _restore(caller: Caller, item: int, key: int, public_id: str, *, now: dateti
             project.pk if project else None, owner, caller=caller, kept=before.get("locations", monitor.locations)
         )
         config = configuration.settle(configuration.merge(monitor.full_config, before), limits)
-        draft = Draft(owner, project, config, enabled=before.get("enabled", monitor.enabled), parents=parents)
-        placed = services.PLACED if "project_id" in before else ()
+        placed, policy = services.placed_by(before), None
+        if placed:
+            stored = monitor.escalation_policy
+            policy = placement.policy_of(caller, before, project=project, owner=owner, stored=stored)
+        enabled = before.get("enabled", monitor.enabled)
+        draft = Draft(owner, project, config, enabled=enabled, parents=parents, policy=policy)
         services.store_changed(caller, [(monitor, draft)], placed, now=now)
     return monitor.project
 

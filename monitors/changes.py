@@ -24,6 +24,7 @@ from monitors.models import Monitor
 from monitors.types.settings import MonitorConfig
 from projects.access import Caller
 from projects.models import Project
+from projects.placement import POLICY
 
 MAX_VALUE = 200
 """Characters of a value; the rest is cut."""
@@ -57,6 +58,11 @@ def moved(before: Project | None, after: Project | None) -> list[dict[str, Any]]
     """Return the change of the project, by ids: a reader may know one of the names only."""
     ids = [None if project is None else project.public_id for project in (before, after)]
     return [] if ids[0] == ids[1] else changed("project_id", *ids)
+
+
+def of_policy(before: Any, after: Any) -> list[dict[str, Any]]:
+    """Return the change of the escalation policy, by ids."""
+    return [] if before == after else changed(POLICY, before and before.public_id, after and after.public_id)
 
 
 def draft(

@@ -215,7 +215,8 @@ class Monitor(models.Model):
         if parents is None:  # sorted here, because `order_by` would ignore what is prefetched
             rows = sorted(self.dependencies.all(), key=lambda row: (row.position, row.pk))
             parents = [row.parent_id for row in rows]
-        return [to_builtins(self.full_config), self.enabled, self.project and self.project.public_id, parents]
+        place = self.project and self.project.public_id
+        return [to_builtins(self.full_config), self.enabled, place, self.escalation_policy_id, parents]
 
     @property
     def schedule(self) -> cron.Schedule | None:

@@ -21,6 +21,8 @@ from monitors.types.content import MAX_RULE_PATH, MAX_RULE_VALUE, Rule
 from monitors.types.http import HEADER_TYPES, MAX_HEADER_NAME, MAX_HEADER_VALUE, Header
 from monitors.types.settings import MonitorConfig, Setting
 from projects.access import Caller
+from projects.placement import POLICY, policy_ids
+from projects.serializers import POLICY_HELP
 
 Field = serializers.Field[Any, Any, Any, Any]
 
@@ -137,7 +139,13 @@ class MonitorInputSerializer(StrictSerializer):
             f"monitor are held. At most {dependencies.LONGEST_CHAIN} monitors may depend on each other in a chain.",
         )
         first = {"url": fields.pop("url"), "name": fields.pop("name"), "type": kind}
-        others: dict[str, Field] = {"project_id": project_id, dependencies.FIELD: depends_on}
+        policy = TextField(
+            required=False,
+            allow_null=True,
+            max_length=64,
+            help_text=f"Whom outages notify: {POLICY_HELP} null: that of the project, if it has one.",
+        )
+        others: dict[str, Field] = {"project_id": project_id, POLICY: policy, dependencies.FIELD: depends_on}
         return union(common=first, settings=fields, ownership=others)
 
 
@@ -159,6 +167,7 @@ class MonitorSerializer(serializers.Serializer[Any]):
     muted_until = serializers.SerializerMethodField()
     enabled = serializers.BooleanField()
     project_id = serializers.CharField(source="project.public_id", allow_null=True)
+    escalation_policy_id = serializers.SerializerMethodField(help_text="null: that of the project, if it has one.")
     depends_on = serializers.SerializerMethodField(
         help_text="Ids of the monitors that it depends on, of those that the caller can access."
     )
@@ -187,6 +196,10 @@ class MonitorSerializer(serializers.Serializer[Any]):
 
     def get_id(self, monitor: Monitor) -> str:
         return shown_id(monitor, self.context["caller"])
+
+    def get_escalation_policy_id(self, monitor: Monitor) -> str | None:
+        policy_id: str | None = self.context["policies"].get(monitor.escalation_policy_id)
+        return policy_id
 
     def get_depends_on(self, monitor: Monitor) -> list[str]:
         return dependencies.shown_ids(monitor, self.context["caller"])
@@ -227,7 +240,13 @@ def serialize_monitors(monitors: Sequence[Monitor], *, caller: Caller | None) ->
     now = utc_now()
     dependencies.load(monitors, caller=caller)
     latencies = average_latency([monitor.pk for monitor in monitors], since=now - DAY)
-    context = {"caller": caller, "now": now, "uptimes": uptimes(monitors, now=now), "latencies": latencies}
+    context = {
+        "caller": caller,
+        "now": now,
+        "uptimes": uptimes(monitors, now=now),
+        "latencies": latencies,
+        "policies": policy_ids({monitor.escalation_policy_id for monitor in monitors}),
+    }
     return list(MonitorSerializer(monitors, many=True, context=context).data)
 
 

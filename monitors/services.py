@@ -63,8 +63,8 @@ CONFIGURED = (
 )
 """Columns of a monitor that a change of its config may change."""
 _CREATED_PAUSED = [{"field": "enabled", "after": False}]
-PLACED = ("project", "owner", "owned_since")
-"""Columns of a monitor that a move changes."""
+PLACED = ("project", "owner", "owned_since", "escalation_policy")
+"""Columns of a monitor that a move may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Draft:
     """A monitor to create, or the complete target state of an existing one.
 
     `monitors.configuration` has settled the config with the owner's minimum interval. `parents` are those that
-    `dependencies.replace` stores; None keeps the present ones.
+    `dependencies.replace` stores; None keeps the present ones. `policy` is what `placement.policy_of` returned.
     """
 
     owner: User
@@ -80,6 +80,7 @@ class Draft:
     config: MonitorConfig
     enabled: bool = True
     parents: Sequence[Monitor] | None = None
+    policy: Any = None
 
 
 def permits_host(host: str) -> bool:
@@ -177,7 +178,9 @@ def create_monitor(caller: Caller, given: Mapping[str, Any], *, now: datetime) -
         owner = lock_owner(owner)
         config = complete(given, limits_at(project.pk if project else None, owner, caller=caller))
         enforce_quota(owner)
-        (monitor,) = store_new(caller, [Draft(owner, project, config, parents=parents)], is_claimed=True, now=now)
+        policy = placement.policy_of(caller, given, project=project, owner=owner)
+        draft = Draft(owner, project, config, parents=parents, policy=policy)
+        (monitor,) = store_new(caller, [draft], is_claimed=True, now=now)
     return monitor
 
 
@@ -192,8 +195,8 @@ def lock_parents(caller: Caller, public_ids: Sequence[str]) -> list[Monitor]:
 def copy_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime) -> Monitor:
     """Create a monitor with the settings of another one, changed as by a PATCH of `given`.
 
-    Secrets are dropped where a PATCH drops them, and in another project. The first check is that of `create_monitor`.
-    Raises ReadOnly if the caller only reads the source.
+    Secrets are dropped where a PATCH drops them, and in another project, as are policies of this one. The first check
+    is that of `create_monitor`. Raises ReadOnly if the caller only reads the source.
     """
     with transaction.atomic():
         source = _source_of(caller, public_id)
@@ -205,7 +208,11 @@ def copy_monitor(caller: Caller, public_id: str, given: Mapping[str, Any], *, no
             parents = []
         config = _copied(caller, source, given, project=project, owner=owner)
         enforce_quota(owner)
-        draft = Draft(owner, project, config, enabled=given.get("enabled", True), parents=parents)
+        is_enabled, policy = given.get("enabled", True), source.escalation_policy
+        if policy is not None and not placement.applies(policy, project=project, owner=owner):
+            policy = None
+        policy = placement.policy_of(caller, given, project=project, owner=owner, stored=policy)
+        draft = Draft(owner, project, config, enabled=is_enabled, parents=parents, policy=policy)
         (monitor,) = store_new(caller, [draft], is_claimed=True, now=now, source=source)
     return monitor
 
@@ -265,7 +272,12 @@ def store_new(
         registration = registrations.get(domain or "")
         columns = config_columns(draft.config)
         monitor = Monitor(
-            owner=draft.owner, project=draft.project, registration=registration, created_at=now, **columns
+            owner=draft.owner,
+            project=draft.project,
+            escalation_policy=draft.policy,
+            registration=registration,
+            created_at=now,
+            **columns,
         )
         state = MonitorState(monitor=monitor, domain_expires_at=registration.expires_at if registration else None)
         if monitor.schedule is not None and monitor.kind.fires:
@@ -285,7 +297,10 @@ def store_new(
     StatusChange.objects.bulk_create(transitions)
     dependent = _store_parents(caller, (pair for pair in zip(monitors, drafts, strict=True) if pair[1].parents))
     made = [
-        changes.compare(None, draft.config) + ([] if draft.enabled else _CREATED_PAUSED) + dependent.get(monitor.pk, [])
+        changes.compare(None, draft.config)
+        + ([] if draft.enabled else _CREATED_PAUSED)
+        + dependent.get(monitor.pk, [])
+        + changes.of_policy(None, draft.policy)
         for monitor, draft in zip(monitors, drafts, strict=True)
     ]
     changes.record(caller, monitors, made, action=Action.MONITOR_CREATED, source=source)
@@ -373,9 +388,21 @@ def update_locked(
     if parents is not None and owner.pk == monitor.owner_id:
         lock_owner(owner)
     config = _patched(caller, monitor, given, project=project, owner=owner)
-    draft = Draft(owner, project, config, enabled=given.get("enabled", monitor.enabled), parents=parents)
-    # Write the project only if the caller moves the monitor: the present one may be deleted concurrently.
-    store_changed(caller, [(monitor, draft)], PLACED if "project_id" in given else (), now=now)
+    # Write the project and the policy only if the caller changes them: the present ones may be deleted concurrently.
+    placed, policy = placed_by(given), None
+    if placed:
+        stored = monitor.escalation_policy
+        policy = placement.policy_of(caller, given, project=project, owner=owner, stored=stored)
+    is_enabled = given.get("enabled", monitor.enabled)
+    draft = Draft(owner, project, config, enabled=is_enabled, parents=parents, policy=policy)
+    store_changed(caller, [(monitor, draft)], placed, now=now)
+
+
+def placed_by(given: Mapping[str, Any]) -> Sequence[str]:
+    """Return which columns of PLACED a change of these fields writes."""
+    if "project_id" in given:
+        return PLACED
+    return ("escalation_policy",) if placement.POLICY in given else ()
 
 
 def leave_out(caller: Caller, public_id: str, location_id: str, *, now: datetime) -> None:
@@ -407,7 +434,11 @@ def store_changed(
     transitions: list[StatusChange] = []
     entries = []
     for monitor, draft in drafts:
-        entries += _logged(caller, monitor, draft, dependent.get(monitor.pk, ()))
+        found = list(dependent.get(monitor.pk, ()))
+        if "escalation_policy" in placed:
+            found += changes.of_policy(monitor.escalation_policy, draft.policy)
+            monitor.escalation_policy = draft.policy
+        entries += _logged(caller, monitor, draft, found)
         transitions += reconfigure(monitor, draft.config, enabled=draft.enabled, registrations=registrations, now=now)
         monitor.project, monitor.owner = draft.project, draft.owner
     monitors = [monitor for monitor, _ in drafts]
@@ -418,17 +449,18 @@ def store_changed(
     audit.services.record_all(entries)
 
 
-def _logged(caller: Caller, monitor: Monitor, draft: Draft, dependent: Sequence[Mapping[str, Any]]) -> list[Entry]:
+def _logged(caller: Caller, monitor: Monitor, draft: Draft, others: Sequence[Mapping[str, Any]]) -> list[Entry]:
     """Return the entries for a change of a locked monitor to its draft: one, or none if nothing changes.
 
-    `dependent` are the changes of its parents. A move between projects is in the logs of both, without values of other
-    settings: readers of one may have no access to the other. `log.record_moves` records a move to another owner.
+    `others` are the changes of its parents and its policy. A move between projects is in the logs of both, without
+    values of other settings: readers of one may have no access to the other. `log.record_moves` records a move to
+    another owner.
     """
     is_move = monitor.project != draft.project or monitor.owner_id != draft.owner.pk
     made = changes.compare(monitor.full_config, draft.config, with_values=not is_move)
     if monitor.enabled != draft.enabled:
         made += changes.changed("enabled", monitor.enabled, draft.enabled)
-    made += [{"field": each["field"]} if is_move else dict(each) for each in dependent]
+    made += [{"field": each["field"]} if is_move else dict(each) for each in others]
     logs = [draft.project]
     if is_move and monitor.owner_id == draft.owner.pk:
         made += changes.moved(monitor.project, draft.project)
@@ -532,7 +564,7 @@ def lock_with_parents(
     Parents that the caller can only read will do. Raises DependencyRefused too.
     """
     wanted: Sequence[str] | None = given.get(dependencies.FIELD)
-    rows = Monitor.objects.select_related("registration", "project", "owner__plan")
+    rows = Monitor.objects.select_related("registration", "project", "owner__plan", "escalation_policy")
     rows_to_lock = access.writable(caller, rows.filter(named([public_id])))
     if wanted:
         rows_to_lock |= access.accessible(caller, rows.filter(named(wanted)))
@@ -605,7 +637,8 @@ def enforce_quota(owner: User, *, count: int = 1) -> None:
 
 def lock_for_update(monitor_ids: Collection[int]) -> dict[int, Monitor]:
     """Lock monitors and return the existing ones by key, with what `update_monitors` reads."""
-    return locking.lock_monitors(monitor_ids, Monitor.objects.select_related("registration", "project", "owner__plan"))
+    related = ("registration", "project", "owner__plan", "escalation_policy")
+    return locking.lock_monitors(monitor_ids, Monitor.objects.select_related(*related))
 
 
 def _lock_owners_with_quota(drafts: Sequence[Draft]) -> dict[int, User]:

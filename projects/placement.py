@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from accounts.models import User
+from core.db import get_or_not_found
 from core.errors import ApiError, Forbidden, LimitReached, NotFound, ReadOnly, Unauthorized, ValidationFailed
 from projects import access
 from projects.access import Caller, Placed
 from projects.models import Project
 
+POLICY = "escalation_policy_id"
+"""The field of monitors and projects that names their escalation policy."""
 MAX_LINKS = 10_000
 """How many monitors the channels, windows and status pages of an account choose together."""
 links: list[type[Model]] = []
@@ -91,6 +94,57 @@ def move(
     if receiver.pk != owner.pk:
         require_giving(caller, project, owner)
     return arriving, receiver
+
+
+def _policies() -> QuerySet[Any]:
+    """Return all escalation policies, of a higher layer."""
+    model: Any = Project._meta.get_field("escalation_policy").related_model
+    rows: QuerySet[Any] = model._default_manager.all()
+    return rows
+
+
+def policy_of(
+    caller: Caller,
+    given: Mapping[str, Any],
+    *,
+    project: Project | None,
+    owner: User,
+    stored: Any = None,
+    locks: bool = True,
+) -> Any:
+    """Return the escalation policy for what is, or will be, in this place: the one that `given` names, or the stored.
+
+    It is of the project, or its owner's without a project, and the caller can access it, or it is the stored one.
+    Raises ValidationFailed. It is locked until the transaction ends if `locks`: otherwise it could be deleted before
+    its monitor is stored.
+    """
+    wanted = given.get(POLICY, stored and stored.public_id)
+    if wanted is None:
+        return None
+    is_stored = stored is not None and wanted == stored.public_id
+    rows = _policies()
+    rows = rows if is_stored else access.accessible(caller, rows)
+    try:
+        policy = get_or_not_found(rows.select_for_update(no_key=True) if locks else rows, public_id=wanted)
+    except NotFound:
+        raise ValidationFailed("escalation policy not found.", field=POLICY) from None
+    if not applies(policy, project=project, owner=owner):
+        reason = "does not apply there; name another one, or null." if is_stored else "does not apply here."
+        raise ValidationFailed(reason, field=POLICY)
+    return policy
+
+
+def policy_ids(keys: Collection[int | None]) -> dict[int, str]:
+    """Return the public ids of escalation policies by key. No query is made if there are none."""
+    wanted = {key for key in keys if key is not None}
+    return dict(_policies().filter(pk__in=wanted).values_list("pk", "public_id")) if wanted else {}
+
+
+def applies(policy: Any, *, project: Project | None, owner: User) -> bool:
+    """Return whether an escalation policy may be used in this place: it is of the project, or the owner's alone."""
+    if policy.project_id is None:
+        return bool(policy.owner_id == owner.pk)
+    return project is not None and policy.project_id == project.pk
 
 
 def require_giving(caller: Caller, project: Project | None, owner: User) -> None:

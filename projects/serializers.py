@@ -11,6 +11,8 @@ from core.api.fields import ChoiceField, EpochMsField, StrictSerializer, TextFie
 from projects import log
 from projects.models import Membership, Role
 
+POLICY_HELP = "an escalation policy of the project, or one of its owner's without a project."
+
 
 class ProjectInputSerializer(StrictSerializer):
     name = TextField(max_length=200)
@@ -19,7 +21,21 @@ class ProjectInputSerializer(StrictSerializer):
 class ProjectSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
+    escalation_policy_id = serializers.CharField(
+        source="escalation_policy.public_id", allow_null=True, help_text="Applies to its monitors without one."
+    )
     created_at = EpochMsField()
+
+
+class ProjectPatchSerializer(StrictSerializer):
+    """The fields to change. Read-only fields of a project are ignored."""
+
+    ignored = frozenset({"id", "created_at"})
+
+    name = TextField(required=False, max_length=200)
+    escalation_policy_id = TextField(
+        required=False, allow_null=True, max_length=64, help_text=f"For its monitors without one: {POLICY_HELP}"
+    )
 
 
 class ListedProjectSerializer(ProjectSerializer):

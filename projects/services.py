@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
@@ -16,6 +17,7 @@ from core.etags import IfMatch
 from projects import access, log
 from projects.access import Caller
 from projects.models import IdempotencyKey, Membership, Project, Role
+from projects.placement import POLICY, policy_of
 
 MAX_PROJECTS = 200
 """Limit of projects of an account."""
@@ -29,7 +31,7 @@ before_projects_deleted: list[Callable[[Collection[int]], None]] = []
 def list_projects(caller: Caller, *, now: datetime) -> QuerySet[Project]:
     """Return the caller's projects, annotated with the number of their monitors, total and by status."""
     caller.require_session()
-    projects = access.accessible_projects(caller)
+    projects = access.accessible_projects(caller).select_related("escalation_policy")
     for counts_at in monitor_counts:
         projects = projects.annotate(**counts_at(now))
     return projects
@@ -47,13 +49,19 @@ def create_project(caller: Caller, *, name: str, now: datetime) -> Project:
     return project
 
 
-def rename_project(caller: Caller, public_id: str, *, name: str, if_match: IfMatch = None) -> Project:
+def update_project(caller: Caller, public_id: str, given: Mapping[str, Any], *, if_match: IfMatch = None) -> Project:
+    """Change the name, the escalation policy of its monitors, or both."""
     caller.require_session()
     with transaction.atomic():
         project = access.lock_project(caller, public_id, roles=access.MANAGERS, if_match=if_match)
-        before, project.name = project.name, name
-        project.save(update_fields=["name"])
-        log.record_of_project(caller, Action.PROJECT_UPDATED, project, before=before)
+        details: dict[str, Any] = {"before": project.name} if "name" in given else {}
+        project.name = given.get("name", project.name)
+        if POLICY in given:
+            before, owner = project.escalation_policy, access.owner_of(project)
+            project.escalation_policy = policy_of(caller, given, project=project, owner=owner, stored=before)
+            details |= {POLICY: given[POLICY]}
+        project.save(update_fields=["name", "escalation_policy"] if POLICY in given else ["name"])
+        log.record_of_project(caller, Action.PROJECT_UPDATED, project, **details)
     return project
 
 

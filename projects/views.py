@@ -27,6 +27,7 @@ from projects.serializers import (
     MemberPatchSerializer,
     MemberSerializer,
     ProjectInputSerializer,
+    ProjectPatchSerializer,
     ProjectSerializer,
 )
 
@@ -58,10 +59,10 @@ class ProjectViewSet(ServiceViewSet):
         """Read a project."""
         return self.get_object(project_id)
 
-    @operation(id="rename_project", body=ProjectInputSerializer, answer=OkSerializer)
+    @operation(id="rename_project", body=ProjectPatchSerializer, answer=OkSerializer)
     def partial_update(self, project_id: str, data: dict[str, Any]) -> Project:
-        """Rename a project."""
-        return services.rename_project(self.caller, project_id, **data, if_match=self.if_match)
+        """Rename a project, or change the escalation policy of its monitors."""
+        return services.update_project(self.caller, project_id, data, if_match=self.if_match)
 
     @operation()
     def destroy(self, project_id: str) -> None:

@@ -19,7 +19,7 @@ from projects.access import Caller
 from projects.members import remove_member
 from projects.models import Membership, Project
 from tests.api.client import Api
-from tests.factories import ChannelFactory, ProjectFactory, UserFactory
+from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import NOON
 
 SCHEDULES, POLICIES, CONTACT = "/v1/on-call-schedules", "/v1/escalation-policies", "/v1/account/contact"
@@ -364,3 +364,108 @@ def test_an_account_has_a_limited_number(
     answers = [api.post(path, body) for _ in range(2)]
     assert [answer.status for answer in answers] == [201, 403]
     assert (answers[1].json["error"], answers[1].json["limit"]) == ("limit_reached", 1)
+
+
+def make_policy(owner: User, project: Project | None) -> EscalationPolicy:
+    given = policy(owner) | {"project_id": project and project.public_id}
+    return services.create_policy(Caller(owner), given, now=NOON)
+
+
+def test_the_policy_of_a_monitor(api: Api, user: User, friend: User, project: Project) -> None:
+    ours, own, theirs = make_policy(user, project), make_policy(user, None), make_policy(friend, None)
+    elsewhere = ProjectFactory(owner=user)
+    given = {"type": "heartbeat", "project_id": project.public_id, "escalation_policy_id": ours.public_id}
+    made = api.post("/v1/monitors", given)
+    assert (made.status, made.json["escalation_policy_id"]) == (201, ours.public_id)
+    path = f"/v1/monitors/{made.json['id']}"
+    first = api.get(path)
+    assert first.json["escalation_policy_id"] == ours.public_id
+    changed = api.patch(path, {"escalation_policy_id": own.public_id})
+    assert changed.json["escalation_policy_id"] == own.public_id
+    assert changed.headers["ETag"] != first.headers["ETag"]
+    for bad in (theirs.public_id, make_policy(user, elsewhere).public_id, "esc_x", "esc_\0"):
+        for answer in (
+            api.patch(path, {"escalation_policy_id": bad}),
+            api.post("/v1/monitors", given | {"escalation_policy_id": bad}),
+        ):
+            assert answer.error.startswith("validation_error escalation_policy_id: "), bad
+    # Another member cannot name the owner's own, but can send back what is stored.
+    member = Api.signed_in(friend)
+    assert member.patch(path, {"escalation_policy_id": own.public_id, "name": "Cron"}).status == 200
+    assert member.patch(path, {"escalation_policy_id": None}).json["escalation_policy_id"] is None
+    answer = member.patch(path, {"escalation_policy_id": own.public_id})
+    assert answer.error == "validation_error escalation_policy_id: escalation policy not found."
+    assert [row["escalation_policy_id"] for row in member.get("/v1/monitors").json] == [None]
+    fields = [change for entry in Entry.objects.filter(action="monitor.updated") for change in entry.details["changes"]]
+    assert {"field": "escalation_policy_id", "before": ours.public_id, "after": own.public_id} in fields
+
+
+def test_a_moved_monitor_does_not_keep_the_policy_of_its_project(api: Api, user: User, project: Project) -> None:
+    ours, own, elsewhere = make_policy(user, project), make_policy(user, None), ProjectFactory(owner=user)
+    there = make_policy(user, elsewhere)
+    given = {"type": "heartbeat", "project_id": project.public_id, "escalation_policy_id": ours.public_id}
+    path = f"/v1/monitors/{api.post('/v1/monitors', given).json['id']}"
+    for place in (None, elsewhere.public_id):
+        answer = api.patch(path, {"project_id": place})
+        assert answer.error.startswith("validation_error escalation_policy_id: does not apply there"), place
+    many = api.patch("/v1/monitors?type=heartbeat", {"project_id": elsewhere.public_id}).json
+    assert (many["changed"], many["failed"][0]["error"]) == ([], "validation_error")
+    moved = api.patch(path, {"project_id": elsewhere.public_id, "escalation_policy_id": there.public_id})
+    assert moved.json["escalation_policy_id"] == there.public_id
+    # A copy in another project has none of its project's; one of the owner's own goes along.
+    assert api.post(f"{path}/copy").json["escalation_policy_id"] == there.public_id
+    assert api.post(f"{path}/copy", {"project_id": None}).json["escalation_policy_id"] is None
+    api.patch(path, {"escalation_policy_id": own.public_id})
+    assert api.post(f"{path}/copy", {"project_id": None}).json["escalation_policy_id"] == own.public_id
+    assert api.patch(path, {"project_id": None}).json["escalation_policy_id"] == own.public_id
+
+
+def test_the_policy_of_many_monitors(api: Api, user: User, project: Project) -> None:
+    own, ours = make_policy(user, None), make_policy(user, project)
+    for place in (None, project):
+        MonitorFactory(owner=user, project=place)
+    dry = api.patch("/v1/monitors?enabled=true&dry_run=true", {"escalation_policy_id": own.public_id}).json
+    done = api.patch("/v1/monitors?enabled=true", {"escalation_policy_id": own.public_id}).json
+    assert dry | {"dry_run": False} == done
+    assert (len(done["changed"]), done["failed"]) == (2, [])
+    again = api.patch("/v1/monitors?enabled=true", {"escalation_policy_id": own.public_id}).json
+    assert (again["changed"], len(again["unchanged"])) == ([], 2)
+    mixed = api.patch("/v1/monitors?enabled=true", {"escalation_policy_id": ours.public_id}).json
+    assert (len(mixed["changed"]), [one["error"] for one in mixed["failed"]]) == (1, ["validation_error"])
+
+
+def test_a_deleted_policy_is_nobody_s(api: Api, user: User, project: Project) -> None:
+    own, ours = make_policy(user, None), make_policy(user, project)
+    api.patch(f"/v1/projects/{project.public_id}", {"escalation_policy_id": ours.public_id})
+    ids = [
+        api.post(
+            "/v1/monitors", {"type": "heartbeat", "project_id": place, "escalation_policy_id": one.public_id}
+        ).json["id"]
+        for place, one in [(None, own), (project.public_id, ours), (project.public_id, own)]
+    ]
+    assert api.delete(f"{POLICIES}/{ours.public_id}").status == 200
+    assert api.get(f"/v1/projects/{project.public_id}").json["escalation_policy_id"] is None
+    assert api.get(f"/v1/monitors/{ids[1]}").json["escalation_policy_id"] is None
+    assert api.delete(f"/v1/projects/{project.public_id}").status == 200
+    assert api.get(f"/v1/monitors/{ids[2]}").json["escalation_policy_id"] == own.public_id
+    assert api.delete(f"{POLICIES}/{own.public_id}").status == 200
+    assert {row["escalation_policy_id"] for row in api.get("/v1/monitors").json} == {None}
+
+
+def test_the_policy_of_a_project(api: Api, user: User, friend: User, project: Project) -> None:
+    ours, own, path = make_policy(user, project), make_policy(user, None), f"/v1/projects/{project.public_id}"
+    before = api.get(path)
+    assert before.json["escalation_policy_id"] is None
+    for one in (ours, own):
+        assert api.patch(path, {"escalation_policy_id": one.public_id}).status == 200
+        assert api.get(path).json["escalation_policy_id"] == one.public_id
+        assert api.get("/v1/projects").json[0]["escalation_policy_id"] == one.public_id
+    assert api.patch(path, api.get(path).json | {"name": "Store"}).status == 200
+    assert api.get(path).json == before.json | {"name": "Store", "escalation_policy_id": own.public_id}
+    assert api.send("patch", path, {"name": "Shop"}, if_match=before.headers["ETag"]).status == 412
+    theirs, elsewhere = make_policy(friend, None), make_policy(user, ProjectFactory(owner=user))
+    for one in (theirs, elsewhere):
+        answer = api.patch(path, {"escalation_policy_id": one.public_id})
+        assert answer.error.startswith("validation_error escalation_policy_id: ")
+    assert api.patch(path, {"escalation_policy_id": None}).status == 200
+    assert Entry.objects.filter(action="project.updated").count() == 4

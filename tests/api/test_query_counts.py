@@ -21,7 +21,7 @@ from oncall.models import OnCallSchedule
 from oncall.services import create_policy, create_schedule
 from projects.access import Caller
 from projects.models import Project
-from projects.services import rename_project
+from projects.services import update_project
 from statuspages.models import StatusPage
 from statuspages.services import create_note
 from tests.api.client import Api
@@ -94,7 +94,7 @@ def add_members(user: User, project: Project, count: int) -> None:
 
 def add_log(user: User, project: Project, count: int) -> None:
     for number in range(count):
-        rename_project(Caller(user), project.public_id, name=f"Shop {number}")
+        update_project(Caller(user), project.public_id, {"name": f"Shop {number}"})
 
 
 def add_channels(user: User, project: Project, count: int) -> None:

@@ -25,7 +25,7 @@ from core.clock import utc_now
 from projects.access import Caller
 from projects.members import accept_invitations
 from projects.models import Membership, Project
-from projects.services import create_project, rename_project
+from projects.services import create_project, update_project
 from tests.api.client import Api
 from tests.audit.reading import actions, forget_all, last
 from tests.factories import ConnectorFactory, ProjectFactory, UserFactory
@@ -181,10 +181,10 @@ def test_an_entry_is_one_statement_and_of_the_transaction(user: User) -> None:
             act()
         return [query["sql"] for query in captured if "audit_entry" in query["sql"]]
 
-    (insert,) = queries(lambda: rename_project(caller, project.public_id, name="Store"))
+    (insert,) = queries(lambda: update_project(caller, project.public_id, {"name": "Store"}))
     assert insert.startswith("INSERT")
     with transaction.atomic():
-        rename_project(caller, project.public_id, name="Lost")
+        update_project(caller, project.public_id, {"name": "Lost"})
         transaction.set_rollback(True)
     assert (actions(), Project.objects.get().name) == (["project.updated"], "Store")
 

@@ -63,6 +63,7 @@ MONITOR: dict[str, tuple[tuple[type, ...], bool]] = {
     "quorum": ((int,), True),
     "tags": ((list,), False),
     "depends_on": ((list,), False),
+    "escalation_policy_id": ((str,), True),
     "recover_threshold": ((int,), False),
     "grace_sec": ((int,), False),
     "last_ping_at": (NUMBER, True),
@@ -96,7 +97,7 @@ INPUT = [
     *("schedule", "timezone", "missed", "min_duration_sec", "max_duration_sec", "max_pings_per_hour"),
     *("tls_verify", "ca_certificate"),
     *("fail_threshold", "confirmation_sec", "locations", "quorum", "recover_threshold", "project_id"),
-    *("tags", "depends_on"),
+    *("tags", "depends_on", "escalation_policy_id"),
 ]
 JSON_RULE = {"type": "json_field", "path": "a"}
 TEXT_RULE = {"type": "text_contains", "value": "o"}
@@ -629,7 +630,7 @@ def test_token_and_token_created(api: Api, user: User) -> None:
 def test_project(api: Api, user: User) -> None:
     """monitors | number | monitor count; list responses only; up, slow, down, unknown: per-project status counts"""
     made = api.post("/v1/projects", {"name": "Shop"}).json
-    assert sorted(made) == ["created_at", "id", "name"]
+    assert sorted(made) == ["created_at", "escalation_policy_id", "id", "name"]
     MonitorFactory(owner=user, project_id=made["id"])
     (listed,) = api.get("/v1/projects").json
     counts = {"monitors": 1, "up": 0, "slow": 0, "down": 0, "unknown": 1}

@@ -218,7 +218,8 @@ def test_name_of_a_project_is_required(api: Api, user: User, body: dict[str, Any
     """{name: string, required}"""
     project = ProjectFactory(owner=user, name="Old")
     assert api.post("/v1/projects", body).status == 422
-    assert api.patch(f"/v1/projects/{project.public_id}", body).status == 422
+    if body:  # its policy can be changed alone
+        assert api.patch(f"/v1/projects/{project.public_id}", body).status == 422
     assert [p.name for p in Project.objects.all()] == ["Old"]
 
 

@@ -13,7 +13,7 @@ from audit.actions import Action
 from audit.models import Entry
 from dashboard import security_log
 from projects.access import Caller
-from projects.services import rename_project
+from projects.services import update_project
 from tests.factories import ProjectFactory, UserFactory
 
 
@@ -78,8 +78,8 @@ def test_pages_of_it_in_as_many_queries_as_one_entry_takes(
     text(web, "/account/log/")
     one = queries()
     for number in range(15):
-        rename_project(Caller(user), ProjectFactory(owner=user).public_id, name=f"n{number:02}")
-    rename_project(Caller(user), project.public_id, name="last")
+        update_project(Caller(user), ProjectFactory(owner=user).public_id, {"name": f"n{number:02}"})
+    update_project(Caller(user), project.public_id, {"name": "last"})
     assert queries() == one
     page, seen = text(web, "/account/log/?action=project.updated"), 0
     while True:
