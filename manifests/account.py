@@ -36,9 +36,22 @@ class ProjectRef:
     id: str | None = None
     is_viewed: bool = False
     """Whether the caller is a viewer of it."""
+    policy_id: str | None = None
+    """The stored escalation policy."""
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A person in a schedule or policy; without an address if they have left."""
+
+    id: str
+    email: str | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.email or self.id
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +66,9 @@ class Existing:
     project_ref: ProjectRef | None
     values: Values = field(default_factory=dict)
     is_over: bool = False  # only maintenance windows: they have no further occurrence
+
+    def __str__(self) -> str:
+        return self.name
 
     @property
     def id(self) -> str:
@@ -80,6 +96,9 @@ class Entry:
     values: Values | None = None  # None if the entry is invalid
     config: Any = None  # only monitors: the source of `values`
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def id(self) -> str | None:
         return self.given.get("id")
@@ -106,6 +125,7 @@ class Account:
     monitor_refs: dict[int, Existing] = field(default_factory=dict)
     existing: dict[str, list[Existing]] = field(default_factory=dict)
     _limits: dict[ProjectRef | None, Limits] = field(default_factory=dict)
+    _people: dict[ProjectRef | None, dict[str, Person]] = field(default_factory=dict)
 
     def limits_at(self, project_ref: ProjectRef | None) -> Limits:
         """Return what monitors in a project may have. Read once for each project."""
@@ -114,12 +134,27 @@ class Account:
             self._limits[project_ref] = limits_at(key, self.owner_of(project_ref), caller=self.caller)
         return self._limits[project_ref]
 
+    def people(self, project_ref: ProjectRef | None) -> dict[str, Person]:
+        """Return the members of a project, or the caller alone, by id. Read once for each project."""
+        if project_ref not in self._people:
+            users = [self.caller.user]
+            if project_ref is not None and project_ref.id is not None:
+                places = Membership.objects.filter(project__public_id=project_ref.id, user__is_active=True)
+                users = [place.user for place in places.select_related("user") if place.user is not None]
+            self._people[project_ref] = {user.public_id: Person(user.public_id, user.email) for user in users}
+        return self._people[project_ref]
+
     def project_ref(self, project_id: int | None) -> ProjectRef | None:
         return None if project_id is None else self.project_refs.get(project_id)
 
     def knows(self, project_id: int | None) -> bool:
         """Return whether a file can name this project: the user may have lost the role in it."""
         return project_id is None or project_id in self.project_refs
+
+    def policy_ref(self, public_id: str) -> Existing | str:
+        """Return an escalation policy of the account, or the id of one that the caller cannot access."""
+        found = (one for one in self.existing.get("escalation_policies", ()) if one.id == public_id)
+        return next(found, public_id)
 
     def owner_of(self, project_ref: ProjectRef | None) -> User:
         return self.caller.user if project_ref is None else project_ref.owner
@@ -141,9 +176,10 @@ def open_account(caller: Caller) -> Account:
     """Return what the caller can access, without projects whose owner has not accepted the invitation yet."""
     account = Account(caller)
     roles = Membership.objects.filter(project__in=access.accessible_projects(account.caller), role=Role.OWNER)
-    for role in roles.exclude(user=None).select_related("project", "user__plan").order_by("project"):
+    for role in roles.exclude(user=None).select_related("project__escalation_policy", "user__plan").order_by("project"):
         assert role.user is not None
-        account.project_refs[role.project.pk] = ProjectRef(
-            role.project.name, role.user, role.project.public_id, is_viewed=caller.views(role.project)
-        )
+        project, policy = role.project, role.project.escalation_policy
+        project_ref = ProjectRef(project.name, role.user, project.public_id, is_viewed=caller.views(project))
+        project_ref.policy_id = None if policy is None else policy.public_id
+        account.project_refs[project.pk] = project_ref
     return account

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -16,19 +17,21 @@ from accounts.models import User
 from alerts.transports import KINDS
 from core.errors import ApiError, Forbidden, MonitorLimit, NotFound, ReadOnly, ValidationFailed
 from core.throttles import count_request
-from manifests.account import Entry, Existing, MonitorRef, open_account, take_turn
+from manifests.account import Entry, Existing, MonitorRef, ProjectRef, open_account, take_turn
 from manifests.parsing import Manifest
-from manifests.planning import Plan, locate_error
+from manifests.planning import POLICIES, POLICY, Plan, locate_error
 from manifests.resources import RESOURCES
+from manifests.resources.oncall import ref_id
 from monitors import operations, services, types
 from monitors.dependencies import FIELD, DependencyRefused
 from monitors.models import Monitor
-from monitors.services import Draft, move_of
+from monitors.services import Draft, move_of, update_monitor
+from oncall.models import EscalationPolicy
 from projects import access, log, placement
 from projects.access import Caller
 from projects.models import Project
 from projects.services import create_project, update_project
-from pulsekeeper.manifest.changes import Change, Report, compare_fields
+from pulsekeeper.manifest.changes import Change, FieldChange, Report, compare_fields
 from pulsekeeper.manifest.problems import InvalidManifest, Path, format_path
 
 TRIES = 5
@@ -76,7 +79,7 @@ class _Applying:
         self.dependent = self._find_dependent(desired)
         self.unmentioned = 0 if prune else sum(map(len, planned.unmentioned.values()))
         self.projects: dict[object, Project | None] = {None: None}  # by ProjectRef
-        self.monitor_ids: dict[Entry, str] = {}  # of new monitors
+        self.new_ids: dict[Entry, str] = {}  # of what was created
         self.monitor_keys: dict[MonitorRef, int] = {}  # of new monitors too
         self.locked: Mapping[int, Monitor] = {}
 
@@ -115,6 +118,7 @@ class _Applying:
             self._create_monitors()
             self._store_parents()
             self._make_others()
+            self._store_policies()
         if self.plan.problems:
             raise InvalidManifest(self.plan.problems)
         polled = [one for one in self.new_monitors if not types.get(one.config.type).waits]
@@ -135,7 +139,10 @@ class _Applying:
             if isinstance(monitor_ref, Existing)
         ]
         dependent = [entry.existing.row.pk for entry in self.dependent if entry.existing]
-        self.locked = services.lock_for_update({*changed, *gone, *referenced, *dependent})
+        of_policies = Monitor.objects.filter(
+            escalation_policy__in=[one.row.pk for one in self.gone.get(POLICIES, [])]
+        ).values_list("pk", flat=True)
+        self.locked = services.lock_for_update({*changed, *gone, *referenced, *dependent, *of_policies})
         for key, planned in changed.items():
             found = self.locked.get(key)
             if found is None or not self.account.knows(found.project_id):
@@ -149,6 +156,16 @@ class _Applying:
                 self.projects[project_ref] = access.lock_project(self.caller, project_ref.id or "")
         owners = {project_ref.owner.pk for project_ref in used} | {self.caller.user.pk}
         list(User.objects.select_for_update(no_key=True, of=["self"]).filter(pk__in=owners).order_by("pk"))
+        self._lock_policies()
+
+    def _lock_policies(self) -> None:
+        """Lock the existing policies that monitors of the file have, against deletion."""
+        entries = (*self.changed_monitors, *self.new_monitors)
+        found = (entry.values[POLICY] for entry in entries if entry.values)
+        keys = {policy.row.pk for policy in found if isinstance(policy, Existing)}
+        rows = EscalationPolicy.objects.filter(pk__in=keys).order_by("pk").select_for_update(no_key=True)
+        if len(rows.values_list("pk")) < len(keys):
+            raise NotFound
 
     def _make_projects(self) -> None:
         for path, project_ref in self.plan.project_refs:
@@ -196,7 +213,7 @@ class _Applying:
         with self._collect_errors(("monitors",)):
             made = services.create_monitors(self.caller, drafts, now=self.now)
             for entry, monitor in zip(self.new_monitors, made, strict=True):
-                self.monitor_ids[entry], self.monitor_keys[entry] = monitor.public_id, monitor.pk
+                self.new_ids[entry], self.monitor_keys[entry] = monitor.public_id, monitor.pk
 
     def _store_parents(self) -> None:
         """Store which monitors depend on which, once all exist. Skip it if some could not be created or changed."""
@@ -216,29 +233,51 @@ class _Applying:
             self.plan.problem(*locate_error(path, error))
 
     def _draft(self, entry: Entry) -> Draft:
-        owner = self.account.owner_of(entry.project_ref)
-        policy = entry.existing.row.escalation_policy if entry.existing else None
-        return Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry), policy=policy)
+        """Return the draft of a monitor. A policy of the file that is new, too, follows in `_store_policies`."""
+        owner, policy = self.account.owner_of(entry.project_ref), entry.values and entry.values[POLICY]
+        if isinstance(policy, Existing):
+            row = None if policy in self.gone.get(POLICIES, ()) else policy.row
+        else:  # one that the caller cannot access stays
+            row = entry.existing.row.escalation_policy if isinstance(policy, str) and entry.existing else None
+        return Draft(owner, self.projects[entry.project_ref], entry.config, _is_enabled(entry), policy=row)
 
     def _make_others(self) -> None:
         """Update before creating: an update may free the slug of a new page.
 
         Skip entries that refer to monitors that could not be created.
         """
-        failed = set(self.new_monitors) - self.monitor_ids.keys()
-        for entry in (*self.changed, *self.new):
+        failed = set(self.new_monitors) - self.new_ids.keys()
+        for entry in sorted((*self.changed, *self.new), key=lambda entry: entry.section == POLICIES):
             if len(self.plan.problems) >= MAX_FAILURES:
                 self.plan.problem((), "there may be more problems: not every entry was tried.")
                 return
             resource, values = RESOURCE_OF[entry.section], entry.values or {}
             if entry.section == "monitors" or failed & resource.monitor_refs(values):
                 continue
-            body = resource.body(values, self.changed.get(entry, values), self.monitor_ids)
+            if not self.new_ids.keys() >= set(resource.new_refs(values)):
+                continue
+            body = resource.body(values, self.changed.get(entry, values), self.new_ids)
             with self._collect_errors(entry.path):
                 if entry.existing is None:
-                    resource.create(self.caller, body, now=self.now)
+                    self.new_ids[entry] = resource.create(self.caller, body, now=self.now).public_id
                 else:
                     resource.update(self.caller, entry.existing.id, body, now=self.now)
+
+    def _store_policies(self) -> None:
+        """Set the policies of monitors that are new themselves, and those of projects, once all exist."""
+        if self.plan.problems:
+            return
+        for entry in (*self.changed_monitors, *self.new_monitors):
+            policy = entry.values and entry.values[POLICY]
+            if isinstance(policy, Entry):
+                public_id = entry.existing.id if entry.existing else self.new_ids[entry]
+                with self._collect_errors((*entry.path, POLICY)):
+                    update_monitor(self.caller, public_id, {placement.POLICY: self.new_ids[policy]}, now=self.now)
+        paths = {project_ref: path for path, project_ref in self.plan.project_refs}
+        for project_ref, ref in self.plan.policies.items():
+            with self._collect_errors((*paths[project_ref], POLICY)):
+                given = {placement.POLICY: None if ref is None else ref_id(ref, self.new_ids)}
+                update_project(self.caller, project_ref.id or "", given)
 
     @contextmanager
     def _collect_errors(self, path: Path) -> Iterator[None]:
@@ -255,6 +294,16 @@ class _Applying:
         except ApiError as error:
             self.plan.problem(path, error.reason or error.code)
 
+    def _changes_of(self, project_ref: ProjectRef) -> tuple[FieldChange, ...]:
+        """Return the changes of an existing project."""
+        before, after = dict[str, Any](), dict[str, Any]()
+        if project_ref in self.plan.renamed:
+            before["name"], after["name"] = self.plan.renamed[project_ref], project_ref.name
+        if project_ref in self.plan.policies:
+            stored = project_ref.policy_id
+            before[POLICY], after[POLICY] = stored and self.account.policy_ref(stored), self.plan.policies[project_ref]
+        return compare_fields(before, after, list(before))
+
     def _changes(self) -> list[Change]:
         document = self.plan.manifest.document
         found = []
@@ -262,8 +311,7 @@ class _Applying:
             name = project_ref.name
             if project_ref.id is None:
                 found.append(Change("create", "project", name, line=document.line(path), path=format_path(path)))
-            elif project_ref in self.plan.renamed:
-                fields = compare_fields({"name": self.plan.renamed[project_ref]}, {"name": name}, ["name"])
+            elif fields := self._changes_of(project_ref):
                 found.append(Change("update", "project", name, None, document.line(path), fields, format_path(path)))
         new = set(self.new)
         for entry in self.plan.entries:

@@ -31,6 +31,8 @@ class Names:
         self._entries: dict[Key, list[Entry]] = defaultdict(list)
         self._others: dict[Key, list[Existing]] = defaultdict(list)
         self._by_id: dict[str, Entry | Existing] = {}
+        self._named: dict[tuple[str, Key], list[Entry | Existing]] = defaultdict(list)
+        """Those of other sections, which policies and monitors refer to."""
         for path, data in manifest.invalid:
             self.reject(path, data if isinstance(data, dict) else {})
 
@@ -55,6 +57,40 @@ class Names:
                 self._by_id[public_id] = identified.get(one, one)
             if one not in identified:
                 self._others[one.project_ref, one.name].append(one)
+
+    def add(self, section: str, entries: Sequence[Entry]) -> None:
+        """Add what the file and the account have of a section, as `add_monitors` does."""
+        identified = {entry.existing: entry for entry in entries if entry.existing is not None}
+        for entry in entries:
+            self._named[section, (entry.project_ref, entry.name)].append(entry)
+            if entry.existing is not None:
+                entry.existing.name = entry.name
+        for one in self.account.existing.get(section, ()):
+            self._by_id[one.id] = identified.get(one, one)
+            if one not in identified:
+                self._named[section, (one.project_ref, one.name)].append(one)
+
+    def found(
+        self, section: str, reference: str | Mapping[str, str], home: ProjectRef | None, path: Path
+    ) -> Existing | Entry:
+        """Find a channel, schedule or policy by its name in the project, or else outside of projects, or by {id}.
+
+        Raises EntryError or InvalidReferenceError.
+        """
+        word = reference if isinstance(reference, str) else reference["id"]
+        if isinstance(reference, str):
+            found = self._named.get((section, (home, word))) or self._named.get((section, (None, word)), [])
+        else:
+            found = [self._by_id[word]] if word in self._by_id else []
+        if len(found) > 1:
+            raise EntryError(path, f"there are several {word!r} here; use {{id: …}}.")
+        if not found and (section, word) not in self._invalid:
+            near = self.hints.did_you_mean(word, (name for at, (_, name) in self._named if at == section))
+            raise EntryError(path, f"{word!r} not found in {section} of this project or without one.{near}")
+        if not found or (isinstance(found[0], Entry) and found[0].values is None):
+            raise InvalidReferenceError
+        one = found[0]
+        return one.existing or one if isinstance(one, Entry) else one
 
     def project(self, word: str | None, path: Path) -> ProjectRef | None:
         """Find a project by name, else by id. Raises EntryError or InvalidReferenceError."""
@@ -113,7 +149,23 @@ class ExportNames:
 
     def project_entry(self, project_ref: ProjectRef, *, with_id: bool) -> dict[str, Any]:
         needed = with_id or self._projects[project_ref.name] > 1
-        return {"id": project_ref.id, "name": project_ref.name} if needed else {"name": project_ref.name}
+        entry: dict[str, Any] = {"id": project_ref.id} if needed else {}
+        entry["name"] = project_ref.name
+        if project_ref.policy_id is not None:
+            policy = self.account.policy_ref(project_ref.policy_id)
+            entry["escalation_policy"] = self.found("escalation_policies", policy, project_ref)
+        return entry
+
+    def found(self, section: str, ref: Existing | Entry | str, home: ProjectRef | None) -> Any:
+        """Return how to refer to a channel, schedule or policy: by name, or by id if the name is not clear."""
+        if isinstance(ref, str):
+            return {"id": ref}
+        if section == "channels" and isinstance(ref, Existing) and self.account.caller.views(ref.row):
+            return {"id": ref.id}  # a name may contain the address
+        places = [one.project_ref for one in self.account.existing.get(section, ()) if one.name == ref.name]
+        at_home = places.count(home)
+        is_clear = at_home == 1 if ref.project_ref is home else not at_home and places.count(None) == 1
+        return ref.name if is_clear and ref.project_ref in self._listed else {"id": ref.id}
 
     def project(self, project_ref: ProjectRef | None) -> str | None:
         if project_ref is None:

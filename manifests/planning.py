@@ -16,8 +16,13 @@ from manifests.resources.base import Resource
 from monitors.models import Monitor
 from pulsekeeper.manifest.problems import EntryError, InvalidReferenceError, Path, Problem, parse_path
 
+POLICY, POLICIES, SCHEDULES = "escalation_policy", "escalation_policies", "on_call_schedules"
+PolicyRef = Existing | Entry | str
 _FIELDS: Mapping[str | int, str] = {
     "project_id": "project",
+    "escalation_policy_id": "escalation_policy",
+    "user_ids": "people",
+    "user_id": "person",
     "monitor_id": "monitor",
     "monitor_ids": "monitors",
     "scope_project_id": "monitors",
@@ -39,16 +44,20 @@ class Plan:
         self.entries: list[Entry] = []
         self.names = Names(manifest, account)
         self._invalid: set[Entry] = set()
+        self.policies: dict[ProjectRef, PolicyRef | None] = {}  # of projects whose policy changes
         self._match_projects()
+        referenced = {"monitors", POLICIES} | ({"channels", SCHEDULES} if POLICIES in self.manifest.sections else set())
+        for resource in RESOURCES:
+            if resource.section in referenced | set(self.manifest.sections):
+                self.account.existing[resource.section] = resource.read(self.account, now=now)
         for resource in RESOURCES:
             section = resource.section
-            # Monitors are always read, because other entries refer to them.
-            if section in self.manifest.sections or section == "monitors":
-                self.account.existing[section] = resource.read(self.account, now=now)
             entries = self._match(resource)
             self._load(resource, entries)
             if section == "monitors":
                 self.names.add_monitors(entries)
+            elif section in (POLICIES, SCHEDULES, "channels"):
+                self.names.add(section, entries)
             for entry in entries:
                 with self._reporting(entry):
                     entry.values = resource.desired(entry, self.names)
@@ -58,6 +67,7 @@ class Plan:
                     with self._reporting(entry):
                         resource.resolve(entry, self.names)
             self.entries += entries
+        self._resolve_policies()
         self.project_refs = sorted(self.names.project_refs, key=lambda pair: pair[0][1])
         self.unmentioned = self._find_unmentioned()
 
@@ -79,6 +89,38 @@ class Plan:
             return
         self._invalid.add(entry)
         self.names.reject(entry.path, entry.given)
+
+    def _resolve_policies(self) -> None:
+        """Set the policies of monitors and projects, which refer to a later section."""
+        for entry in self.entries:
+            if entry.section == "monitors" and entry.values is not None:
+                stored = entry.existing and entry.existing.values[POLICY]
+                with self._reporting(entry):
+                    entry.values[POLICY] = self._policy(entry, entry.project_ref, stored)
+        refs = dict(self.names.project_refs)
+        for entry in self.manifest.sections.get("projects", []):
+            project_ref = refs.get(entry.path)
+            if project_ref is not None and POLICY in entry.given:
+                stored = project_ref.policy_id and self.account.policy_ref(project_ref.policy_id)
+                with self._reporting(entry):
+                    found = self._policy(entry, project_ref, stored)
+                    if found != stored:
+                        self.policies[project_ref] = found
+
+    def _policy(self, entry: Entry, home: ProjectRef | None, stored: PolicyRef | None) -> PolicyRef | None:
+        """Return the policy that an entry names. The stored one may be the caller's to keep, but not to see."""
+        reference, path = entry.given.get(POLICY), (*entry.path, POLICY)
+        if reference is None:
+            return None
+        is_moved = entry.existing is not None and entry.existing.project_ref is not home
+        if isinstance(stored, str) and reference == {"id": stored} and not is_moved:
+            return stored
+        found = self.names.found(POLICIES, reference, home, path)
+        owner_id = found.row.owner_id if isinstance(found, Existing) else self.account.caller.user.pk
+        is_owner_s = found.project_ref is None and owner_id == self.account.owner_of(home).pk
+        if found.project_ref is not home and not is_owner_s:
+            raise EntryError(path, "is of another project, or of a person who does not own this one.")
+        return found
 
     def _match_projects(self) -> None:
         """Match the projects, those with ids first: a renamed project no longer matches its old name."""

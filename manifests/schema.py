@@ -10,7 +10,17 @@ from rest_framework import serializers
 from alerts.serializers import MAX_CHOSEN
 from core.api.fields import BoolField, ChoiceField, IntField
 from manifests.parsing import VERSION
-from manifests.serializers import PROJECT_HELP, REFERENCE_HELP, SECTIONS, Field, ReferenceField, ScopeField, TimeField
+from manifests.serializers import (
+    PROJECT_HELP,
+    REFERENCE_HELP,
+    SECTIONS,
+    Field,
+    NamedField,
+    ReferenceField,
+    ScopeField,
+    TargetField,
+    TimeField,
+)
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string", "minLength": 1}
@@ -30,6 +40,16 @@ _REFERENCE: Schema = {
         ),
         _map({"id": _TEXT}, ["id"]),
     ],
+}
+
+
+_NAME_OR_ID: Schema = {"anyOf": [_TEXT, _map({"id": _TEXT}, ["id"])]}
+_TARGET: Schema = {
+    "anyOf": [
+        _map({"user": _TEXT}, ["user"]),
+        _map({"schedule": _NAME_OR_ID}, ["schedule"]),
+        _map({"channel": _NAME_OR_ID}, ["channel"]),
+    ]
 }
 
 
@@ -91,11 +111,14 @@ def _list(field: Any) -> Schema:
 
 _VALUES: tuple[tuple[type[Any], Callable[[Any], Schema]], ...] = (
     (ReferenceField, lambda _: _REFERENCE),
+    (NamedField, lambda _: {"anyOf": [*_NAME_OR_ID["anyOf"], {"type": "null"}]}),
+    (TargetField, lambda _: _TARGET),
     (ScopeField, _scope),
     (TimeField, lambda _: {"type": "string", "format": "date-time"}),
     (ChoiceField, lambda field: {"enum": [*field.choices]}),
     (BoolField, lambda _: {"type": "boolean"}),
     (IntField, lambda field: {"type": "integer", "minimum": field.min_value, "maximum": field.max_value}),
     (serializers.ListField, _list),
+    (serializers.Serializer, _object),
     (serializers.CharField, _text),
 )

@@ -20,16 +20,25 @@ from incidents.serializers import WindowInputSerializer
 from monitors.dependencies import MAX_PARENTS
 from monitors.serializers import HeaderInputSerializer, MonitorInputSerializer
 from monitors.types.http import MAX_HEADERS
+from oncall.serializers import (
+    EscalationPolicyInputSerializer,
+    EscalationStepSerializer,
+    OnCallLayerSerializer,
+    OnCallScheduleInputSerializer,
+)
+from oncall.services import MAX_LAYERS, MAX_OVERRIDES, MAX_PEOPLE, MAX_STEPS, MAX_TARGETS
 from statuspages.selectors import MAX_MONITORS
 from statuspages.serializers import MAX_GROUPS, PageGroupInputSerializer, PageInputSerializer
 
 MAX_ID = 64
 Field = serializers.Field[Any, Any, Any, Any]
 
-_REPLACED = ("name", "project_id", "scope_project_id", "monitor_ids")
+_REPLACED = ("name", "project_id", "scope_project_id", "monitor_ids", "escalation_policy_id")
+PEOPLE_HELP = "By e-mail address: members of the project, or you; or by id."
 ID_HELP = "Id of an existing object. Only needed to rename or move it, or if two have the same name."
 PROJECT_HELP = "Name or id of a project of this file. Default: no project."
 SECRET_HELP = "${PK_NAME} is replaced from the environment; ${keep:PK_NAME} keeps the stored value."  # noqa: S105
+POLICY_HELP = "The name of an escalation policy of the project, or outside of projects, or {id}."
 REFERENCE_HELP = "A monitor: its name in the same project, {project, name}, or {id}."
 
 
@@ -64,6 +73,30 @@ class ReferenceField(serializers.Field[Any, Any, Any, Any]):
         raise serializers.ValidationError("must be the name of a monitor, or {project, name}, or {id}.")
 
 
+class NamedField(serializers.Field[Any, Any, Any, Any]):
+    """A reference to an object of another section: its name, or {id}."""
+
+    def to_internal_value(self, data: Any) -> str | Mapping[str, str]:
+        if isinstance(data, str) and data:
+            return data
+        if isinstance(data, Mapping) and data.keys() == {"id"} and isinstance(data["id"], str):
+            return data
+        raise serializers.ValidationError("must be a name, or {id}.")
+
+
+class TargetField(serializers.Field[Any, Any, Any, Any]):
+    """A target of a step: {user: address}, {schedule: name or {id}} or {channel: name or {id}}."""
+
+    def to_internal_value(self, data: Any) -> Mapping[str, Any]:
+        if isinstance(data, Mapping) and len(data) == 1:
+            ((kind, word),) = data.items()
+            if kind == "user" and isinstance(word, str):
+                return data
+            if kind in ("schedule", "channel"):
+                return {kind: NamedField().to_internal_value(word)}
+        raise serializers.ValidationError("must be {user: address}, {schedule: name} or {channel: name}.")
+
+
 class ScopeField(serializers.Field[Any, Any, Any, Any]):
     """The monitors of a channel or window: all, or a list; for channels also those of a project."""
 
@@ -92,6 +125,9 @@ class ManifestSerializer(StrictSerializer):
 class ProjectEntrySerializer(ManifestSerializer):
     id = TextField(required=False, max_length=MAX_ID, help_text=ID_HELP)
     name = TextField(max_length=200)
+    escalation_policy = NamedField(
+        required=False, allow_null=True, help_text=f"For its monitors without one. {POLICY_HELP} Default: unchanged."
+    )
 
 
 class EntrySerializer(ManifestSerializer):
@@ -121,6 +157,9 @@ class HeaderEntrySerializer(HeaderInputSerializer, ManifestSerializer):
 class MonitorEntrySerializer(EntrySerializer, MonitorInputSerializer):
     enabled = BoolField(required=False, help_text="false: paused. Default: true.")
     request_headers = ListField(child=HeaderEntrySerializer(), required=False, max_length=MAX_HEADERS)
+    escalation_policy = NamedField(
+        required=False, allow_null=True, help_text=f"{POLICY_HELP} Default: that of the project, if it has one."
+    )
     depends_on = ListField(
         child=ReferenceField(),
         required=False,
@@ -147,6 +186,45 @@ class WindowEntrySerializer(EntrySerializer, WindowInputSerializer):
     monitors: Any = ScopeField(of_project=False, help_text="all, or a list of monitors.")
 
 
+class LayerEntrySerializer(OnCallLayerSerializer):
+    people = ListField(
+        child=TextField(max_length=254), min_length=1, max_length=MAX_PEOPLE, help_text=f"{PEOPLE_HELP} In their turns."
+    )
+    starts_at: Any = TimeField(help_text="Of the first turn, with its offset from UTC.")
+
+    def get_fields(self) -> dict[str, Field]:
+        return {name: field for name, field in super().get_fields().items() if name != "user_ids"}
+
+
+class OverrideEntrySerializer(StrictSerializer):
+    person = TextField(max_length=254, help_text=PEOPLE_HELP)
+    starts_at = TimeField(help_text="With its offset from UTC.")
+    ends_at = TimeField(help_text="With its offset from UTC.")
+
+
+class ScheduleEntrySerializer(EntrySerializer, OnCallScheduleInputSerializer):
+    layers: Any = ListField(
+        child=LayerEntrySerializer(),
+        min_length=1,
+        max_length=MAX_LAYERS,
+        help_text="Later layers win where they have somebody.",
+    )
+    overrides: Any = ListField(
+        child=OverrideEntrySerializer(),
+        required=False,
+        max_length=MAX_OVERRIDES,
+        help_text="They win over all layers; the last in the list wins among them.",
+    )
+
+
+class StepEntrySerializer(EscalationStepSerializer):
+    targets: Any = ListField(child=TargetField(), max_length=MAX_TARGETS)
+
+
+class PolicyEntrySerializer(EntrySerializer, EscalationPolicyInputSerializer):
+    steps: Any = ListField(child=StepEntrySerializer(), min_length=1, max_length=MAX_STEPS)
+
+
 class ShownMonitorSerializer(StrictSerializer):
     monitor = ReferenceField()
     name = TextField(max_length=200, help_text="Name on the page, shown instead of the monitor's own name.")
@@ -170,6 +248,8 @@ SECTIONS: dict[str, type[ManifestSerializer]] = {
     "monitors": MonitorEntrySerializer,
     "channels": ChannelEntrySerializer,
     "maintenance_windows": WindowEntrySerializer,
+    "on_call_schedules": ScheduleEntrySerializer,
+    "escalation_policies": PolicyEntrySerializer,
     "status_pages": PageEntrySerializer,
 }
 """Sections in the order of a file, which is also the order of creation."""

@@ -17,6 +17,8 @@ from incidents.windows import create_window
 from locations.services import create_location
 from monitors.heartbeats import services as heartbeats
 from monitors.models import READING_PREFIX, Dependency, Monitor
+from monitors.services import update_monitor
+from oncall.services import create_policy, create_schedule
 from projects.access import Caller
 from projects.models import Project
 from statuspages.badges import create_badge
@@ -98,6 +100,12 @@ def make_viewing() -> Viewing:
         DeliveryFactory(channel=each, monitor=heartbeat, dead=True, created_at=now)
     times = {"starts_at": now - timedelta(hours=1), "ends_at": now + timedelta(hours=1), "name": "Upgrade"}
     create_window(Caller(owner), times | here | chosen, now=now - timedelta(hours=2))
+    layer = {"user_ids": [viewer.public_id], "every": {"unit": "day", "count": 1}, "starts_at": 0}
+    schedule = create_schedule(Caller(owner), here | {"name": "Backup", "layers": [layer]}, now=now)
+    targets = [{"type": "schedule", "id": schedule.public_id}, {"type": "channel", "id": channel.public_id}]
+    steps = [{"after_min": 0, "targets": targets}]
+    policy = create_policy(Caller(owner), here | {"name": "Backup", "steps": steps}, now=now)
+    update_monitor(Caller(owner), site.public_id, {"escalation_policy_id": policy.public_id}, now=now)
     page = make_page(owner, [heartbeat, site], **here, custom_domain=None)
     create_note(
         Caller(owner), page.public_id, {"title": "Late", "status": "investigating", "text": "We look."}, now=now

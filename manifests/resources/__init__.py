@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from manifests.resources.base import Resource
 from manifests.resources.channels import Channels
 from manifests.resources.monitors import Monitors
+from manifests.resources.oncall import Policies, Schedules
 from manifests.resources.pages import Pages
 from manifests.resources.windows import Windows
 
-RESOURCES: Sequence[Resource] = (Monitors(), Channels(), Windows(), Pages())
-"""In order of creation: monitors first, as the others refer to them."""
+RESOURCES: Sequence[Resource] = (Monitors(), Channels(), Windows(), Schedules(), Policies(), Pages())
+"""In order of creation: monitors first, as the others refer to them. Their policies are stored last."""

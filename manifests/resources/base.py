@@ -93,6 +93,10 @@ class Resource(ABC):
         scope = values.get("monitors")
         return set(scope.monitor_refs) if isinstance(scope, ChosenScope) else set()
 
+    def new_refs(self, values: Values) -> Iterable[Entry]:
+        """Return the entries, other than monitors, that are created before this one."""
+        return ()
+
     def body(self, values: Values, names: Collection[str], new_ids: Mapping[Entry, str]) -> dict[str, Any]:
         """Return the input of the service that sets the fields `names`. `new_ids` are the ids of new monitors."""
         body = {name: values[name] for name in names}

@@ -43,12 +43,13 @@ class Channels(Resource):
     delete = staticmethod(services.delete_channel)
 
     @staticmethod
-    def create(caller: Caller, body: dict[str, Any], *, now: datetime) -> None:
+    def create(caller: Caller, body: dict[str, Any], *, now: datetime) -> AlertChannel:
         enabled = body.pop("enabled")
         given = {name: value for name, value in body.items() if value is not None}
         channel, _ = services.create_channel(caller, given, now=now)
         if not enabled:
             services.update_channel(caller, channel.public_id, {"enabled": False}, now=now)
+        return channel
 
     def links(self, keys: Collection[int]) -> dict[int, list[int]]:
         return chosen_monitors(AlertChannel.monitors.through, "alertchannel", keys)

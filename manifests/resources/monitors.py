@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -47,7 +47,8 @@ class Monitors(Resource):
 
     @staticmethod
     def rows(caller: Caller) -> QuerySet[Monitor]:
-        return access.accessible(caller, Monitor.objects.all())
+        policies = Monitor.objects.select_related("escalation_policy").defer("escalation_policy__steps")
+        return access.accessible(caller, policies)
 
     def read(self, account: Account, *, now: datetime) -> list[Existing]:
         found = super().read(account, now=now)
@@ -63,7 +64,9 @@ class Monitors(Resource):
 
     def stored(self, row: Monitor, account: Account, links: Sequence[Any]) -> Values:
         parents = Parents(tuple(account.monitor_refs[key] for key in links if key in account.monitor_refs))
-        return {**_plain_settings(row.full_config), "enabled": row.enabled, "type": row.type, FIELD: parents}
+        policy = row.escalation_policy and account.policy_ref(row.escalation_policy.public_id)
+        settings = {**_plain_settings(row.full_config), "enabled": row.enabled, "type": row.type}
+        return {**settings, "escalation_policy": policy, FIELD: parents}
 
     def desired(self, entry: Entry, names: Names) -> Values:
         given = {name: value for name, value in entry.given.items() if name != "request_headers"}
@@ -75,7 +78,7 @@ class Monitors(Resource):
         entry.config = config
         enabled = entry.given.get("enabled", True)
         settings = {**_plain_settings(config), "enabled": enabled, "type": config.type}
-        return {**settings, "project": entry.project_ref, FIELD: Parents()}
+        return {**settings, "project": entry.project_ref, "escalation_policy": None, FIELD: Parents()}
 
     def resolve(self, entry: Entry, names: Names) -> None:
         path = (*entry.path, FIELD)
@@ -86,6 +89,10 @@ class Monitors(Resource):
                 raise EntryError((*path, index), f"{monitor_ref.name} is listed twice.")
         if entry.values is not None:
             entry.values[FIELD] = Parents(found)
+
+    def new_refs(self, values: Values) -> Iterable[Entry]:
+        policy = values["escalation_policy"]
+        return (policy,) if isinstance(policy, Entry) else ()
 
     def monitor_refs(self, values: Values) -> set[MonitorRef]:
         return set(values[FIELD].monitor_refs) if values else set()
@@ -126,6 +133,8 @@ class Monitors(Resource):
                 {**header, "value": names.variables.keep("monitor", existing.name, header["name"])}
                 for header in values["request_headers"]
             ]
+        if (policy := values["escalation_policy"]) is not None:
+            found["escalation_policy"] = names.found("escalation_policies", policy, existing.project_ref)
         if parents := values[FIELD].monitor_refs:
             found[FIELD] = [names.monitor(monitor_ref, existing.project_ref) for monitor_ref in parents]
         return found

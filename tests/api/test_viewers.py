@@ -55,6 +55,8 @@ def paths(api: Api, scene: Viewing, monitor_id: str) -> list[str]:
     for name, path in {
         "window_id": "/v1/maintenance-windows",
         "location_id": "/v1/locations",
+        "schedule_id": "/v1/on-call-schedules",
+        "policy_id": "/v1/escalation-policies",
         "note_id": f"/v1/status-pages/{scene.page.public_id}/notes",
         "check_id": f"/v1/monitors/{monitor_id}/checks",
     }.items():

@@ -6,10 +6,12 @@ from datetime import timedelta
 
 from accounts.models import User
 from alerts.services import update_channel
-from core.clock import utc_now
+from core.clock import to_ms, utc_now
 from incidents.windows import create_window
 from monitors.services import update_monitor
+from oncall.services import create_policy, create_schedule
 from projects.access import Caller
+from projects.services import update_project
 from statuspages.services import create_page
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 
@@ -104,6 +106,20 @@ def make_rich(owner: User | None = None, *, suffix: str = "") -> User:
     )
     chosen = {"monitors": "chosen", "monitor_ids": [backup.public_id, checkout.public_id]}
     create_window(caller, {"name": "Once"} | chosen | window, now=now)
+    here = {"project_id": shop.public_id, "name": "Primary"}
+    layer = {"user_ids": [owner.public_id], "every": {"unit": "day", "count": 2}, "starts_at": to_ms(starts)}
+    hours = [{"days": [1, 7], "from": "22:00", "to": "06:30"}]
+    override = {"user_id": owner.public_id, "starts_at": to_ms(starts), "ends_at": to_ms(starts) + 60_000}
+    rotation = {"layers": [layer, layer | {"hours": hours}], "overrides": [override], "timezone": "Asia/Kolkata"}
+    schedule = create_schedule(caller, here | rotation, now=now)
+    targets = [("user", owner.public_id), ("schedule", schedule.public_id), ("channel", mail.public_id)]
+    steps = [
+        {"after_min": number, "targets": [{"type": kind, "id": one}]} for number, (kind, one) in enumerate(targets)
+    ]
+    policy = create_policy(caller, here | {"steps": steps, "repeat": 2, "acknowledge_timeout_min": 60}, now=now)
+    create_policy(caller, {"name": "Alone", "steps": steps[:1]}, now=now)
+    update_monitor(caller, paused.public_id, {"escalation_policy_id": policy.public_id}, now=now)
+    update_project(caller, shop.public_id, {"escalation_policy_id": policy.public_id})
     create_page(
         caller,
         {

@@ -26,14 +26,14 @@ def test_the_schema_is_that_of_the_code() -> None:
 
 @pytest.mark.django_db
 def test_the_sample_applies() -> None:
-    user = UserFactory()
+    user = UserFactory(email="me@example.com")
     text = (SAMPLES / "pulsekeeper.yaml").read_text()
     values = {"PK_SHOP_TOKEN": "t", "PK_ON_CALL_URL": "https://hooks.example.com/x", "PK_ON_CALL_SECRET": "x" * 32}
     jsonschema.validate(read(text.encode()).root, schema())
     dry = apply_text(user, text, environment=values, dry_run=True)
     report = apply_text(user, text, environment=values)
     assert replace(dry, applied=True) == report
-    assert report.created == len(report.changes) == 12
+    assert report.created == len(report.changes) == 14
     del values["PK_ON_CALL_SECRET"]
     assert apply_text(user, text, environment=values, prune=True).changes == []
 
