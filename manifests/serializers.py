@@ -207,7 +207,7 @@ class ScheduleEntrySerializer(EntrySerializer, OnCallScheduleInputSerializer):
         child=LayerEntrySerializer(),
         min_length=1,
         max_length=MAX_LAYERS,
-        help_text="Later layers win where they have somebody.",
+        help_text="Later layers win where they have someone.",
     )
     overrides: Any = ListField(
         child=OverrideEntrySerializer(),

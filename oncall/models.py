@@ -41,7 +41,7 @@ class OnCallSchedule(models.Model):
 
 
 class EscalationPolicy(models.Model):
-    """Whom an outage notifies, and when, until somebody acknowledges it.
+    """Whom an outage notifies, and when, until someone acknowledges it.
 
     `steps` are as in the API: `[{after_min, targets: [{type, id}]}]`, with public ids and without foreign keys. What no
     longer exists, or belongs to another project, is not notified.

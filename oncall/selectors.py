@@ -73,7 +73,7 @@ def _people_of(rows: Sequence[Row], among: Collection[str] | None = None) -> lis
 
 
 def named_in(schedule: OnCallSchedule) -> Iterator[str]:
-    """Return the ids of the people in layers and overrides, who may have left."""
+    """Return the ids of the people in layers and overrides. They may have left."""
     layers = chain.from_iterable(layer["user_ids"] for layer in schedule.layers)
     return chain(layers, (override["user_id"] for override in schedule.overrides))
 
@@ -158,9 +158,9 @@ def belongs(row: OnCallSchedule | AlertChannel, policy: EscalationPolicy) -> boo
 
 
 def unreachable(found: Mapping[EscalationPolicy, Targets]) -> set[EscalationPolicy]:
-    """Return the policies, of these with their targets, that notify nobody at any time, whatever the reason.
+    """Return the policies, of these with their targets, that cannot notify anyone at any time.
 
-    Their targets have left or were deleted, no channel of theirs is enabled and confirmed, and none of their people,
+    Their targets have left or were deleted, none of their channels is enabled and confirmed, and none of their people,
     in schedules too, has a confirmed contact. The number of queries is constant.
     """
     schedules = {schedule for targets in found.values() for schedule in targets.schedules.values()}

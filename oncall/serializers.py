@@ -30,7 +30,7 @@ PEOPLE_HELP = "Members of the project, by `user_id` of Member, or the owner."
 
 
 def _time(help_text: str | None = None) -> IntField:
-    """Return a field of epoch milliseconds, which are stored as such."""
+    """Return a field of epoch milliseconds, which is also how they are stored."""
     return IntField(min_value=0, max_value=MAX_MS, help_text=help_text)
 
 
@@ -83,7 +83,7 @@ class OnCallScheduleInputSerializer(StrictSerializer):
         child=OnCallLayerSerializer(),
         min_length=1,
         max_length=MAX_LAYERS,
-        help_text="Later layers win where they have somebody.",
+        help_text="Later layers win where they have someone.",
     )
     overrides = ListField(
         child=OnCallOverrideSerializer(),
@@ -137,7 +137,7 @@ class CalendarLinkSerializer(serializers.Serializer[Any]):
 
 
 class EscalationTargetSerializer(StrictSerializer):
-    """A person, who is on call, or a channel. Schedules and channels are of the policy's project, or the owner's."""
+    """A person, the person on call, or a channel. The last two are of the policy's project, or the owner's."""
 
     type = ChoiceField(choices=TARGET_TYPES)
     id = TextField(max_length=64)
@@ -172,7 +172,7 @@ class EscalationPolicyInputSerializer(StrictSerializer):
 
 
 class EscalationPolicySerializer(serializers.Serializer[Any]):
-    """Whom an outage notifies, and when, until somebody acknowledges it."""
+    """Whom an outage notifies, and when, until someone acknowledges it."""
 
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()

@@ -254,7 +254,7 @@ class Policies(Resource):
 
 
 def _moment(given: datetime) -> datetime:
-    """Return a time as it is stored."""
+    """Return the time in UTC, with the precision of stored times."""
     return from_ms(to_ms(given))
 
 

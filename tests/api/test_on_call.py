@@ -86,10 +86,10 @@ def test_a_whole_schedule(api: Api, user: User, friend: User, project: Project) 
     assert (stale.status, stale.json["error"]) == (412, "changed_meanwhile")
     assert api.send("delete", path, if_match=made.headers["ETag"]).status == 412
     assert (api.delete(path).status, api.get(path).status) == (200, 404)
-    assert [entry.action for entry in Entry.objects.filter(action__startswith="on_call").order_by("pk")] == [
-        "on_call_schedule.created",
-        *["on_call_schedule.updated"] * 2,
-        "on_call_schedule.deleted",
+    assert [entry.action for entry in Entry.objects.filter(action__startswith="schedule").order_by("pk")] == [
+        "schedule.created",
+        *["schedule.updated"] * 2,
+        "schedule.deleted",
     ]
 
 
