@@ -87,7 +87,8 @@ class AlertChannel(SelectsByTag):
     def tagged_settings(self) -> Any:
         chosen = sorted(monitor.public_id for monitor in self.chosen)
         scope = [self.scope, self.scope_project_id, chosen, *sorted(self.monitor_tags)]
-        return [self.name, self.config, self.enabled, sorted(self.topics), self.remind_every_hours, scope]
+        timing = [self.delay_min, self.hours, self.time_zone, self.outside, self.templates]
+        return [self.name, self.config, self.enabled, sorted(self.topics), self.remind_every_hours, scope, *timing]
 
     @property
     def chosen(self) -> list[Monitor]:

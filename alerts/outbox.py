@@ -22,7 +22,7 @@ from django.db import transaction
 from django.db.models import Count, F
 
 from accounts.models import User
-from alerts import messages, turns
+from alerts import messages, templates, turns
 from alerts.events import DOWN, EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.planning import ESCALATED, PlanNote, is_escalated, lock_channels, settle
@@ -410,6 +410,8 @@ def _send(channel: AlertChannel, items: Sequence[Payload], key: str) -> SendResu
     now = utc_now()
     try:
         message = messages.render(items, key=key, base_url=settings.BASE_URL, now=now)
+        if channel.templates:
+            message = templates.applied(channel, items, message)
         return KINDS[channel.kind].send(channel.config, message, key=key, now=now)
     except Exception:
         # Our own error fails only this message, and the next ones are still sent.

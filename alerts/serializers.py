@@ -11,9 +11,12 @@ from rest_framework import serializers
 from alerts.events import DEFAULT_TOPICS, EventType, Topic
 from alerts.models import AlertChannel, Delivery
 from alerts.selectors import shown_hint, shown_name
+from alerts.templates import MAX_CHARS
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind, Setting
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
+from core.api.hours import HoursSerializer
+from core.hours import MAX_HOURS
 from core.registry import union
 from monitors.selectors import shown_id
 from monitors.types.tags import MAX_TAGS
@@ -26,6 +29,11 @@ SCOPE_HELP = (
 TAGS_HELP = (
     "With chosen: also those monitors of the caller, or of the channel's project, that have any of these tags, "
     "compared without case, as long as they have it."
+)
+
+OUTSIDE_HELP = (
+    "Outside of the hours: hold (the default) until they begin, if it is still true then; drop. Services with one "
+    "alert per incident always get its recovery."
 )
 
 
@@ -43,6 +51,20 @@ class KindField(ChoiceField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(choices=list(KINDS), **kwargs)
+
+
+class TemplateSerializer(StrictSerializer):
+    """Liquid templates of a message, with the fields of the webhook's payload as variables."""
+
+    title = TextField(required=False, allow_blank=True, max_length=MAX_CHARS, help_text="In place of the subject.")
+    body = TextField(required=False, allow_blank=True, max_length=MAX_CHARS, help_text="In place of the text.")
+
+
+class TemplatesSerializer(StrictSerializer):
+    """Templates of messages about one outage. Others, and those whose template fails, have Pulsekeeper's own texts."""
+
+    down = TemplateSerializer(required=False, help_text="That a monitor is down, or still is.")
+    recovered = TemplateSerializer(required=False, help_text="That it is up again.")
 
 
 class ChannelInputSerializer(StrictSerializer):
@@ -65,6 +87,22 @@ class ChannelInputSerializer(StrictSerializer):
     monitor_ids = ListField(child=TextField(max_length=64), required=False, max_length=MAX_CHOSEN)
     monitor_tags = ListField(child=TextField(), required=False, max_length=MAX_TAGS, help_text=TAGS_HELP)
     remind_every_hours = IntField(required=False, min_value=1, max_value=168, help_text="Default: 24.")
+    delay_min = IntField(
+        required=False,
+        min_value=0,
+        max_value=1_440,
+        help_text="Minutes after which an outage is notified, if it is still open and not acknowledged. Its recovery "
+        "is notified only if it was. Default: 0.",
+    )
+    hours = ListField(
+        child=HoursSerializer(),
+        required=False,
+        max_length=MAX_HOURS,
+        help_text="When the channel is used. Empty, the default: always.",
+    )
+    timezone = TextField(required=False, max_length=64, help_text="An IANA name, of the hours. Default: UTC.")
+    outside = ChoiceField(choices=AlertChannel.Outside.values, required=False, help_text=OUTSIDE_HELP)
+    templates = TemplatesSerializer(required=False, help_text="Replaced as a whole. Default: none.")
     project_id = TextField(required=False, allow_null=True, max_length=64, help_text="null: a personal channel.")
 
     def get_fields(self) -> dict[str, Any]:
@@ -100,6 +138,11 @@ class ChannelSerializer(serializers.Serializer[Any]):
     monitor_ids = serializers.SerializerMethodField()
     monitor_tags = serializers.ListField(child=serializers.CharField())
     remind_every_hours = serializers.IntegerField()
+    delay_min = serializers.IntegerField()
+    hours = HoursSerializer(many=True)
+    timezone = serializers.CharField(source="time_zone")
+    outside = serializers.ChoiceField(choices=AlertChannel.Outside.values, help_text=OUTSIDE_HELP)
+    templates = serializers.SerializerMethodField(help_text="null for viewers.")
     created_at = EpochMsField()
     confirmed_at = EpochMsField(allow_null=True, help_text="null: not confirmed, so nothing is sent.")
     failures = serializers.IntegerField(help_text="Consecutive failed attempts.")
@@ -109,6 +152,10 @@ class ChannelSerializer(serializers.Serializer[Any]):
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_monitor_ids(self, channel: AlertChannel) -> list[str]:
         return [shown_id(monitor, self.context.get("caller")) for monitor in channel.chosen]
+
+    @extend_schema_field(TemplatesSerializer(allow_null=True))
+    def get_templates(self, channel: AlertChannel) -> dict[str, dict[str, str]] | None:
+        return None if shown_hint(channel, self.context.get("caller")) is None else channel.templates
 
     def get_name(self, channel: AlertChannel) -> str:
         return shown_name(channel, self.context.get("caller"))

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from accounts.models import User
 from accounts.services import GONE, addresses_of, is_verified
-from alerts import confirmation
+from alerts import confirmation, templates
 from alerts.events import DEFAULT_TOPICS, Topic
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import OUTBOX
@@ -26,6 +26,8 @@ from audit.actions import Action
 from core.db import advisory_lock, lock_against_deletion
 from core.errors import ApiError, ChannelLimit, NotDead, ValidationFailed
 from core.etags import IfMatch, require_match
+from core.hours import settle_hours
+from core.zones import TIME_ZONES
 from monitors.locking import lock_monitors as lock_states
 from monitors.models import Monitor
 from monitors.services import lock_monitors
@@ -38,6 +40,11 @@ DELETED_AT_ONCE = 1_000
 
 Scope = AlertChannel.Scope
 _FIXED = "cannot be changed; create a new channel."
+_PLAIN = {
+    **{name: name for name in ("name", "enabled", "remind_every_hours", "delay_min", "hours", "outside", "templates")},
+    "timezone": "time_zone",
+}
+"""Columns that are set as they are given, by field."""
 
 
 def create_channel(
@@ -52,6 +59,7 @@ def create_channel(
     source = None if copied_from is None else get_channel(caller, copied_from)
     caller.require_write(source)
     config = _merge_config(kind, given, stored={}) if source is None else _copied_config(kind, given, source)
+    given = settle_timing(given)
     with transaction.atomic():
         own = confirmation.own_address(caller) if kind.consent else None
         monitors = _lock_monitors(caller, given)
@@ -78,6 +86,7 @@ def update_channel(
     caller: Caller, public_id: str, given: Mapping[str, Any], *, now: datetime, if_match: IfMatch = None
 ) -> AlertChannel:
     """Change the fields in `given`. The merged channel is validated. Raises ChangedMeanwhile."""
+    given = settle_timing(given)
     with transaction.atomic():
         gives_address = any(kind.consent in given for kind in KINDS.values() if kind.consent)
         own = confirmation.own_address(caller) if gives_address else None
@@ -88,8 +97,7 @@ def update_channel(
         placement.require_same_project(channel, given, reason=_FIXED)
         kind, before = KINDS[channel.kind], channel.config
         config = _moved_config(kind, given, stored=before)
-        changed = ["name", "enabled", "topics", "remind_every_hours", "scope", "scope_project"]
-        changed += ["monitor_tags", "monitor_tag_keys"]
+        changed = [*_PLAIN.values(), "topics", "scope", "scope_project", "monitor_tags", "monitor_tag_keys"]
         chosen = _set_common(channel, given, scope_project=scope_project, monitors=monitors)
         if config != before:
             channel.config, channel.hint = config, kind.hint(config)
@@ -279,6 +287,21 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
         raise ValidationFailed("project not found.", field="scope_project_id") from None
 
 
+def settle_timing(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields with hours and templates as they are stored. Raises ValidationFailed.
+
+    Call it outside of the transaction: templates are parsed in a process of their own.
+    """
+    settled = dict(given)
+    if "hours" in given:
+        settled["hours"] = settle_hours(given["hours"], "hours")
+    if given.get("timezone", "UTC") not in TIME_ZONES:  # opening the given name would read a path on our disk
+        raise ValidationFailed("is not a time zone. Write one as Europe/Berlin or UTC.", field="timezone")
+    if "templates" in given:
+        settled["templates"] = templates.settle(given["templates"])
+    return settled
+
+
 def _set_common(
     channel: AlertChannel,
     given: Mapping[str, Any],
@@ -287,8 +310,8 @@ def _set_common(
     monitors: Sequence[Monitor] | None,
 ) -> Sequence[Monitor] | None:
     """Set the fields that all kinds have. Return the chosen monitors, or None to keep the stored ones."""
-    for name in ("name", "enabled", "remind_every_hours"):
-        setattr(channel, name, given.get(name, getattr(channel, name)))
+    for name, column in _PLAIN.items():
+        setattr(channel, column, given.get(name, getattr(channel, column)))
     topics = given.get("topics", channel.topics)
     channel.topics = [topic.value for topic in Topic if topic in topics]
     before = channel.scope if channel.pk else None

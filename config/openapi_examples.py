@@ -26,6 +26,7 @@ _STEPS = [
     {"after_min": 0, "targets": [{"type": "schedule", "id": "ocs_k3r5wq7zx2d4m6nbhy2ct3vpfe"}]},
     {"after_min": 10, "targets": [{"type": "user", "id": _USER_ID}]},
 ]
+_TEMPLATES = {"down": {"title": "{{ monitor.name }} is down", "body": "{{ detail }}\n{{ link }}"}}
 _UPDATE = {"status": "identified", "text": "The database was out of space; we are adding some."}
 
 SAMPLES: dict[str, Any] = {
@@ -231,8 +232,14 @@ SAMPLES: dict[str, Any] = {
         "monitors": "chosen",
         "monitor_ids": [MONITOR_ID],
         "remind_every_hours": 4,
+        "delay_min": 10,
+        "hours": [_HOURS],
+        "timezone": "Europe/Berlin",
+        "templates": _TEMPLATES,
         "project_id": PROJECT_ID,
     },
+    "Channel.hours": [_HOURS],
+    "Channel.templates": _TEMPLATES,
     "ChannelPatch": {"topics": ["down", "recovered"], "enabled": False},
     "ImportInput": {"external_refs": ["prj_QmXy5kV2", "prj_Rn81bTz7", "prj_gone"], "project_id": PROJECT_ID},
     "ImportResult.skipped": ["prj_Rn81bTz7"],

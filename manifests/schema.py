@@ -121,4 +121,5 @@ _VALUES: tuple[tuple[type[Any], Callable[[Any], Schema]], ...] = (
     (serializers.ListField, _list),
     (serializers.Serializer, _object),
     (serializers.CharField, _text),
+    (serializers.Serializer, _object),
 )

@@ -175,7 +175,6 @@ def send(
         return SendResult(delivered=False, detail=str(error), retry=False)
     name = label or service_of(url)[0].name
     title = uncalling(message.subject)
-    said, _, link = message.short.rpartition("\n")
     guarded = session(total_sec=TOTAL_SEC, max_body=MAX_ANSWER, schemes=schemes, public="http" not in schemes)
     conversation = _Conversation(guarded, added)
     token = _conversation.set(conversation)
@@ -184,13 +183,7 @@ def send(
             # Without a title field Apprise prepends the title to the body and treats it as HTML.
             title=title if plugin.title_maxlen > 0 else escape(title),
             # HTML, which Apprise converts to text or Markdown. Plain text would break the link in Markdown.
-            body="<br>".join(
-                [
-                    escape(said),
-                    *(f"{escape(label)}: {_anchor(address)}" for label, address in message.acknowledge),
-                    _anchor(link),
-                ]
-            ),
+            body="<br>".join(_html_lines(message)),
             notify_type=NotifyType(message.level.value),
             body_format=NotifyFormat.HTML,
             overflow=OverflowMode.TRUNCATE,
@@ -209,8 +202,23 @@ def send(
     return SendResult(delivered=False, detail=f"{name}: {detail}", retry=not conversation.gone)
 
 
-def _anchor(url: str) -> str:
-    return f'<a href="{escape(url)}">{escape(url)}</a>'
+def _html_lines(message: Message) -> list[str]:
+    """Return the short text with the links to acknowledge, which come before its own link."""
+    *before, last = message.short.split("\n")
+    if not _is_ours(last):
+        before, last = [*before, last], ""
+    links = (f"{escape(label)}: {_as_html(address)}" for label, address in message.acknowledge)
+    return [*map(_as_html, before), *links, *([_as_html(last)] if last else [])]
+
+
+def _as_html(line: str) -> str:
+    """Return a line of text, as a link if it is one of ours."""
+    text = escape(line)
+    return f'<a href="{text}">{text}</a>' if _is_ours(line) else text
+
+
+def _is_ours(line: str) -> bool:
+    return line.startswith(f"{settings.BASE_URL}/") and " " not in line
 
 
 def plugin_for(url: str, *, thread: str = "", scheme: str | None = None) -> Any:

@@ -11,6 +11,7 @@ from alerts.events import DEFAULT_TOPICS, Topic
 from alerts.models import AlertChannel
 from alerts.transports import KINDS, secret_settings, settings_by_name
 from alerts.transports.base import Setting
+from core.errors import ValidationFailed
 from manifests.account import Account, Entry, Existing, Values
 from manifests.naming import ExportNames, Names
 from manifests.resources.base import (
@@ -37,6 +38,11 @@ class Channels(Resource):
         "monitors": "all",
         "monitor_tags": [],
         "remind_every_hours": 24,
+        "delay_min": 0,
+        "hours": [],
+        "timezone": "UTC",
+        "outside": "hold",
+        "templates": {},
     }
     rows = staticmethod(selectors.list_channels)
     update = staticmethod(services.update_channel)
@@ -68,6 +74,11 @@ class Channels(Resource):
             "monitors": scope,
             "monitor_tags": row.monitor_tags,
             "remind_every_hours": row.remind_every_hours,
+            "delay_min": row.delay_min,
+            "hours": row.hours,
+            "timezone": row.time_zone,
+            "outside": row.outside,
+            "templates": row.templates,
             **dict.fromkeys(settings_by_name()),
             **{
                 setting.name: Secret(config[setting.name]) if setting.secret else config[setting.name]
@@ -100,7 +111,8 @@ class Channels(Resource):
             "topics": [topic.value for topic in Topic if topic in chosen["topics"]],
             "monitors": resolve_scope(entry, names),
             "monitor_tags": resolve_tags(entry),
-            "remind_every_hours": chosen["remind_every_hours"],
+            **{name: chosen[name] for name in ("remind_every_hours", "delay_min", "outside")},
+            **_settled(entry, chosen),
             **{name: resolve_secret(entry, name, stored.get(name)) for name in secrets},
             **{name: given.get(name) for name in settings_by_name() if name not in secrets},
         }
@@ -127,8 +139,18 @@ class Channels(Resource):
                 found[name] = names.variables.keep("channel", found.get("name", existing.name), name)
             elif not setting.secret and (setting.default is None or values[name] != setting.default()):
                 found[name] = values[name]
-        found |= self.non_defaults(values)
+        found |= self.non_defaults(values if not is_viewer else values | {"templates": {}})
         return found | ({"monitors": export_scope(existing, names)} if "monitors" in found else {})
+
+
+def _settled(entry: Entry, chosen: Values) -> dict[str, Any]:
+    """Return the hours, their zone and the templates as stored."""
+    given = {name: chosen[name] for name in ("hours", "timezone", "templates")}
+    try:
+        return dict(services.settle_timing(given))
+    except ValidationFailed as error:
+        field = error.field or "templates"
+        raise EntryError((*entry.path, field), error.reason.removeprefix(f"{field}: ")) from None
 
 
 def _normalize(setting: Setting, value: str, path: Path) -> str:

@@ -24,7 +24,7 @@ from monitors.services import delete_monitor
 from notifications.outbox import SendResult
 from projects.access import Caller
 from projects.members import remove_member
-from projects.models import Membership
+from projects.models import Membership, Role
 from projects.services import delete_project
 from tests.api.client import Api
 from tests.factories import ChannelFactory, MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
@@ -52,12 +52,17 @@ def test_a_new_account_has_its_address_as_a_channel(api: Api, user: User) -> Non
         "kind": "email",
         "hint": "u…@example.com",
         "enabled": True,
-        "topics": ["down", "recovered", "expiry", "reminder", "location_offline"],
+        "topics": ["down", "recovered", "expiry", "reminder", "location_offline", "on_call_gap"],
         "monitors": "all",
         "scope_project_id": None,
         "monitor_ids": [],
         "monitor_tags": [],
         "remind_every_hours": 24,
+        "delay_min": 0,
+        "hours": [],
+        "timezone": "UTC",
+        "outside": "hold",
+        "templates": {},
         "created_at": to_ms(user.created_at),
         "confirmed_at": to_ms(user.created_at),
         "failures": 0,
@@ -142,6 +147,7 @@ def test_what_is_sent_back_as_it_was_read_changes_nothing(api: Api, user: User) 
     assert api.patch(path_of(own), own).json == own
 
 
+HOURS = {"days": [1], "from": "09:00", "to": "17:00"}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({}, "kind: "),
     ({"kind": "sms"}, "kind: "),
@@ -187,6 +193,26 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (WEBHOOK | {"remind_every_hours": 0}, "remind_every_hours: "),
     (WEBHOOK | {"remind_every_hours": 169}, "remind_every_hours: "),
     (WEBHOOK | {"remind_every_hours": True}, "remind_every_hours: "),
+    (WEBHOOK | {"delay_min": -1}, "delay_min: "),
+    (WEBHOOK | {"delay_min": 1_441}, "delay_min: "),
+    (WEBHOOK | {"delay_min": None}, "delay_min: "),
+    (WEBHOOK | {"hours": [{}]}, "hours[0].days: "),
+    (WEBHOOK | {"hours": [HOURS | {"from": "9:00"}]}, "hours: [0].from must be"),
+    (WEBHOOK | {"hours": [HOURS | {"days": [0]}]}, "hours[0].days[0]: "),
+    (WEBHOOK | {"hours": [HOURS] * 51}, "hours: "),
+    (WEBHOOK | {"hours": None}, "hours: "),
+    (WEBHOOK | {"timezone": "Europe/Atlantis"}, "timezone: is not a time zone"),
+    (WEBHOOK | {"timezone": "../etc/passwd"}, "timezone: is not a time zone"),
+    (WEBHOOK | {"timezone": None}, "timezone: "),
+    (WEBHOOK | {"outside": "wait"}, "outside: "),
+    (WEBHOOK | {"templates": None}, "templates: "),
+    (WEBHOOK | {"templates": []}, "templates: "),
+    (WEBHOOK | {"templates": {"slow": {}}}, "templates.slow: is not a field"),
+    (WEBHOOK | {"templates": {"down": {"subject": "x"}}}, "templates.down.subject: is not a field"),
+    (WEBHOOK | {"templates": {"down": {"body": "x" * 4_001}}}, "templates.down.body: "),
+    (WEBHOOK | {"templates": {"down": {"body": "a\n{{ nope"}}}, "templates: down.body: line 2: expected"),
+    (WEBHOOK | {"templates": {"down": {"title": "{{ text | nope }}"}}}, "templates: down.title: line 1: unknown filter"),
+    (WEBHOOK | {"templates": {"recovered": {"body": "{% include 'x' %}"}}}, "templates: recovered.body: line 1: "),
     (WEBHOOK | {"project_id": "prj_x"}, "project_id: project not found"),
     (WEBHOOK | {"enabled": False}, "enabled: is not a field"),
     (WEBHOOK | {"hint": "x"}, "hint: is not a field"),
@@ -432,3 +458,37 @@ def test_services_refuse_what_is_not_the_callers(user: User) -> None:
         assert raised.value.status in (404, 422)
     with pytest.raises(ValidationFailed):
         ChannelFactory(owner=user, kind="email")
+
+
+def test_delay_hours_and_templates_are_set_and_changed(api: Api) -> None:
+    given = {
+        "delay_min": 10,
+        "hours": [{"days": [5, 1, 1], "from": "22:00", "to": "06:00"}],
+        "timezone": "America/St_Johns",
+        "outside": "drop",
+        "templates": {"down": {"title": "{{ monitor.name }}", "body": ""}, "recovered": {}},
+    }
+    made = api.post(PATH, WEBHOOK | given)
+    settled = given | {"hours": [HOURS | {"days": [1, 5], "from": "22:00", "to": "06:00"}]}
+    settled["templates"] = {"down": {"title": "{{ monitor.name }}"}}
+    assert {name: made.json[name] for name in given} == settled
+    path, tag = path_of(made.json), made.headers["ETag"]
+    for change in ({"delay_min": 0}, {"hours": []}, {"timezone": "UTC"}, {"outside": "hold"}, {"templates": {}}):
+        changed = api.patch(path, change)
+        assert {name: changed.json[name] for name in change} == change
+        assert changed.headers["ETag"] != tag
+        tag = changed.headers["ETag"]
+    read = api.get(path).json
+    assert api.patch(path, {name: read[name] for name in given}).json == read
+
+
+@pytest.mark.django_db
+def test_viewers_do_not_see_templates() -> None:
+    owner, viewer = UserFactory(), UserFactory()
+    project = ProjectFactory(owner=owner)
+    MembershipFactory(project=project, user=viewer, role=Role.VIEWER)
+    given = {"templates": {"down": {"body": "token=hunter2"}}, "delay_min": 3}
+    channel = ChannelFactory(project=project, **given)
+    seen = Api.signed_in(viewer).get(path_of(channel)).json
+    assert (seen["templates"], seen["hint"], seen["delay_min"]) == (None, None, 3)
+    assert Api.signed_in(owner).get(path_of(channel)).json["templates"] == given["templates"]

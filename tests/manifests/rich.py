@@ -85,6 +85,11 @@ def make_rich(owner: User | None = None, *, suffix: str = "") -> User:
         monitors="chosen",
         monitor_ids=[checkout.public_id, paused.public_id],
         remind_every_hours=1,
+        delay_min=5,
+        hours=[{"days": [1, 2, 3, 4, 5], "from": "08:00", "to": "18:30"}],
+        timezone="Europe/Berlin",
+        outside="drop",
+        templates={"down": {"title": "{{ monitor.name }}!", "body": "{% if detail %}\n{{ detail }}\n{% endif %}"}},
     )
     update_channel(caller, mail.public_id, {"enabled": False}, now=now)
     ChannelFactory(
