@@ -13,12 +13,15 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.template.loader import render_to_string
 
+from alerts import messages
 from alerts.events import DELAYED, EventType, Payload
 from alerts.messages import Message
 from alerts.models import AlertChannel
@@ -26,6 +29,8 @@ from alerts.transports.webhook import Webhook
 from alerts.wording import uncalling
 from audit import origin
 from checks.evidence import shown_address
+from checks.spec import ReasonCode
+from core.clock import to_ms
 from core.errors import TooManyRequests, ValidationFailed
 from core.metrics import Counter
 from core.shares import Shares
@@ -37,6 +42,11 @@ logger = logging.getLogger(__name__)
 MAX_CHARS = 4_000
 TITLE_CHARS = 200
 PARTS = ("title", "body")
+VARIABLES = (
+    *("event", "text", "monitor.name", "monitor.type", "monitor.url", "project", "detail", "link", "at"),
+    *("incident.started_at", "incident.resolved_at", "incident.reason_code"),
+)
+"""Those that forms list. Times are epoch milliseconds."""
 _OF_EVENT = {
     **dict.fromkeys((*DELAYED, EventType.REMINDER), "down"),
     **dict.fromkeys((EventType.RECOVERED, EventType.SETTLED), "recovered"),
@@ -118,6 +128,30 @@ def applied(channel: AlertChannel, items: Sequence[Payload], message: Message) -
         return message
     TEMPLATES.add(1, "rendered")
     return with_texts(message, texts)
+
+
+def preview(kind: str, name: str, parts: Mapping[str, str], *, now: datetime) -> Message:
+    """Return the message about a sample event. Raises ValidationFailed and TemplateError."""
+    check({name: parts})
+    message = messages.render([_sample(name, now)], key="dlv_sample", base_url=settings.BASE_URL, now=now)
+    return with_texts(message, render(parts, variables_of(message, kind), *origin.users()))
+
+
+def _sample(name: str, now: datetime) -> Payload:
+    since = now - timedelta(minutes=5)
+    return Payload(
+        EventType.DOWN if name == "down" else EventType.RECOVERED,
+        at=to_ms(now),
+        monitor_id="mon_k3r5wq7zx2d4m6nbhy2ct3vpfe",
+        monitor="Shop",
+        url="https://shop.example/health",
+        project="Website",
+        incident_id="inc_m2v6xq4zk7wd3nb5rythp2cfea",
+        started_at=to_ms(since),
+        resolved_at=None if name == "down" else to_ms(now),
+        reason_code=ReasonCode.HTTP_FAILURE,
+        detail="Answered 503 Service Unavailable.",
+    )
 
 
 def with_texts(message: Message, texts: Mapping[str, str]) -> Message:

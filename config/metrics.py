@@ -20,7 +20,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from alerts import outbox
+from alerts import outbox, templates
 from config import changes, connections, pool, routes, shares
 from config.health import OK, Cached, cached_coverage, cached_writes
 from config.history import PATIENCE_SEC
@@ -147,9 +147,13 @@ GAUGES: tuple[Gauge | Recent, ...] = (
     UNREACHABLE,
 )
 
+_MODULES = (
+    *(routes, pool, connections, shares, changes, instruments),
+    *(outbox, templates, messages, subscriptions, waiting),
+)
 INSTRUMENTS: tuple[Counter | Histogram | Level, ...] = tuple(
     value
-    for module in (routes, pool, connections, shares, changes, instruments, outbox, messages, subscriptions, waiting)
+    for module in _MODULES
     for _, value in inspect.getmembers(module)
     if isinstance(value, Counter | Histogram | Level)
 )

@@ -12,8 +12,9 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.utils.text import capfirst
 
-from alerts import selectors, services, testing
+from alerts import selectors, services, templates, testing
 from alerts.events import DEFAULT_TOPICS, WORDS, Payload, Topic
 from alerts.models import AlertChannel, Delivery
 from alerts.transports import KINDS
@@ -25,7 +26,16 @@ from core.forms import conditional
 from core.text import copy_name
 from core.waiting import limit_waiting
 from dashboard.deletion import Deletable, deletion
-from dashboard.forms import ProjectField, ScopeForm, project_choices, selected
+from dashboard.forms import (
+    LongSelect,
+    MultilineField,
+    ProjectField,
+    ScopeForm,
+    project_choices,
+    selected,
+    time_zone_choices,
+)
+from dashboard.hours import HoursField, write_hours
 from dashboard.pages import PageRequest, action, button, count_request, done, errors_as_messages, page, render_page
 from dashboard.paging import Position, first_page
 from monitors.filters import tags_of, with_any_tag
@@ -52,6 +62,11 @@ TOPIC_NAMES = {
     Topic.ON_CALL_GAP: "Nobody on call: a schedule has a gap in the next 24 hours, or a policy reaches no one",
     Topic.ON_CALL: "Hand-overs: your on-call shift begins or ends",
 }
+OUTSIDE_NAMES = {
+    AlertChannel.Outside.HOLD: "Wait until they begin, and send what is still true then",
+    AlertChannel.Outside.DROP: "Send nothing",
+}
+TEMPLATE_NAMES = {"down": "Outage", "recovered": "Recovery"}
 SCOPE_NAMES = {
     Scope.ALL: "All my monitors, or all of the channel's project",
     Scope.PROJECT: "Monitors of one project",
@@ -82,6 +97,25 @@ class ChannelForm(ScopeForm):
         initial=24,
         help_text="While an outage continues and is not acknowledged. 1 to 168.",
     )
+    delay_min = conditional(
+        forms.IntegerField(
+            label="Delay (minutes)",
+            min_value=0,
+            max_value=1_440,
+            initial=0,
+            help_text="How long an outage lasts, without being acknowledged, before it is sent. 0: it is sent at once.",
+        )
+    )
+    hours = HoursField(label="Hours")
+    timezone = conditional(forms.ChoiceField(label="Time zone of the hours", widget=LongSelect, initial="UTC"))
+    outside = conditional(
+        forms.ChoiceField(
+            label="Outside of the hours",
+            choices=[(outside.value, name) for outside, name in OUTSIDE_NAMES.items()],
+            widget=forms.RadioSelect,
+            initial=AlertChannel.Outside.HOLD.value,
+        )
+    )
     monitors = forms.ChoiceField(
         label="Monitors",
         choices=[(scope.value, name) for scope, name in SCOPE_NAMES.items()],
@@ -111,6 +145,10 @@ class ChannelForm(ScopeForm):
         )
         self.fields |= {setting.name: _field(setting, base) for setting in kind.settings}
         first = self.fields[kind.settings[0].name]
+        self.fields |= _template_fields(base)
+        zones, zone = time_zone_choices(), "UTC" if base is None else base.time_zone
+        field: Any = self.fields["timezone"]
+        field.choices = zones if zone in dict(zones) else [(zone, zone), *zones]  # the API accepts more names
         if stored is None:
             del self.fields["enabled"]
             self.fields["name"].required = False
@@ -126,34 +164,83 @@ class ChannelForm(ScopeForm):
             first.widget.attrs["placeholder"] = example
             first.help_text = f"Format: {example}"
 
+    variables: ClassVar = templates.VARIABLES
+
+    def templates(self) -> dict[str, dict[str, str]]:
+        """Return the templates that were entered, as in the API."""
+        return {
+            name: {part: self.cleaned_data.get(f"template_{name}_{part}") or "" for part in templates.PARTS}
+            for name in templates.NAMES
+        }
+
+    def template_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.fields if name.startswith("template_")]
+
+    @property
+    def shows_templates(self) -> bool:
+        """Whether there is a template, or an error in one."""
+        return any(field.value() or field.errors for field in self.template_fields())
+
     def own_fields(self) -> Iterator[forms.BoundField]:
         return (self[setting.name] for setting in self.kind.settings)
 
     def given(self) -> dict[str, Any]:
         """Return the body for the service, for a stored channel only the changes: a member may not see all monitors."""
         given: dict[str, Any] = {} if self.stored else {"kind": self.kind.name}
-        plain = {"enabled", "topics", "remind_every_hours", "project_id"}
-        unless_empty = {"name", *(setting.name for setting in self.kind.settings)}
+        plain = {"enabled", "topics", "remind_every_hours", "project_id", "hours"}
+        unless_empty = {"name", "delay_min", "timezone", "outside", *(setting.name for setting in self.kind.settings)}
         for name in self.sent & (plain | unless_empty):
-            if name in plain or self.cleaned_data[name]:
+            if name in plain or self.cleaned_data[name] not in (None, ""):
                 given[name] = self.cleaned_data[name]
+        if any(name.startswith("template_") for name in self.sent):
+            given["templates"] = self.templates()
         return given | self.scope()
 
     def refuse(self, field: str | None, reason: str) -> None:
         """Show errors of a single monitor, such as `monitor_ids[3]`, at the field."""
         if field is not None and field.startswith(("monitor_ids[", "monitor_tags[")):
             field, reason = field.partition("[")[0], reason.partition(": ")[2]
+        if field == "templates":  # `templates: down.body: line 2: …`
+            _, path, reason = reason.split(": ", 2)
+            field = f"template_{path.replace('.', '_')}"
         super().refuse(field, reason)
 
 
 def _initial_of(channel: AlertChannel, caller: Caller) -> dict[str, Any]:
-    return {name: getattr(channel, name) for name in ("name", "topics", "remind_every_hours", "enabled")} | {
+    plain = ("name", "topics", "remind_every_hours", "enabled", "delay_min", "hours", "outside")
+    return {name: getattr(channel, name) for name in plain} | {
+        "timezone": channel.time_zone,
         "project_id": channel.project and channel.project.public_id,
         "monitors": channel.scope,
         "scope_project_id": channel.scope_project and channel.scope_project.public_id,
         "monitor_ids": [shown_id(monitor, caller) for monitor in channel.monitors.all()],
         "monitor_tags": channel.monitor_tags,
     }
+
+
+def _template_fields(channel: AlertChannel | None) -> dict[str, forms.Field]:
+    """Return the fields `template_down_title` and so on."""
+    stored = {} if channel is None else channel.templates
+    code = {"class": "code", "spellcheck": "false"}
+    fields: dict[str, forms.Field] = {}
+    for name, label in TEMPLATE_NAMES.items():
+        texts = stored.get(name, {})
+        fields[f"template_{name}_title"] = forms.CharField(
+            label=f"{label}: title",
+            required=False,
+            max_length=templates.MAX_CHARS,
+            initial=texts.get("title", ""),
+            widget=forms.TextInput(attrs=code),
+        )
+        fields[f"template_{name}_body"] = MultilineField(
+            label=f"{label}: text",
+            required=False,
+            max_length=templates.MAX_CHARS,
+            strip=False,
+            initial=texts.get("body", ""),
+            widget=forms.Textarea(attrs={**code, "rows": 4}),
+        )
+    return fields
 
 
 def _field(setting: Setting, channel: AlertChannel | None) -> forms.Field:
@@ -218,6 +305,14 @@ class ChannelView:
         if not self.channel.enabled:
             return "", "Disabled"
         return ("dead", "Failing") if self.channel.failures else ("sent", "Confirmed")
+
+    @property
+    def hours(self) -> list[str]:
+        return write_hours(self.channel.hours)
+
+    @property
+    def templates(self) -> str:
+        return ", ".join(TEMPLATE_NAMES[name].lower() for name in self.channel.templates)
 
     @property
     def scope(self) -> str:
@@ -308,6 +403,9 @@ def create(request: PageRequest) -> HttpResponse:
     example = variant.example if variant else ""
     form = ChannelForm(request.POST or None, caller=caller, kind=kind, example=example, source=source)
 
+    if "preview" in request.POST:
+        return _preview(request, form, "channels/new", kind=kind, variant=variant, source=source)
+
     def make() -> Created:
         copied_from = None if source is None else source.public_id
         channel, secret = services.create_channel(caller, form.given(), now=request.now, copied_from=copied_from)
@@ -340,6 +438,9 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     channel = selectors.get_channel(caller, channel_id)
     caller.require_write(channel)
     form = ChannelForm(request.POST or None, caller=caller, kind=KINDS[channel.kind], stored=channel)
+    if "preview" in request.POST:
+        found = ChannelView(channel)
+        return _preview(request, form, "channels/edit", shown=found, deletable=_deletable(form))
     changes_address = form.is_valid() and form.kind.consent in form.given()
     saved = form.save(
         request,
@@ -349,6 +450,23 @@ def edit(request: PageRequest, channel_id: str) -> HttpResponse:
     if saved is not None:
         return done(request, "Channel saved.", "alert_channel", channel_id)
     return render_page(request, "channels/edit", form=form, shown=ChannelView(channel), deletable=_deletable(form))
+
+
+def _preview(request: PageRequest, form: ChannelForm, template: str, **context: Any) -> HttpResponse:
+    """Show what the entered templates make of sample events: beside them, or in the whole page without scripts."""
+    form.is_valid()
+    previews = []
+    for name, parts in form.templates().items():
+        if any(parts.values()):
+            preview: dict[str, Any] = {"name": TEMPLATE_NAMES[name]}
+            try:
+                preview["message"] = templates.preview(form.kind.name, name, parts, now=request.now)
+            except (ApiError, templates.TemplateError) as error:
+                preview["error"] = capfirst(str(error).removeprefix(f"templates: {name}."))
+            previews.append(preview)
+    if request.htmx:
+        return render_page(request, "channels/_preview", previews=previews)
+    return render_page(request, template, form=form, previews=previews, **context)
 
 
 def _deletable(form: ChannelForm) -> Deletable:

@@ -211,7 +211,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (WEBHOOK | {"templates": {"down": {"subject": "x"}}}, "templates.down.subject: is not a field"),
     (WEBHOOK | {"templates": {"down": {"body": "x" * 4_001}}}, "templates.down.body: "),
     (WEBHOOK | {"templates": {"down": {"body": "a\n{{ nope"}}}, "templates: down.body: line 2: expected"),
-    (WEBHOOK | {"templates": {"down": {"title": "{{ text | nope }}"}}}, "templates: down.title: line 1: unknown filter"),
+    (WEBHOOK | {"templates": {"down": {"title": "{{ text | nope }}"}}}, "templates: down.title: line 1: unknown"),
     (WEBHOOK | {"templates": {"recovered": {"body": "{% include 'x' %}"}}}, "templates: recovered.body: line 1: "),
     (WEBHOOK | {"project_id": "prj_x"}, "project_id: project not found"),
     (WEBHOOK | {"enabled": False}, "enabled: is not a field"),
