@@ -83,6 +83,15 @@ def _send_a_wrong_key(tab: Tab) -> None:
     tab.locator(".errorlist").first.wait_for()
 
 
+def _preview_templates(tab: Tab) -> None:
+    tab.locator("summary", has_text="Templates").click()
+    tab.get_by_label("Outage: title").fill("{{ monitor.name }} is down: {{ detail }}")
+    tab.get_by_label("Outage: text").fill("{{ text }}\n\nRunbook: https://wiki.example/shop\n{{ link }}")
+    tab.get_by_label("Recovery: text").fill("{{ text }\n{% if %}")
+    tab.get_by_role("button", name="Preview templates").click()
+    tab.get_by_role("heading", name="Preview: Recovery").wait_for()
+
+
 def _open_advanced(tab: Tab) -> None:
     tab.locator("#advanced > summary").click()
 
@@ -258,6 +267,7 @@ PAGES = (
     Page("window-new", "/maintenance/new", act=lambda tab: tab.get_by_label("Every week").check()),
     Page("window-copy", "/maintenance/new?from={window}"),
     Page("channel-edit", "/alert-channels/{channel}/edit"),
+    Page("channel-templates", "/alert-channels/{channel}/edit", act=_preview_templates),
     Page("account", "/account/"),
     Page("account-email", "/account/email/"),
     Page("account-password", "/account/password/"),
