@@ -97,7 +97,7 @@ def policy_of(monitor: Monitor | None) -> Any:
         return None
     project = monitor.project
     for policy in (monitor.escalation_policy, project.escalation_policy if project is not None else None):
-        if policy is not None and applies(policy, monitor):
+        if policy is not None and policy.steps and applies(policy, monitor):
             return policy
     return None
 
@@ -267,21 +267,28 @@ class NotificationBatch:
 
         News of an outage go to them, whatever their topics are.
         """
-        found: dict[int, dict[int | None, list[int]]] = {
-            one.incident.pk: defaultdict(list)
-            for one in self.notices
-            if one.channel_ids is None and hasattr(one.incident, "escalation")
-        }
-        if found:
-            open_or_sent = (Delivery.State.GATHERING, Delivery.State.WAITING, Delivery.State.SENT)
-            items = DeliveryItem.objects.filter(incident__in=found, delivery__state__in=open_or_sent, **_USABLE)
-            columns = items.order_by("channel", "user").values_list("incident", "channel", "user")
-            seen = set()
-            for incident_id, channel_id, user_id in columns.distinct():
-                assert incident_id is not None
-                if (incident_id, channel_id) not in seen:
-                    seen.add((incident_id, channel_id))
-                    found[incident_id][user_id].append(channel_id)
+        sources: dict[int, list[int]] = {}
+        for one in self.notices:
+            if one.channel_ids is None:
+                spell = self._incidents if one.event_type is EventType.SETTLED else [one.incident]
+                same = [each for each in spell if each.monitor_id == one.incident.monitor_id]
+                if escalated := [each.pk for each in same if hasattr(each, "escalation")]:
+                    sources[one.incident.pk] = escalated
+        if not sources:
+            return {}
+        open_or_sent = (Delivery.State.GATHERING, Delivery.State.WAITING, Delivery.State.SENT)
+        keys = {key for each in sources.values() for key in each}
+        items = DeliveryItem.objects.filter(incident__in=keys, delivery__state__in=open_or_sent, **_USABLE)
+        people: dict[int, dict[int, int | None]] = defaultdict(dict)
+        for incident_id, channel_id, user_id in items.order_by("pk").values_list("incident", "channel", "user"):
+            assert incident_id is not None
+            people[incident_id][channel_id] = user_id or people[incident_id].get(channel_id)
+        found: dict[int, dict[int | None, list[int]]] = {}
+        for pk, escalated in sources.items():
+            by_channel = {channel_id: person for key in escalated for channel_id, person in people[key].items()}
+            found[pk] = defaultdict(list)
+            for channel_id, person in by_channel.items():
+                found[pk][person].append(channel_id)
         return found
 
 

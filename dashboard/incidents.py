@@ -43,6 +43,8 @@ _LINES: dict[str, tuple[str, str]] = {
     Type.DECLARED: ("Declared", "down"),
     Type.RESOLVED: ("Resolved", "up"),
     Type.TOO_OFTEN: ("Pinged too often", ""),
+    Type.ESCALATED: ("Escalation", ""),
+    Type.UNACKNOWLEDGED: ("Acknowledgement taken back", "down"),
 }
 
 

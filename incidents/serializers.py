@@ -55,12 +55,6 @@ class IncidentSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="When fail_threshold was reached; null if it was declared by a person."
     )
     acknowledged_at = EpochMsField(allow_null=True)
-    acknowledged_by = serializers.CharField(
-        source="acknowledged_by.public_id",
-        default=None,
-        allow_null=True,
-        help_text="The user id of the person who acknowledged it; null without any, or if the account was deleted.",
-    )
     resolved_at = EpochMsField(allow_null=True)
     resolution = serializers.ChoiceField(
         choices=Incident.Resolution.values, allow_null=True, help_text="closed: by a person."
@@ -70,6 +64,12 @@ class IncidentSerializer(serializers.Serializer[Any]):
         help_text="The outage of a monitor that this one depends on, which held its alerts; null without any."
     )
 
+    acknowledged_by = serializers.CharField(
+        source="acknowledged_by.public_id",
+        default=None,
+        allow_null=True,
+        help_text="The user id of the person who acknowledged it; null without any, or if the account was deleted.",
+    )
     escalation = EscalationSerializer(
         source="running_escalation",
         allow_null=True,

@@ -194,12 +194,12 @@ def api(db: None) -> Api:
 @pytest.fixture
 def pose(
     targets: TargetServer, certificates: Certificates, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, Script], Site]:
+) -> Callable[[str, Any], Site]:
     """Serve a script under a service's own name, with a certificate for it."""
     settings.SSL_CERT_FILE = certificates.ca_file
     real = socket.getaddrinfo
 
-    def pose(host: str, script: Script) -> Site:
+    def pose(host: str, script: Script | Callable[[Seen], Script]) -> Site:
         site = targets.serve(script, tls=certificates.for_host(host))
 
         def resolve(name: str, port: Any, *args: Any, **kwargs: Any) -> Any:
@@ -213,7 +213,7 @@ def pose(
     return pose
 
 
-Pose = Callable[[str, Script], Site]
+Pose = Callable[[str, Any], Site]
 
 
 def stored(api: Api, kind: str, given: Mapping[str, str]) -> AlertChannel:

@@ -23,6 +23,7 @@ NOW = to_ms(NOON)
 FIELDS = [
     *("id", "monitor_id", "project_id", "title", "status", "reason_code", "detail"),
     *("started_at", "confirmed_at", "acknowledged_at", "resolved_at", "resolution", "caused_by"),
+    *("acknowledged_by", "escalation"),
 ]
 
 
@@ -76,6 +77,8 @@ def test_the_object_of_decision_45(api: Api, user: User) -> None:
         "resolved_at": None,
         "resolution": None,
         "caused_by": None,
+        "acknowledged_by": None,
+        "escalation": None,
     }
     assert list(listed) == FIELDS
     shown = api.get(f"{PATH}/{incident.public_id}").json

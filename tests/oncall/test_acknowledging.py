@@ -9,6 +9,7 @@ import pytest
 import time_machine
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
 from alerts.messages import render
@@ -17,7 +18,7 @@ from checks.spec import Verdict
 from core.clock import utc_now
 from incidents.models import Escalation, Incident
 from oncall import acknowledging
-from oncall.models import AcknowledgeLink
+from oncall.models import AcknowledgeLink, EscalationPolicy
 from projects.models import Project
 from tests.alerts.drivers import Drive, at, make_channel
 from tests.api.client import Api
@@ -219,8 +220,7 @@ def test_channels_get_no_link(drive: Drive, project: Project, anna: User) -> Non
 def test_the_api_shows_and_changes_it(link: str, anna: User, ben: User) -> None:
     api, incident = Api.signed_in(ben), Incident.objects.get()
     path = f"/v1/incidents/{incident.public_id}"
-    policy = Project.objects.get(pk=incident.project_id).escalation_policy
-    assert policy is not None
+    policy = EscalationPolicy.objects.get()
     shown = api.get(path).json
     assert shown["acknowledged_by"] is None
     assert shown["escalation"] == {
@@ -237,3 +237,20 @@ def test_the_api_shows_and_changes_it(link: str, anna: User, ben: User) -> None:
     again = api.post(f"{path}/unacknowledge").json
     assert (again["acknowledged_at"], again["acknowledged_by"], again["escalation"]["step"]) == (None, None, 0)
     assert api.post(f"{path}/unacknowledge").status == 200
+
+
+def test_a_list_reads_escalations_with_their_incidents(drive: Drive, project: Project, anna: User) -> None:
+    owner = project.memberships.get(role="owner").user
+    assert owner is not None
+    Project.objects.update(escalation_policy=make_policy(project, (0, [anna]), (10, [anna])))
+    api, counts = Api.signed_in(anna), []
+    for number in (1, 5):
+        names = [f"Shop {number}.{n}" for n in range(number)]
+        drive.checks(drive.monitors(owner, names, project_id=project.public_id), DOWN, at(60))
+        drive.tick(at(61))
+        with CaptureQueriesContext(connection) as queries:
+            listed = api.get("/v1/incidents").json
+        assert all(one["escalation"]["step"] == 1 for one in listed)
+        counts.append((len(listed), len(queries)))
+    assert [number for number, _ in counts] == [1, 6]
+    assert counts[1][1] <= counts[0][1]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel, Delivery, DeliveryItem
@@ -315,3 +316,20 @@ def test_acknowledged_before_the_escalation_begins(drive: Drive, project: Projec
     acknowledge(Caller(anna), Incident.objects.get().public_id, now=at(70))
     assert drive.ticks(at(3600), at(3650), every=5) == []
     assert events(drive.ticks(at(3900), at(3960), every=5)) == ["down"]
+
+
+def test_a_flapping_monitor_settles_for_those_who_were_notified(
+    drive: Drive, project: Project, settings: Settings
+) -> None:
+    anna, hers = member(project)
+    ben, _ = member(project)
+    settings.FLAPPING_CHANGES, settings.FLAPPING_MINUTES = 3, 10
+    monitor = watch(drive, project, make_policy(project, (0, [anna]), (30, [ben])))
+    for second in range(60, 780, 60):
+        drive.check(monitor, DOWN if second % 120 else UP, at(second))
+        drive.tick(at(second + 1))
+    drive.ticks(at(740), at(2400), every=20)
+    sent = {(one.channel_id, *one.events) for one in drive.sent}
+    assert (hers.pk, "down") in sent
+    assert {one.channel_id for one in drive.sent} == {hers.pk}, sent
+    assert events(drive.sent)[-1] == "settled"
