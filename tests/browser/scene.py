@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 
 from accounts.models import User
 from accounts.services import create_account
-from alerts.models import Delivery
+from alerts.models import Delivery, DeliveryItem
 from alerts.services import create_channel
 from audit.actions import Action
 from audit.models import Entry
@@ -43,6 +43,7 @@ from monitors.operations import mute_for
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.services import create_monitor, update_monitor
+from oncall.acknowledging import make_links
 from projects.access import Caller
 from projects.members import add_member
 from projects.models import Project
@@ -174,6 +175,7 @@ def build(*, calm: bool = False) -> Scene:
             "channel": _alerting(anna, monitors, now=now),
             "pager": _pager(anna, now=now),
             "window": _maintenance(anna, shop, now=now, calm=calm),
+            **_links(anna, incident),
             **_status_pages(anna, monitors, incident, now=now),
             **({} if calm else _locations(anna, shop, monitors["Checkout"], now=now)),
         },
@@ -380,6 +382,17 @@ def _incidents(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> 
         now=now - timedelta(minutes=5),
     )
     return open_one
+
+
+def _links(anna: Caller, acknowledged: Incident) -> dict[str, str]:
+    """Return the paths of links in messages to her about two outages, one of which she has acknowledged."""
+    other = Incident.objects.filter(owner=anna.user, resolved_at=None, acknowledged_at=None, monitor__isnull=False)
+    incidents = {"to_acknowledge": other.order_by("pk")[0], "acknowledged": acknowledged}
+    items = [
+        DeliveryItem(pk=number, incident=incident, user=anna.user) for number, incident in enumerate(incidents.values())
+    ]
+    urls = make_links(items)
+    return {name: urls[number].rpartition("/")[2] for number, name in enumerate(incidents)}
 
 
 def _ping(anna: Caller, project: Project, *, now: datetime) -> Monitor:

@@ -294,6 +294,8 @@ PAGES = (
     Page("deleted-window", "/maintenance/{window}", act=_delete_outdated, act_status=412),
     Page("deleted-status-page", "/status-pages/{status_page}", act=_delete_outdated, act_status=412),
     Page("deleted-project", "/projects/{project}", act=_delete_outdated, act_status=412),
+    Page("acknowledge", "/a/{to_acknowledge}", signed_in=False),
+    Page("acknowledged", "/a/{acknowledged}", signed_in=False),
     Page("status", "/status/{slug}", signed_in=False),
     Page(
         "status-days",

@@ -16,7 +16,7 @@ from checks.spec import Verdict
 from core.errors import NotEscalating
 from incidents.models import Escalation, Incident
 from incidents.services import acknowledge
-from monitors.models import Monitor
+from monitors.models import Dependency, Monitor
 from monitors.operations import mute_for
 from oncall.escalating import escalate, run_due, unacknowledge
 from oncall.models import EscalationPolicy
@@ -333,3 +333,75 @@ def test_a_flapping_monitor_settles_for_those_who_were_notified(
     assert (hers.pk, "down") in sent
     assert {one.channel_id for one in drive.sent} == {hers.pk}, sent
     assert events(drive.sent)[-1] == "settled"
+
+
+def test_an_outage_waits_for_its_parent(drive: Drive, project: Project) -> None:
+    anna, _ = member(project)
+    ben, his = member(project)
+    child = watch(drive, project, make_policy(project, (0, [anna]), (10, [ben])))
+    parent = watch(drive, project, make_policy(project, (0, [anna])), "Router")
+    Dependency.objects.create(child=child, parent=parent, position=0)
+    drive.check(parent, UP, at(59))
+    drive.check(child, DOWN, at(60))
+    drive.check(parent, UP, at(61))
+    drive.ticks(at(61), at(70), every=1)
+    assert [message.items for message in drive.sent] == [(("down", "Shop"),)]
+    drive.check(parent, DOWN, at(600))
+    drive.ticks(at(601), at(900), every=10)
+    assert [message.items for message in drive.sent[1:]] == [(("down", "Router"),)]
+    assert texts(Incident.objects.get(monitor=child))[-1] == "Alerts are held: Router is down."
+    drive.check(parent, UP, at(900))
+    drive.check(child, DOWN, at(910))
+    sent = drive.ticks(at(911), at(940), every=1)
+    assert [message.channel_id for message in sent if message.items == (("down", "Shop"),)] == [his.pk]
+
+
+def test_a_channel_outside_of_its_hours_is_not_reached(drive: Drive, project: Project) -> None:
+    """It gets the outage when its hours begin, if that is still open."""
+    anna, hers = member(project)
+    ben, his = member(project)
+    hers.hours = [{"days": [1, 2, 3, 4, 5, 6, 7], "from": "13:00", "to": "14:00"}]
+    hers.save()
+    drive.check(watch(drive, project, make_policy(project, (0, [anna]), (10, [ben]))), DOWN, at(60))
+    assert [one.channel_id for one in drive.tick(at(61))] == [his.pk]
+    assert f"Step 1 of “Backend”: {anna.email} by e-mail, outside of the channel's hours." in texts(
+        Incident.objects.get()
+    )
+    assert [one.channel_id for one in drive.ticks(at(62), at(3700), every=60)] == [hers.pk]
+
+
+def test_a_person_is_reached_through_one_channel_after_the_other(drive: Drive, project: Project) -> None:
+    anna, hers = member(project)
+    pager = make_channel(anna, topics=())
+    reach_by(anna, (0, hers), (5, pager), (10, pager))
+    drive.check(watch(drive, project, make_policy(project, (0, [anna]))), DOWN, at(60))
+    sent = drive.ticks(at(61), at(700), every=5)
+    assert [(one.channel_id, (one.at - at(61)).total_seconds() // 60) for one in sent] == [
+        (hers.pk, 0),
+        (pager.pk, 5),
+        (pager.pk, 10),
+    ]
+    assert all(told.acknowledge_url for told in drive.payload)
+    text = (
+        f"Step 1 of “Backend”: {anna.email} by e-mail at once, by Webhook after 5 minutes, by Webhook after 10 minutes."
+    )
+    assert text in texts(Incident.objects.get())
+
+
+def test_taken_back_what_was_planned_before_is_not_sent(drive: Drive, project: Project) -> None:
+    anna, hers = member(project)
+    reach_by(anna, (0, hers), (10, hers))
+    drive.check(watch(drive, project, make_policy(project, (0, [anna]))), DOWN, at(60))
+    drive.tick(at(61))
+    incident = Incident.objects.get()
+    acknowledge(Caller(anna), incident.public_id, now=at(100))
+    unacknowledge(Caller(anna), incident.public_id, now=at(200))
+    sent = [one for one in drive.ticks(at(201), at(1000), every=1) if one.events == ["down"]]
+    assert [(one.at - at(201)).total_seconds() for one in sent] == [0, 600]
+
+
+def test_a_target_named_twice_is_notified_once(drive: Drive, project: Project) -> None:
+    anna, hers = member(project)
+    channel = make_channel(anna, project=project, topics=())
+    drive.check(watch(drive, project, make_policy(project, (0, [channel, anna, channel, anna]))), DOWN, at(60))
+    assert sorted(one.channel_id for one in drive.tick(at(61))) == sorted([hers.pk, channel.pk])
