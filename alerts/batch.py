@@ -152,7 +152,7 @@ class NotificationBatch:
 
     @cached_property
     def policies(self) -> dict[int, Any]:
-        """The escalation policies of outages that nobody was notified of, by incident. They cannot be deleted now."""
+        """The escalation policies of outages that are new, by incident. They are locked against deletion."""
         return {pk: policy for pk, policy in self._found_policies.items() if policy.pk in self._kept_policies}
 
     @cached_property
@@ -265,7 +265,7 @@ class NotificationBatch:
     def _followed(self) -> Mapping[int, Mapping[int | None, Collection[int]]]:
         """Return the channels to which the escalations of these notices sent, or are about to, by incident and person.
 
-        News of an outage go to them, whatever their topics are.
+        News of an outage goes to them, regardless of their topics.
         """
         sources: dict[int, list[int]] = {}
         for one in self.notices:

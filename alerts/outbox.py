@@ -25,7 +25,7 @@ from accounts.models import User
 from alerts import messages, templates, turns
 from alerts.events import DOWN, EventType, Payload
 from alerts.models import AlertChannel, Delivery, DeliveryItem
-from alerts.planning import ESCALATED, PlanNote, is_escalated, lock_channels, settle
+from alerts.planning import ESCALATED, PlanNote, is_escalated, lock_channels, settle, write_notes
 from alerts.transports import KINDS
 from alerts.turns import READY
 from core import ids
@@ -319,10 +319,18 @@ def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
     items = list(DeliveryItem.objects.filter(delivery=delivery).order_by("pk"))
     owner = Caller(channel.owner) if channel is not None and channel.project_id is None else None
     if channel is not None:
-        dropped = _unwanted(delivery, items) | (_foreign(items, owner) if owner is not None else set())
+        unwanted = _unwanted(delivery, items)
+        dropped = unwanted.keys() | (_foreign(items, owner) if owner is not None else set())
         if dropped:
+            notes = [
+                PlanNote(item.source, item.incident_id, channel, reason=unwanted[item.pk])
+                for item in items
+                if unwanted.get(item.pk)
+            ]
             items = [item for item in items if item.pk not in dropped]
-            DeliveryItem.objects.filter(pk__in=dropped).delete()
+            with transaction.atomic():
+                if DeliveryItem.objects.filter(pk__in=dropped).delete()[0]:
+                    write_notes(notes, now=utc_now())
             if not items:
                 _delete(delivery)
                 channel = None
@@ -339,31 +347,29 @@ def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
     return channel, [msgspec.convert(item.payload, Payload) for item in items]
 
 
-def _unwanted(delivery: Delivery, items: Sequence[DeliveryItem]) -> set[int]:
-    """Return the keys of items of escalations that are no longer sent.
+def _unwanted(delivery: Delivery, items: Sequence[DeliveryItem]) -> dict[int, str]:
+    """Return the keys of items of escalations that are no longer sent, with the reason for timelines.
 
-    These are steps for an incident that was acknowledged or resolved meanwhile, and other news of it if the channel
-    got none of its steps. If nobody knows whether an earlier attempt succeeded, it is made again: the receiver drops
-    repetitions, and would otherwise not hear how it ends.
+    These are steps for an incident that is acknowledged or resolved by now, and other news of it if the channel got
+    none of its steps. If an earlier attempt may have succeeded, it is made again: the receiver drops repetitions, and
+    would otherwise get no recovery.
     """
     of_incidents = {item.incident_id for item in items if item.incident_id is not None}
-    columns = ("incident", "run", "incident__acknowledged_at", "incident__resolved_at")
+    columns = ("incident", "run", "incident__acknowledged_at", "incident__resolution")
     found = {pk: row for pk, *row in Escalation.objects.filter(incident__in=of_incidents).values_list(*columns)}
     if not found:
-        return set()
+        return {}
     unsent = _is_unsent(delivery)
-    dropped: set[int] = set()
+    dropped: dict[int, str] = {}
     news: dict[int, int] = {}
     for item in items:
         if item.incident_id is None or item.incident_id not in found:
             continue
-        run, acknowledged_at, resolved_at = found[item.incident_id]
+        run, acknowledged_at, resolution = found[item.incident_id]
         if is_escalated(item):
-            is_over = (
-                acknowledged_at or resolved_at or not item.source.startswith(f"{ESCALATED}{item.incident_id}:{run}.")
-            )
-            if unsent and is_over:
-                dropped.add(item.pk)
+            is_old = not item.source.startswith(f"{ESCALATED}{item.incident_id}:{run}.")
+            if unsent and (acknowledged_at or resolution or is_old):
+                dropped[item.pk] = resolution or "acknowledged"
         elif item.payload["event_type"] != EventType.REMINDER:
             news[item.pk] = item.incident_id
     if news:
@@ -374,7 +380,7 @@ def _unwanted(delivery: Delivery, items: Sequence[DeliveryItem]) -> set[int]:
         # Steps in this message are sent first.
         kept = {item.incident_id for item in items if is_escalated(item) and item.pk not in dropped}
         notified = kept | set(sent.values_list("incident", flat=True))
-        dropped |= {pk for pk, incident_id in news.items() if incident_id not in notified}
+        dropped |= {pk: "" for pk, incident_id in news.items() if incident_id not in notified}
     return dropped
 
 

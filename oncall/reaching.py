@@ -100,7 +100,7 @@ class Directory:
                 channels[found] = None
             elif isinstance(found, OnCallSchedule):
                 if (user := self._on_call(found)) is None:
-                    step.miss(f"nobody is on call in {one_line(found.name)}")
+                    step.miss(f"no one is on call in {one_line(found.name)}")
                 else:
                     people[user] = None
             else:

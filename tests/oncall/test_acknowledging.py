@@ -62,7 +62,7 @@ def ben(project: Project) -> User:
 
 @pytest.fixture
 def link(drive: Drive, project: Project, anna: User, ben: User) -> str:
-    """Return the path of the link in the message to Anna. Ben is notified with her."""
+    """Return the path of the link in the message to Anna. Ben is notified too."""
     owner = project.memberships.get(role="owner").user
     assert owner is not None
     Project.objects.update(escalation_policy=make_policy(project, (0, [anna, ben]), (10, [ben])))

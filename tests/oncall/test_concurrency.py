@@ -166,7 +166,7 @@ def test_a_policy_that_is_deleted_while_outages_begin(drive: Drive, project: Pro
         notify.notify_incidents(at(second))
         run_due(at(second))
     assert not Incident.objects.filter(announced_at=None).exists()
-    assert DeliveryItem.objects.values("incident").distinct().count() == 10, "somebody is notified of each"
+    assert DeliveryItem.objects.values("incident").distinct().count() == 10, "a channel is notified of each"
 
 
 def test_a_policy_that_another_transaction_deletes_is_waited_for(drive: Drive, project: Project, anna: User) -> None:

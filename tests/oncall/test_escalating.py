@@ -110,7 +110,8 @@ def test_acknowledging_stops_it_and_drops_what_is_queued(drive: Drive, project: 
     assert drive.ticks(at(62), at(2000), every=100) == []
     assert not Delivery.objects.filter(state="waiting").exists()
     drive.check(monitor, UP, at(3000))
-    assert drive.tick(at(3001)) == [], "nobody was notified"
+    assert drive.tick(at(3001)) == [], "no one was notified"
+    assert texts(incident).count(f"Alert to {hers} not sent: it was acknowledged.") == 2
     incident.refresh_from_db()
     assert incident.acknowledged_by == anna
 
@@ -166,7 +167,7 @@ def test_steps_that_reach_no_one_are_passed_over_and_the_owner_is_notified_at_la
     assert (message.channel_id, message.events, made.topics) == (made.pk, ["down"], [])
     assert texts(Incident.objects.get())[1:] == [
         f"Step 1 of “Backend” reaches no one: {anna.email} has no confirmed channel.",
-        "Step 2 of “Backend” reaches no one: nobody is on call in Empty.",
+        "Step 2 of “Backend” reaches no one: no one is on call in Empty.",
         f"“Backend” reached no one: the owner {owner.email} is notified by e-mail.",
     ]
     assert drive.ticks(at(62), at(4000), every=300) == []
