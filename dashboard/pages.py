@@ -160,6 +160,7 @@ def navigation_entries(*, open_incidents: int) -> list[tuple[str, str, str, int]
         ("incidents", "Incidents", "triangle-alert", open_incidents),
         ("status-pages", "Status pages", "globe", 0),
         ("alert-channels", "Alert channels", "bell", 0),
+        ("on-call", "On call", "phone-call", 0),
         ("maintenance", "Maintenance", "calendar", 0),
         ("projects", "Projects", "folder", 0),
         ("locations", "Locations", "network", 0),

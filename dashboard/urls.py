@@ -16,6 +16,9 @@ from dashboard import (
     windows,
 )
 from dashboard.monitors import bulk, detail, editing, notified, overview, runs, schedules
+from dashboard.on_call import contact, policies, shifts
+from dashboard.on_call import editing as on_call_editing
+from dashboard.on_call import schedules as on_call_schedules
 from dashboard.pages import home
 
 urlpatterns = [
@@ -85,6 +88,24 @@ urlpatterns = [
         channels.replay,
         name="alert_delivery_replay",
     ),
+    path("on-call", on_call_schedules.index, name="on_call"),
+    path("on-call/shifts", shifts.index, name="my_shifts"),
+    path("on-call/schedules/new", on_call_editing.create_schedule, name="on_call_schedule_new"),
+    path("on-call/schedules/<id:schedule_id>", on_call_schedules.show, name="on_call_schedule"),
+    path("on-call/schedules/<id:schedule_id>/edit", on_call_editing.edit_schedule, name="on_call_schedule_edit"),
+    path("on-call/schedules/<id:schedule_id>/delete", on_call_editing.delete_schedule, name="on_call_schedule_delete"),
+    path("on-call/schedules/<id:schedule_id>/overrides", on_call_schedules.add_override, name="override_add"),
+    path(
+        "on-call/schedules/<id:schedule_id>/overrides/remove", on_call_schedules.remove_override, name="override_remove"
+    ),
+    path("on-call/schedules/<id:schedule_id>/swap", on_call_schedules.swap, name="shifts_swap"),
+    path("on-call/schedules/<id:schedule_id>/calendar", on_call_schedules.renew_calendar, name="on_call_calendar"),
+    path("on-call/policies", policies.index, name="policies"),
+    path("on-call/policies/new", on_call_editing.create_policy, name="policy_new"),
+    path("on-call/policies/<id:policy_id>", policies.show, name="policy"),
+    path("on-call/policies/<id:policy_id>/edit", on_call_editing.edit_policy, name="policy_edit"),
+    path("on-call/policies/<id:policy_id>/delete", on_call_editing.delete_policy, name="policy_delete"),
+    path("account/contact/", contact.edit, name="contact"),
     path("connectors", connectors.index, name="connectors"),
     path("connectors/<id:word>", connectors.choose, name="connector"),
     path("connectors/<id:word>/link", connectors.link, name="connector_link"),

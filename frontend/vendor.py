@@ -18,6 +18,7 @@ SVG = "http://www.w3.org/2000/svg"
 ICONS = (
     "activity",
     "arrow-left",
+    "arrow-left-right",
     "bell",
     "bell-off",
     "calendar",
@@ -49,6 +50,7 @@ ICONS = (
     "network",
     "pause",
     "pencil",
+    "phone-call",
     "play",
     "plug",
     "plus",
@@ -62,6 +64,7 @@ ICONS = (
     "timer",
     "trash-2",
     "triangle-alert",
+    "undo-2",
     "upload",
     "user",
     "user-plus",

@@ -12,6 +12,7 @@ from django.db import transaction
 from accounts.models import User
 from alerts.selectors import list_channels
 from audit.actions import Action
+from core.clock import from_ms
 from core.errors import LimitReached, ValidationFailed
 from core.etags import IfMatch, require_match
 from core.hours import settle_hours
@@ -81,13 +82,41 @@ def add_override(caller: Caller, public_id: str, override: Mapping[str, Any]) ->
     """Append an override: it wins over those before. In place of the first that is over if the list is full."""
     with transaction.atomic():
         schedule = access.lock(get_schedule, caller, public_id)
-        kept = list(schedule.overrides)
+        _append_overrides(caller, schedule, [override])
+    return schedule
+
+
+def _append_overrides(caller: Caller, schedule: OnCallSchedule, added: Sequence[Mapping[str, Any]]) -> None:
+    kept = list(schedule.overrides)
+    for override in added:
         over = [one for one in kept if one["ends_at"] <= override["starts_at"]]
         if len(kept) >= MAX_OVERRIDES and over:
             kept.remove(min(over, key=lambda one: one["ends_at"]))
         if len(kept) >= MAX_OVERRIDES:
             raise ValidationFailed(f"at most {MAX_OVERRIDES} overrides.", field="overrides", limit=MAX_OVERRIDES)
-        _change_schedule(caller, schedule, {"overrides": [*kept, override]})
+        kept.append(dict(override))
+    _change_schedule(caller, schedule, {"overrides": kept})
+
+
+def swap_shifts(caller: Caller, public_id: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> OnCallSchedule:
+    """Exchange the people of two shifts, given as overrides are, with two overrides.
+
+    Raises ValidationFailed, for the field `first` or `second`, if the shift has changed since.
+    """
+    with transaction.atomic():
+        schedule = access.lock(get_schedule, caller, public_id)
+        for field, shift in (("first", first), ("second", second)):
+            start, end = (from_ms(shift[name]) for name in ("starts_at", "ends_at"))
+            found = selectors.shifts_of(schedule, start, end)
+            if [one[:3] for one in found] != [(start, end, shift["user_id"])]:
+                raise ValidationFailed("this shift has changed. Choose again.", field=field)
+        if first["user_id"] == second["user_id"]:
+            raise ValidationFailed("the two shifts are of one person.", field="second")
+        _append_overrides(
+            caller,
+            schedule,
+            [{**first, "user_id": second["user_id"]}, {**second, "user_id": first["user_id"]}],
+        )
     return schedule
 
 

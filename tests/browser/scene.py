@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 
 from accounts.models import User
 from accounts.services import create_account
-from alerts.models import Delivery, DeliveryItem
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.services import create_channel
 from audit.actions import Action
 from audit.models import Entry
@@ -27,7 +27,7 @@ from checks.probes.http.evidence import HttpEvidence
 from checks.results.models import CheckResult
 from checks.results.store import NewResult, store_results
 from checks.spec import CheckOutcome, ReasonCode, Verdict
-from core.clock import utc_now
+from core.clock import to_ms, utc_now
 from core.version import product_version
 from incidents import consuming
 from incidents.models import Incident
@@ -44,9 +44,10 @@ from monitors.recording import record
 from monitors.recording.batch import CheckRecord
 from monitors.services import create_monitor, update_monitor
 from oncall.acknowledging import make_links
+from oncall.services import create_policy, create_schedule
 from projects.access import Caller
 from projects.members import add_member
-from projects.models import Project
+from projects.models import Membership, Project
 from projects.services import create_project
 from statuspages.services import add_update, create_note, create_page, set_logo
 from tests.factories import ConnectorFactory, DeliveryFactory
@@ -176,6 +177,7 @@ def build(*, calm: bool = False) -> Scene:
             "pager": _pager(anna, now=now),
             "window": _maintenance(anna, shop, now=now, calm=calm),
             **_links(anna, incident),
+            **_on_call(anna, shop, now=now),
             **_status_pages(anna, monitors, incident, now=now),
             **({} if calm else _locations(anna, shop, monitors["Checkout"], now=now)),
         },
@@ -236,6 +238,44 @@ def _dns_changes(monitor: Monitor, *, now: datetime) -> None:
             added_count=len(added),
             removed_count=7,
         )
+
+
+def _on_call(anna: Caller, project: Project, *, now: datetime) -> dict[str, str]:
+    """A schedule with a gap, an override and a person without a confirmed contact, and a policy of three steps."""
+    people = Membership.objects.filter(project=project).exclude(user=None).values_list("user__email", "user__public_id")
+    ids = {email.partition("@")[0]: public_id for email, public_id in people}
+    ben = User.objects.get(public_id=ids["ben"])
+    AlertChannel.objects.filter(owner=ben).delete()
+    monday = (now - timedelta(days=now.weekday())).replace(hour=8, minute=0, second=0, microsecond=0)
+    turns = {"every": {"unit": "day", "count": 1}, "starts_at": to_ms(monday), "hours": []}
+    office = [{"days": [1, 2, 3, 4, 5], "from": "09:00", "to": "17:30"}]
+    evening = [{"days": [1, 2, 3, 4, 5, 6], "from": "17:30", "to": "09:00"}]
+    layers = [
+        {**turns, "user_ids": [ids["anna"], ids["ben"]], "hours": office},
+        {**turns, "user_ids": [ids["ben"], ids["anna"], ids["anna"]], "hours": evening},
+    ]
+    saturday = monday + timedelta(days=5, hours=2)
+    override = {
+        "user_id": ids["anna"],
+        "starts_at": to_ms(saturday),
+        "ends_at": to_ms(saturday + timedelta(hours=10)),
+    }
+    body = {"name": "Shop backend", "project_id": project.public_id, "timezone": "Europe/Berlin"}
+    schedule = create_schedule(anna, {**body, "layers": layers, "overrides": [override]}, now=now)
+    always = {**body, "name": "Second line", "layers": [{**turns, "user_ids": [ids["anna"]]}]}
+    create_schedule(anna, always, now=now)
+    channel = create_channel(
+        anna, {"kind": "email", "address": anna.user.email, "name": "Team", "project_id": project.public_id}, now=now
+    )[0]
+    targets = (
+        [{"type": "schedule", "id": schedule.public_id}],
+        [{"type": "user", "id": ids["anna"]}, {"type": "user", "id": ids["ben"]}],
+        [{"type": "channel", "id": channel.public_id}],
+    )
+    steps = [{"after_min": number * 10, "targets": one} for number, one in enumerate(targets)]
+    given = {"name": "Shop outages", "project_id": project.public_id, "repeat": 2, "acknowledge_timeout_min": 45}
+    policy = create_policy(anna, {**given, "steps": steps}, now=now)
+    return {"on_call": schedule.public_id, "policy": policy.public_id}
 
 
 def _entries(owner: User, shop: Project, *, now: datetime) -> None:

@@ -88,7 +88,7 @@ def test_why_no_one_is_notified() -> None:
     assert shown(foresee(policy, SUNDAY)) == [
         (5, 0, 0, "anna@example.com has no confirmed channel"),
         (5, 0, 0, "the channel off is disabled"),
-        (5, 0, 1, "nobody is on call in Empty"),
+        (5, 0, 1, "no one is on call in Empty"),
         (5, 0, 1, "a deleted channel"),
         (5, 0, 2, "dropped outside of the channel's hours"),
         (5, 0, None, owner.email),
@@ -106,7 +106,7 @@ def test_the_person_is_who_is_on_call_at_the_time_of_the_step() -> None:
         assert [(line.step, line.user) for line in foresee(policy, SUNDAY)] == [(0, None), (1, owner)]
     assert len(queries) <= 8
     early = foresee(policy, SUNDAY - timedelta(minutes=1))
-    assert [(line.step, line.reason) for line in early] == [(0, ""), (1, "nobody is on call in Nights")]
+    assert [(line.step, line.reason) for line in early] == [(0, ""), (1, "no one is on call in Nights")]
 
 
 def test_it_agrees_with_the_engine() -> None:
