@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -15,12 +16,16 @@ from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
 from dashboard.forms import MultilineField, ObjectForm, PageForm, ProjectField, project_choices
 from dashboard.monitors.listing import version_of
+from dashboard.on_call.policies import StepView, views_of
 from dashboard.pages import PageRequest, action, button, done, page, render_page
 from dashboard.paging import first_page
 from incidents import selectors, services
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import MAX_TEXT
 from monitors.selectors import list_monitors, named
+from oncall import escalating
+from oncall.models import EscalationPolicy
+from oncall.selectors import list_policies
 from projects.access import EVERY_ROLE, Caller
 
 PAGE = 50
@@ -39,6 +44,8 @@ _LINES: dict[str, tuple[str, str]] = {
     Type.ALERT_FAILED: ("Alert not delivered", ""),
     Type.SUPPRESSED: ("No alert sent", ""),
     Type.ACKNOWLEDGED: ("Acknowledged", "slow"),
+    Type.UNACKNOWLEDGED: ("Acknowledgement taken back", "down"),
+    Type.ESCALATED: ("Escalation", ""),
     Type.COMMENTED: ("Comment", ""),
     Type.DECLARED: ("Declared", "down"),
     Type.RESOLVED: ("Resolved", "up"),
@@ -103,7 +110,10 @@ class IncidentView:
         """Return a version of the page: every change of an incident adds a line to its timeline."""
         events = self.incident.events.all()
         effects = [(effect.incident.pk, effect.state) for effect in self.effects]
-        return version_of(events[len(events) - 1].public_id if events else "none", effects, self.further_effects)
+        running = self.incident.running_escalation
+        at = None if running is None else (running.step, str(running.next_at))
+        latest = events[len(events) - 1].public_id if events else "none"
+        return version_of(latest, effects, self.further_effects, at)
 
     def lines(self) -> Iterator[tuple[IncidentEvent, str, str, str, str]]:
         """Return the event, text, title and status of each line of the timeline, and its author if no text names it."""
@@ -168,16 +178,17 @@ def index(request: PageRequest) -> HttpResponse:
 @page
 def show(request: PageRequest, incident_id: str) -> HttpResponse:
     incident = selectors.get_incident(request.caller, incident_id)
-    return render_page(request, "incidents/detail", shown=_view(request, incident), form=CommentForm())
+    return _page(request, incident, CommentForm())
 
 
 @page
 def live(request: PageRequest, incident_id: str) -> HttpResponse:
     """Return the changed parts of the page, or 204 if nothing changed."""
-    shown = _view(request, selectors.get_incident(request.caller, incident_id))
+    incident = selectors.get_incident(request.caller, incident_id)
+    shown = _view(request, incident)
     if shown.seen == request.GET.get("seen"):
         return HttpResponse(status=204)
-    return render_page(request, "incidents/live", shown=shown, live=True)
+    return render_page(request, "incidents/live", shown=shown, live=True, next=_next_step(request.caller, incident))
 
 
 @page
@@ -197,19 +208,50 @@ def comment(request: PageRequest, incident_id: str) -> HttpResponse:
     form = CommentForm(request.POST)
     if form.save(request, lambda: services.comment(request.caller, incident_id, **form.cleaned_data, now=request.now)):
         return done(request, "Comment added.", "incident", incident_id)
-    return render_page(request, "incidents/detail", shown=_view(request, incident), form=form)
+    return _page(request, incident, form)
 
 
 acknowledge = button(
     services.acknowledge, "Acknowledged. No more reminders are sent.", "incident", to_first_id=True, takes_now=True
 )
+unacknowledge = button(
+    escalating.unacknowledge, "Acknowledgement taken back.", "incident", to_first_id=True, takes_now=True
+)
+escalate = button(escalating.escalate, "The next step ran.", "incident", to_first_id=True, takes_now=True)
 resolve = button(services.resolve, "Incident resolved.", "incident", to_first_id=True, takes_now=True)
+
+
+def _page(request: PageRequest, incident: Incident, form: CommentForm) -> HttpResponse:
+    following = _next_step(request.caller, incident)
+    return render_page(request, "incidents/detail", shown=_view(request, incident), form=form, next=following)
 
 
 def _view(request: PageRequest, incident: Incident) -> IncidentView:
     effects, further = selectors.effects_of(request.caller, incident, limit=EFFECTS)
     shown = [IncidentView(effect, request.caller) for effect in effects]
     return IncidentView(incident, request.caller, shown, further)
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """Where an escalation stands. `policy` and `step` are None if the caller cannot see the policy."""
+
+    at: datetime
+    number: int
+    round: int
+    policy: EscalationPolicy | None
+    step: StepView | None
+
+
+def _next_step(caller: Caller, incident: Incident) -> NextStep | None:
+    """Return the step that runs next, or None if nothing runs."""
+    escalation = incident.running_escalation
+    if escalation is None or escalation.next_at is None or escalation.policy_id is None:
+        return None
+    policy = list_policies(caller).filter(pk=escalation.policy_id).first()
+    steps = [] if policy is None else views_of(caller, [policy])[0].steps
+    step = steps[escalation.step] if escalation.step < len(steps) else None
+    return NextStep(escalation.next_at, escalation.step + 1, escalation.round + 1, policy, step)
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:

@@ -15,11 +15,22 @@ from core.errors import NotFound, ValidationFailed
 from dashboard.deletion import Deletable, deletion
 from dashboard.forms import ObjectForm, PageForm
 from dashboard.monitors.listing import counts_by_project
+from dashboard.on_call.choosing import PolicyChoiceField, policies_of
 from dashboard.pages import PageRequest, action, done, page, render_page
 from dashboard.tokens import token_rows
+from oncall.models import EscalationPolicy
+from oncall.selectors import list_policies
 from projects import access, members, services
+from projects.access import Caller
 from projects.models import Membership, Project, Role
-from projects.serializers import GIVEN_ROLES, MemberInputSerializer, MemberPatchSerializer, ProjectInputSerializer
+from projects.placement import POLICY
+from projects.serializers import (
+    GIVEN_ROLES,
+    MemberInputSerializer,
+    MemberPatchSerializer,
+    ProjectInputSerializer,
+    ProjectPatchSerializer,
+)
 
 REMOVE = "remove"
 RENAME_ID = "rename_%s"  # unique ids: another form on the page may have a field with this name
@@ -30,6 +41,20 @@ class RenameForm(ObjectForm):
 
     def given(self) -> dict[str, Any]:
         return validated(ProjectInputSerializer, {"name": self.cleaned_data["name"]})
+
+
+class PolicyChoiceForm(ObjectForm):
+    def __init__(self, data: Any = None, *, caller: Caller, stored: Project) -> None:
+        choices, chosen = policies_of(caller, stored.escalation_policy_id, project=stored)
+        super().__init__(data, stored=stored, initial={POLICY: chosen}, auto_id="project_%s")
+        self.fields[POLICY] = PolicyChoiceField(
+            choices,
+            none="None: alert channels are notified",
+            help_text="For its monitors without one of their own. It decides whom outages notify.",
+        )
+
+    def given(self) -> dict[str, Any]:
+        return validated(ProjectPatchSerializer, {POLICY: self.cleaned_data[POLICY]})
 
 
 class NewProjectForm(RenameForm):
@@ -85,6 +110,22 @@ def rename(request: PageRequest, project_id: str) -> HttpResponse:
 
     if form.save(request, change):
         return done(request, "Project renamed.", "project", project_id)
+    return _show(request, project_id, invalid=form)
+
+
+@action
+def set_policy(request: PageRequest, project_id: str) -> HttpResponse:
+    """Choose the escalation policy of the project's monitors."""
+    caller = request.caller
+    form = PolicyChoiceForm(
+        request.POST, caller=caller, stored=access.get_project(caller, project_id, roles=access.MANAGERS)
+    )
+
+    def change() -> Project:
+        return services.update_project(caller, project_id, form.given(), if_match=form.if_match)
+
+    if form.save(request, change):
+        return done(request, "Escalation policy saved.", "project", project_id)
     return _show(request, project_id, invalid=form)
 
 
@@ -167,6 +208,19 @@ def _show(request: PageRequest, project_id: str, *, invalid: PageForm | None = N
         invitations=[(one, members.invitation_link(one)) for one in memberships if one.is_open],
         tokens=token_rows(caller, project=project, now=now),
         deletable=_deletable(project),
+        policy=_policy_of(caller, project),
+        policy_form=invalid
+        if isinstance(invalid, PolicyChoiceForm)
+        else PolicyChoiceForm(caller=caller, stored=project)
+        if own.role in access.MANAGERS
+        else None,
         rename_form=invalid if isinstance(invalid, RenameForm) else rename_form,
         member_form=invalid if isinstance(invalid, AddMemberForm) else AddMemberForm(),
     )
+
+
+def _policy_of(caller: Caller, project: Project) -> EscalationPolicy | None:
+    """Return the project's policy if the caller can see it."""
+    if project.escalation_policy_id is None:
+        return None
+    return list_policies(caller).filter(pk=project.escalation_policy_id).first()

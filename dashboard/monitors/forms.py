@@ -44,6 +44,7 @@ from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
 from dashboard.monitors.notified import Notified, notified, selected_place
 from dashboard.monitors.tags import offered
+from dashboard.on_call.choosing import PolicyChoiceField, policies_of
 from locations.models import Location
 from locations.selectors import with_agents
 from monitors import configuration, types
@@ -196,6 +197,7 @@ class MonitorForm(ObjectForm):
             none="None: personal",
             help_text="Shared with its members." if stored is None else _MOVING,
         )
+        self._offer_policies()
         names = types.names() if self._base is None else types.family(self._base.kind)
         self.types = [types.get(name) for name in names]
         self.fields["type"].choices = [(kind.name, kind.label) for kind in self.types]  # type: ignore[attr-defined]
@@ -226,25 +228,6 @@ class MonitorForm(ObjectForm):
         self.headers = HeaderRow.rows(data, config, blank={}, stored=headers)
         self.rows: Mapping[str, Sequence[Row]] = {"content_rules": self.rules, "request_headers": self.headers}
 
-    def _offer_policies(self) -> None:
-        """Offer the escalation policies of all places. Without any there is no field, and the stored one stays."""
-        stored = self._base and self._base.escalation_policy
-        found = list_policies(self._caller).exclude(project__in=self._caller.viewed).order_by("name", "pk")
-        rows = list(found.values_list("public_id", "name", "project__name"))
-        choices = [(public_id, f"{name} · {project}" if project else name) for public_id, name, project in rows]
-        if stored is not None and stored.public_id not in dict(choices):
-            choices.append((stored.public_id, stored.name))
-        self.initial[POLICY] = None if stored is None else stored.public_id
-        self.offers_policies = bool(choices)
-        self.fields[POLICY] = forms.ChoiceField(
-            label="Escalation policy",
-            required=False,
-            choices=[("", "None: that of the project, if it has one"), *choices],
-            help_text="Outages then go its way alone, whatever channels are selected here.",
-        )
-        if self.is_bound and POLICY not in self.data:
-            self.data[POLICY] = self.initial[POLICY] or ""
-
     def _offer_locations(self, *, is_blank: bool) -> None:
         """Offer the locations of the selected place. A form that was sent without them keeps the initial values."""
         owner_id = self._caller.user.pk if self.stored is None else self.stored.owner_id
@@ -258,6 +241,17 @@ class MonitorForm(ObjectForm):
         if self.is_bound and self.data.keys().isdisjoint(("locations", LOCATIONS_OFFERED)):
             self.data.setlist("locations", list(self.initial["locations"]))
             self.data["quorum"] = str(self.initial["quorum"] or "")
+
+    def _offer_policies(self) -> None:
+        """Offer all policies of the caller: the service refuses one that does not apply in the selected place."""
+        choices, chosen = policies_of(self._caller, self._base.escalation_policy_id if self._base else None)
+        if choices:
+            self.initial[POLICY] = chosen
+            self.fields[POLICY] = PolicyChoiceField(
+                choices,
+                none="That of the project, if it has one",
+                help_text="It decides whom outages notify, instead of the channels below.",
+            )
 
     def select_locations(self, given: QueryDict) -> None:
         """Select those that `given`, the values of a form for another place, selects.
@@ -407,11 +401,12 @@ class MonitorForm(ObjectForm):
         if "name" not in body and (title := kind.title(body.get("url", ""))):
             body["name"] = title[:MAX_NAME]
         chosen, before = self.cleaned_data[FIELD], self.initial[FIELD]
-        body[POLICY] = self.cleaned_data[POLICY] or None
         body[FIELD] = [each for each in before if each in chosen] + [each for each in chosen if each not in before]
+        if POLICY in self.fields:
+            body[POLICY] = self.cleaned_data[POLICY]
         if self.stored is None:
             return body
-        before = _unchanged_body(self.stored) | {FIELD: before, POLICY: self.initial[POLICY]}
+        before = _unchanged_body(self.stored) | {FIELD: before, POLICY: self.initial.get(POLICY)}
         return {name: value for name, value in body.items() if value != before[name]}
 
     def _reads_certificates(self, body: Mapping[str, Any]) -> bool:

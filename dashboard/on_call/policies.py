@@ -13,6 +13,7 @@ from alerts.selectors import list_channels, shown_name
 from dashboard.on_call import words
 from dashboard.on_call.people import UNREACHABLE, Roster, rosters
 from dashboard.on_call.schedules import page_of
+from dashboard.on_call.simulator import MOST_SHOWN, SimulatorForm, simulated
 from dashboard.pages import PageRequest, page, render_page
 from oncall import selectors
 from oncall.models import EscalationPolicy, OnCallSchedule
@@ -120,5 +121,10 @@ def index(request: PageRequest) -> HttpResponse:
 
 @page
 def show(request: PageRequest, policy_id: str) -> HttpResponse:
-    policy = selectors.get_policy(request.caller, policy_id)
-    return render_page(request, "on_call/policy", shown=views_of(request.caller, [policy])[0])
+    """Show a policy, and what it would do at the time of the URL."""
+    caller, policy = request.caller, selectors.get_policy(request.caller, policy_id)
+    form = SimulatorForm(request.GET, now=request.now)
+    lines = simulated(caller, policy, form) if form.is_bound and form.is_valid() else None
+    shown = views_of(caller, [policy])[0]
+    cut = lines is not None and len(lines) > MOST_SHOWN
+    return render_page(request, "on_call/policy", shown=shown, form=form, lines=lines and lines[:MOST_SHOWN], cut=cut)

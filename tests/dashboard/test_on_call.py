@@ -15,11 +15,20 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from alerts.models import AlertChannel
 from core.clock import to_ms
+from incidents.models import Escalation
+from monitors.models import Monitor
 from oncall import services
 from oncall.models import Contact, EscalationPolicy, OnCallSchedule
 from projects.access import Caller
 from projects.models import Project
-from tests.factories import ChannelFactory, MembershipFactory, ProjectFactory, UserFactory
+from tests.factories import (
+    ChannelFactory,
+    IncidentFactory,
+    MembershipFactory,
+    MonitorFactory,
+    ProjectFactory,
+    UserFactory,
+)
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)  # a Friday, nine days before clocks are put forward in Europe
 MONDAY = datetime(2026, 3, 16, 8, 0, tzinfo=UTC)  # 9:00 in Berlin
@@ -434,3 +443,100 @@ def test_queries_do_not_grow(web: Client, user: User, project: Project, ben: Use
     add(5)
     assert counts() == before
     assert max(before.values()) <= 20, before
+
+
+def make_policy(user: User, *targets: dict[str, str], after: int = 0, **given: Any) -> EscalationPolicy:
+    """Create a policy with a step for each target."""
+    steps = [{"after_min": number * 10 + after, "targets": [target]} for number, target in enumerate(targets)]
+    return services.create_policy(Caller(user), {"name": "Outages", "steps": steps} | given, now=NOW)
+
+
+def test_the_simulator_says_who_would_be_notified(web: Client, user: User, project: Project, ben: User) -> None:
+    schedule = make(user, layer(ben, user), project_id=project.public_id)
+    target = {"type": "schedule", "id": schedule.public_id}
+    policy = make_policy(user, {"type": "user", "id": user.public_id}, target, project_id=project.public_id)
+    assert not web.get(path_of(policy)).context["lines"]
+    page = web.get(path_of(policy), {"at": "2026-03-22T03:00", "zone": "Europe/Berlin"})
+    lines = [(line.at, line.who, line.how, line.problem) for line in page.context["lines"]]
+    assert lines == [
+        ("Sun 22 Mar 2026, 03:00", "no one", "", f"{user.email} has no confirmed channel"),
+        # The step before reached no one.
+        ("Sun 22 Mar 2026, 03:00", ben.email, "E-mail", ""),
+    ]
+    for query in ({"at": "soon", "zone": "UTC"}, {"at": "2026-03-22T03:00"}, {"at": "9999-12-31T23:59", "zone": "UTC"}):
+        assert web.get(path_of(policy), query).context["form"].errors
+    for at in ("1971-01-01T00:00", "9998-12-31T23:59"):
+        assert web.get(path_of(policy), {"at": at, "zone": "UTC"}).status_code == 200
+
+
+def test_a_project_and_a_monitor_choose_a_policy(client: Client, user: User, project: Project, ben: User) -> None:
+    policy = make_policy(user, {"type": "user", "id": ben.public_id}, project_id=project.public_id)
+    own = make_policy(user, {"type": "user", "id": user.public_id}, name="Own of the owner")
+    client.force_login(user)
+    path = f"/projects/{project.public_id}"
+    form = client.get(path).context["policy_form"]
+    sent = {"escalation_policy_id": policy.public_id, "form_etag": form["form_etag"].value()}
+    assert client.post(f"{path}/policy", sent).status_code == 302
+    project.refresh_from_db()
+    assert project.escalation_policy == policy
+    outdated = client.post(f"{path}/policy", sent | {"escalation_policy_id": own.public_id})
+    assert "The settings were changed" in outdated.content.decode()
+    assert (
+        "escalation_policy_id"
+        in client.post(f"{path}/policy", {"escalation_policy_id": "esc_x"}).context["policy_form"].errors
+    )
+    monitor = MonitorFactory(owner=user, project=project)
+    Monitor.objects.filter(pk=monitor.pk).update(escalation_policy=own)
+    edit = f"/monitors/{monitor.public_id}/edit"
+    client.force_login(ben)
+    assert "Own of the owner" not in text_of(client, edit)
+    form = client.get(edit).context["form"]
+    assert form["escalation_policy_id"].value() == own.public_id
+    body = form_of(client.get(edit)) | {"escalation_policy_id": policy.public_id}
+    body["tags"] = ""
+    saved = client.post(edit, {name: value for name, value in body.items() if value})
+    assert saved.status_code == 302, saved.context["form"].errors
+    monitor.refresh_from_db()
+    assert monitor.escalation_policy == policy
+    assert client.post(f"{path}/policy", {"escalation_policy_id": ""}).status_code == 403
+
+
+def test_an_incident_says_where_its_escalation_stands(web: Client, user: User, project: Project, ben: User) -> None:
+    target = {"type": "user", "id": ben.public_id}
+    policy = make_policy(user, target, target, after=5, project_id=project.public_id, acknowledge_timeout_min=30)
+    monitor = MonitorFactory(owner=user, project=project)
+    incident = IncidentFactory(monitor=monitor, started_at=NOW)
+    row = Escalation.objects.create(incident=incident, policy=policy, step=0, next_at=NOW + timedelta(minutes=5))
+    path = f"/incidents/{incident.public_id}"
+    seen = web.get(path).context["shown"].seen
+    text = re.sub(r"<[^>]+>", "", text_of(web, path))
+    assert "Next: step 1 at 20 Mar 2026, 12:05 UTC, ben@shop.example" in text
+    assert "The next step ran." in web.post(f"{path}/escalate", follow=True).content.decode()
+    row.refresh_from_db()
+    assert (row.step, row.next_at) == (1, NOW + timedelta(minutes=15))
+    live = web.get(f"{path}/live", {"seen": seen}, headers={"HX-Request": "true"})
+    assert "Next: step 2" in live.content.decode()
+    assert "Step 1 of “Outages”" in live.content.decode()
+    web.post(f"{path}/acknowledge")
+    text = re.sub(r"<[^>]+>", "", text_of(web, path))
+    assert "Begins again at 20 Mar 2026, 12:30 UTC if it is not resolved by then" in text
+    assert f"by {user.email}" in text
+    assert "Escalate now" not in text
+    assert "left" in web.post(f"{path}/escalate", follow=True).content.decode()
+    assert "Acknowledgement taken back." in web.post(f"{path}/unacknowledge", follow=True).content.decode()
+    incident.refresh_from_db()
+    assert incident.acknowledged_at is None
+    with CaptureQueriesContext(connection) as captured:
+        web.get(path)
+    assert len(captured) <= 20
+
+
+def test_an_incident_hides_a_policy_of_the_owner(client: Client, user: User, project: Project, ben: User) -> None:
+    policy = make_policy(user, {"type": "user", "id": user.public_id}, name="Secret")
+    monitor = MonitorFactory(owner=user, project=project)
+    incident = IncidentFactory(monitor=monitor, started_at=NOW)
+    Escalation.objects.create(incident=incident, policy=policy, step=0, next_at=NOW + timedelta(minutes=5))
+    client.force_login(ben)
+    text = re.sub(r"<[^>]+>", "", text_of(client, f"/incidents/{incident.public_id}"))
+    assert "Next: step 1 at 20 Mar 2026, 12:05 UTC" in text
+    assert "Secret" not in text

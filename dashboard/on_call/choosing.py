@@ -1,0 +1,42 @@
+"""Choose the escalation policy of a project or a monitor."""
+
+from __future__ import annotations
+
+from django import forms
+
+from dashboard.forms import Choices
+from oncall import selectors
+from oncall.models import EscalationPolicy
+from projects.access import Caller
+from projects.models import Project
+
+
+class PolicyChoiceField(forms.ChoiceField):
+    """The id of a policy, or None for the empty choice, labelled `none`."""
+
+    def __init__(self, choices: Choices, *, none: str, help_text: str) -> None:
+        super().__init__(choices=[("", none), *choices], required=False, label="Escalation policy", help_text=help_text)
+
+    def clean(self, value: object) -> str | None:
+        return super().clean(value) or None
+
+
+def policies_of(caller: Caller, stored: int | None, *, project: Project | None = None) -> tuple[Choices, str | None]:
+    """Return the choices, and the id of the policy with the key `stored`. At most two queries.
+
+    With `project` they are those of this project, and the caller's own. The stored one may be the owner's, which has
+    no name for others.
+    """
+    rows = selectors.list_policies(caller).order_by("name", "pk")
+    found = [row for row in rows if project is None or row.project_id in (project.pk, None)]
+    chosen = next((row.public_id for row in found if row.pk == stored), None)
+    choices = [(row.public_id, _label(row, with_project=project is None)) for row in found]
+    if stored is not None and chosen is None:
+        chosen = EscalationPolicy.objects.filter(pk=stored).values_list("public_id", flat=True).first()
+        if chosen is not None:
+            choices.append((chosen, "A policy of the owner"))
+    return choices, chosen
+
+
+def _label(policy: EscalationPolicy, *, with_project: bool) -> str:
+    return f"{policy.name} · {policy.project.name}" if with_project and policy.project else policy.name
