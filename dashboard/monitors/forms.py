@@ -252,6 +252,8 @@ class MonitorForm(ObjectForm):
                 none="That of the project, if it has one",
                 help_text="It decides whom outages notify, instead of the channels below.",
             )
+            if self.is_bound:  # a form that was opened before there was a policy keeps the initial value
+                self.data.setdefault(POLICY, chosen or "")
 
     def select_locations(self, given: QueryDict) -> None:
         """Select those that `given`, the values of a form for another place, selects.

@@ -16,11 +16,12 @@ from accounts.models import User
 from alerts.models import AlertChannel
 from core.clock import to_ms
 from incidents.models import Escalation
-from monitors.models import Monitor
+from monitors.services import create_monitor
 from oncall import services
 from oncall.models import Contact, EscalationPolicy, OnCallSchedule
 from projects.access import Caller
 from projects.models import Project
+from tests.dashboard.test_monitor_pages import typed
 from tests.factories import (
     ChannelFactory,
     IncidentFactory,
@@ -485,17 +486,16 @@ def test_a_project_and_a_monitor_choose_a_policy(client: Client, user: User, pro
         "escalation_policy_id"
         in client.post(f"{path}/policy", {"escalation_policy_id": "esc_x"}).context["policy_form"].errors
     )
-    monitor = MonitorFactory(owner=user, project=project)
-    Monitor.objects.filter(pk=monitor.pk).update(escalation_policy=own)
+    given = {"type": "heartbeat", "name": "Job", "project_id": project.public_id}
+    monitor = create_monitor(Caller(user), given | {"escalation_policy_id": own.public_id}, now=NOW)
     edit = f"/monitors/{monitor.public_id}/edit"
     client.force_login(ben)
     assert "Own of the owner" not in text_of(client, edit)
-    form = client.get(edit).context["form"]
-    assert form["escalation_policy_id"].value() == own.public_id
-    body = form_of(client.get(edit)) | {"escalation_policy_id": policy.public_id}
-    body["tags"] = ""
-    saved = client.post(edit, {name: value for name, value in body.items() if value})
-    assert saved.status_code == 302, saved.context["form"].errors
+    assert client.get(edit).context["form"]["escalation_policy_id"].value() == own.public_id
+    assert client.post(edit, typed(**given | {"name": "Backup"})).status_code == 302
+    monitor.refresh_from_db()
+    assert (monitor.name, monitor.escalation_policy) == ("Backup", own)
+    client.post(edit, typed(**given, escalation_policy_id=policy.public_id))
     monitor.refresh_from_db()
     assert monitor.escalation_policy == policy
     assert client.post(f"{path}/policy", {"escalation_policy_id": ""}).status_code == 403
