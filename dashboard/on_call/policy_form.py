@@ -9,15 +9,15 @@ from typing import Any
 
 from django import forms
 from django.forms.boundfield import BoundField
-from django.forms.utils import ErrorDict
 from django.utils.text import capfirst
 
 from alerts.selectors import list_channels, shown_name
 from core.api.fields import validated
 from core.forms import conditional
-from dashboard.forms import Choices, LongChoices, LongSelect, ObjectForm, ProjectField, project_choices
+from dashboard.forms import Choices, LongChoices, LongSelect, ProjectField, project_choices
 from dashboard.on_call.people import Roster, roster_of
 from dashboard.on_call.policies import channel_problem
+from dashboard.on_call.rows import RowsForm
 from oncall import selectors
 from oncall.models import EscalationPolicy
 from oncall.serializers import LONGEST_WAIT_MIN, EscalationPolicyInputSerializer, EscalationPolicyPatchSerializer
@@ -41,7 +41,7 @@ class StepFields:
         return any(field.errors for field in (self.after, *self.targets))
 
 
-class PolicyForm(ObjectForm):
+class PolicyForm(RowsForm):
     """The form of the policy `stored`, or of a new one.
 
     `more` is the button of a part that gets empty rows: `steps`, or `targets-0` of the first step. The input is then
@@ -72,8 +72,7 @@ class PolicyForm(ObjectForm):
         initial: dict[str, Any] = {"project_id": project_id}
         if stored is not None:
             initial = {name: getattr(stored, name) for name in ("name", "repeat", "acknowledge_timeout_min")}
-        super().__init__(data, stored=stored, initial=initial)
-        self._more = more
+        super().__init__(data, more=more, stored=stored, initial=initial)
         place = stored
         if place is None:
             projects = project_choices(caller)
@@ -90,19 +89,13 @@ class PolicyForm(ObjectForm):
         self._targets = LongChoices([("", "Nobody"), *_choices(caller, place, self.roster)])
         self._counts = [self._add_step(number) for number in range(self._number_of_steps())]
         self._sent_rows: list[tuple[int, list[int]]] = []
-        if more:
-            self._errors = ErrorDict()
 
     def _number_of_steps(self) -> int:
         if not self.is_bound:
             wanted = max(1, len(self._steps)) + 1
         else:
-            wanted = max(len(self._steps), self._rows(r"step-(\d+)-after")) + (self._more == "steps")
+            wanted = max(len(self._steps), self.count_rows(r"step-(\d+)-after")) + (self.more == "steps")
         return min(wanted, MAX_STEPS)
-
-    def _rows(self, pattern: str) -> int:
-        """Return how many rows of a kind were sent."""
-        return len({found[1] for name in self.data if (found := re.fullmatch(pattern, name, re.ASCII))})
 
     def _add_step(self, number: int) -> int:
         """Add the fields of a step. Return its number of targets."""
@@ -110,8 +103,8 @@ class PolicyForm(ObjectForm):
         prefix, title, targets = f"step-{number}", f"Step {number + 1}", step["targets"]
         count = len(targets) + BLANK_TARGETS
         if self.is_bound:
-            more = MORE_TARGETS if self._more == f"targets-{number}" else 0
-            count = max(len(targets), self._rows(rf"{prefix}-target-(\d+)")) + more or BLANK_TARGETS
+            more = MORE_TARGETS if self.more == f"targets-{number}" else 0
+            count = max(len(targets), self.count_rows(rf"{prefix}-target-(\d+)")) + more or BLANK_TARGETS
         count = min(count, MAX_TARGETS)
         self.fields[f"{prefix}-after"] = forms.IntegerField(
             min_value=0, max_value=LONGEST_WAIT_MIN, label=f"{title}: minutes before it", initial=step["after_min"]
@@ -126,6 +119,7 @@ class PolicyForm(ObjectForm):
                     initial=f"{target['type']}:{target['id']}" if target else "",
                 )
             )
+        self.prefill(f"{prefix}-", f"{prefix}-after")
         return count
 
     def steps(self) -> Iterator[StepFields]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from django import forms
 from django.forms.boundfield import BoundField
-from django.forms.utils import ErrorDict
 from django.utils.text import capfirst
 
 from core.api.fields import validated
@@ -18,8 +17,9 @@ from core.clock import from_ms, to_ms
 from core.forms import conditional
 from core.hours import MAX_HOURS
 from core.zones import first_moment, wall_time
-from dashboard.forms import LongChoices, LongSelect, ObjectForm, ProjectField, project_choices, time_zone_choices
+from dashboard.forms import LongChoices, LongSelect, ProjectField, project_choices, time_zone_choices
 from dashboard.on_call.people import roster_of
+from dashboard.on_call.rows import RowsForm
 from dashboard.on_call.words import DAYS
 from oncall.models import OnCallSchedule
 from oncall.serializers import OnCallScheduleInputSerializer, OnCallSchedulePatchSerializer
@@ -71,7 +71,7 @@ class LayerFields:
         return any(field.errors for field in (*self.people, self.length, self.unit, self.starts, self.place, *rows))
 
 
-class ScheduleForm(ObjectForm):
+class ScheduleForm(RowsForm):
     """The form of the schedule `stored`, or of a new one.
 
     `more` is the button of a part that gets empty rows: `layers`, `people-0` or `hours-0` of the first layer.
@@ -97,8 +97,8 @@ class ScheduleForm(ObjectForm):
     ) -> None:
         zone = stored.time_zone if stored else "UTC"
         initial = {"timezone": zone, "name": stored.name if stored else "", "project_id": project_id}
-        super().__init__(data, stored=stored, initial=initial)
-        self._zone, self._more, self._now = zone, more, now
+        super().__init__(data, more=more, stored=stored, initial=initial)
+        self._zone, self._now = zone, now
         self._layers: Sequence[dict[str, Any]] = stored.layers if stored else []
         zones, field = time_zone_choices(), self.fields["timezone"]
         assert isinstance(field, forms.ChoiceField)
@@ -116,19 +116,13 @@ class ScheduleForm(ObjectForm):
         self._people = LongChoices([("", "No one"), *self.roster.choices(kept)])
         self._counts = [self._add_layer(number) for number in range(self._number_of_layers())]
         self._sent_rows: list[tuple[int, list[int]]] = []
-        if more:
-            self._errors = ErrorDict()
 
     def _number_of_layers(self) -> int:
         if not self.is_bound:
             wanted = max(1, len(self._layers)) + 1
         else:
-            wanted = max(len(self._layers), self._rows(r"layer-(\d+)-unit")) + (self._more == "layers")
+            wanted = max(len(self._layers), self.count_rows(r"layer-(\d+)-unit")) + (self.more == "layers")
         return min(wanted, MAX_LAYERS)
-
-    def _rows(self, pattern: str) -> int:
-        """Return how many rows of a kind were sent."""
-        return len({found[1] for name in self.data if (found := re.fullmatch(pattern, name, re.ASCII))})
 
     def _add_layer(self, number: int) -> tuple[int, int]:
         """Add the fields of a layer. Return its numbers of people and of hours."""
@@ -137,9 +131,9 @@ class ScheduleForm(ObjectForm):
         user_ids, hours = layer["user_ids"], layer["hours"]
         people, spans = len(user_ids) + BLANK_PEOPLE, len(hours) + 1
         if self.is_bound:
-            more = MORE_PEOPLE if self._more == f"people-{number}" else 0
-            people = max(len(user_ids), self._rows(rf"{prefix}-person-(\d+)")) + more
-            spans = max(len(hours), self._rows(rf"{prefix}-from-(\d+)")) + (self._more == f"hours-{number}")
+            more = MORE_PEOPLE if self.more == f"people-{number}" else 0
+            people = max(len(user_ids), self.count_rows(rf"{prefix}-person-(\d+)")) + more
+            spans = max(len(hours), self.count_rows(rf"{prefix}-from-(\d+)")) + (self.more == f"hours-{number}")
             people = people or BLANK_PEOPLE
         people, spans = min(people, MAX_PEOPLE), min(spans, MAX_HOURS)
         title = f"Layer {number + 1}"
@@ -185,6 +179,7 @@ class ScheduleForm(ObjectForm):
                         initial=row[end] and time.fromisoformat(row[end]),
                     )
                 )
+        self.prefill(f"{prefix}-", f"{prefix}-unit")
         return people, spans
 
     def _blank(self, number: int) -> dict[str, Any]:
