@@ -155,14 +155,15 @@ def _sample(name: str, now: datetime) -> Payload:
 
 
 def with_texts(message: Message, texts: Mapping[str, str]) -> Message:
-    """Return the message with another title and body, each unless it is blank."""
+    """Return the message with another title and body, each unless it is blank. Links to acknowledge are kept."""
     if title := one_line(texts.get("title", ""), limit=TITLE_CHARS):
         message = replace(message, subject=title, webhook_body=message.webhook_body | {"title": title})
     if body := printable(texts.get("body", ""), keep_lines=True).strip():
-        context = {"subject": message.subject, "body": body}
+        context = {"subject": message.subject, "body": body, "acknowledge": message.acknowledge}
+        links = "".join(f"\n{label}: {url}\n" for label, url in message.acknowledge)
         message = replace(
             message,
-            text=f"{body}\n",
+            text=f"{body}\n{links}",
             html=render_to_string("alerts/templated.html", context),
             short=body,
             webhook_body=message.webhook_body | {"text": body},

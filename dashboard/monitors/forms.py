@@ -58,7 +58,6 @@ from monitors.types.base import MonitorType
 from monitors.types.content import Rule
 from monitors.types.http import Header
 from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
-from oncall.selectors import list_policies
 from projects.access import Caller
 from projects.placement import POLICY
 

@@ -162,7 +162,14 @@ def test_no_secret_is_written(logged: Lines, monkeypatch: pytest.MonkeyPatch, se
         "/v1/alert-channels",
         {"kind": "webhook", "url": f"https://example.com/?key={SECRETS['query']}", "secret": SECRETS["webhook"]},
     )
-    links = ["a", "calendar", "invitations", "alert-channels/confirm", "status-subscriptions/confirm", "account/confirm-email"]
+    links = [
+        "a",
+        "calendar",
+        "invitations",
+        "alert-channels/confirm",
+        "status-subscriptions/confirm",
+        "account/confirm-email",
+    ]
     browser = Client(raise_request_exception=False)
     browser.cookies["sessionid"] = SECRETS["cookie"]
     for link in links:
