@@ -74,7 +74,7 @@ class Change:
 
     @property
     def parents(self) -> dict[str, Sequence[str]]:
-        """Return the parents that it names, as the field of a PATCH; empty if parents stay as they are."""
+        """Return the parents that it names, as the field of a PATCH; empty if it changes none."""
         named = [*self.given.get(dependencies.FIELD, ()), *self.add_parents]
         return {dependencies.FIELD: named} if named or dependencies.FIELD in self.given else {}
 

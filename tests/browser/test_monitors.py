@@ -249,7 +249,7 @@ def test_tags_are_completed_and_narrow_the_list(browse: Browse, app: Application
     expect(page.get_by_role("link", name="Report")).to_be_hidden()
     expect(page).to_have_url(re.compile(r"/monitors\?tag=production&tag=db$|/monitors\?tag=db&tag=production$"))
     axe(page)
-    page.set_viewport_size(PHONE)
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     assert fits(page), "the open menu is on the screen"
     for tag in ("production", "db"):
         assert page.get_by_role("link", name=f"Remove the filter {tag}").locator(".icon").bounding_box()

@@ -218,7 +218,7 @@ def test_parents_are_added_and_replaced(web: Client, user: User) -> None:
     two = tagged(user, "web", name="Two", depends_on=[router.public_id])
     html = web.post("/monitors/actions", {"action": "edit", "monitor": [one.public_id, two.public_id]}).content.decode()
     assert re.findall(r'name="add_parents" value="[^"]*">\s*<span>([^<]*)</span>', html) == ["Disk", "Router", "Switch"]
-    chosen = {"add_parents": [router.public_id, switch.public_id]}
+    chosen: dict[str, Any] = {"add_parents": [router.public_id, switch.public_id]}
     html = send(web, [one, two], "preview", **chosen).content.decode()
     assert "2 to change" in html
     assert "Disk → Disk; Router; Switch" in html

@@ -255,7 +255,8 @@ def test_a_long_list_that_is_only_read_has_nothing_to_select(client: Client) -> 
     """Further pages are not loaded yet, and might have had a monitor to change."""
     owner = UserFactory()
     project = ProjectFactory(owner=owner)
-    viewer = MembershipFactory(project=project, role="viewer").user
+    viewer = UserFactory()
+    MembershipFactory(project=project, user=viewer, role="viewer")
     MonitorFactory.create_batch(PAGE + 1, owner=owner, project=project)
     controls = "data-pick-all", "data-bulk", 'value="delete"'
     client.force_login(viewer)
