@@ -60,6 +60,16 @@ LOCATION_ONLINE = replace(
     resolved_at=at(3, 16, 40),
     detail=None,
 )
+ON_CALL_GAP = Payload(
+    EventType.ON_CALL_GAP,
+    at(3, 16, 45),
+    project="Shop",
+    started_at=at(22, 0),
+    resolved_at=at(7, 0, day=22),
+    detail="From Sat 2026-11-21 23:00 until Sun 2026-11-22 08:00 (Europe/Berlin).",
+    schedule_id="ocs_q3mzrw7p3ndv6ybt4caie5gkxh",
+    title="Nights",
+)
 
 
 def other(number: int, name: str, payload: Payload = DOWN, **changes: Any) -> Payload:
@@ -89,6 +99,7 @@ SAMPLES: dict[str, list[Payload]] = {
         ),
     ],
     "location_offline": [LOCATION_OFFLINE],
+    "on_call_gap": [ON_CALL_GAP],
     "expiry": [
         Payload(
             EventType.CERTIFICATE,

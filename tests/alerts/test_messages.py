@@ -16,7 +16,7 @@ from alerts.messages import MOST_ITEMS, MOST_NAMED, REASONS, Level, Message, ren
 from alerts.wording import duration
 from checks.spec import ReasonCode
 from tests.alerts import samples
-from tests.alerts.samples import BASE_URL, DOWN, LOCATION_OFFLINE, LOCATION_ONLINE, NOW, RECOVERED, at
+from tests.alerts.samples import BASE_URL, DOWN, LOCATION_OFFLINE, LOCATION_ONLINE, NOW, ON_CALL_GAP, RECOVERED, at
 
 KEY = "dlv_1"
 INCIDENT = f"{BASE_URL}/incidents/{DOWN.incident_id}"
@@ -102,6 +102,32 @@ SINGLE = [
         "[PARTIAL OUTAGE] Shop checkout",
         "Shop checkout fails from some of its locations.",
         Level.WARNING,
+    ),
+    (
+        ON_CALL_GAP,
+        "[NO ONE ON CALL] Nights",
+        "Nobody is on call in Nights.",
+        Level.WARNING,
+    ),
+    (
+        Payload(
+            EventType.POLICY_UNREACHABLE, at(3, 16), policy_id="esc_1", title="Backend", detail="No target is left."
+        ),
+        "[REACHES NO ONE] Backend",
+        "The escalation policy Backend reaches no one.",
+        Level.WARNING,
+    ),
+    (
+        replace(ON_CALL_GAP, event_type=EventType.ON_CALL, by="Kim"),
+        "[ON CALL] Nights",
+        "Kim is on call in Nights now.",
+        Level.INFO,
+    ),
+    (
+        replace(ON_CALL_GAP, event_type=EventType.ON_CALL_ENDED, by="Kim"),
+        "[ON CALL] Nights",
+        "The shift of Kim in Nights has ended.",
+        Level.INFO,
     ),
     (
         LOCATION_OFFLINE,
