@@ -131,7 +131,7 @@ WORDS: Mapping[EventType, Words] = {
         noun="policy",
     ),
     EventType.ON_CALL_GAP: Words(
-        Topic.ON_CALL_GAP, "NO ONE ON CALL", "Nobody is on call in {name}.", "has a gap", noun="schedule"
+        Topic.ON_CALL_GAP, "ON-CALL GAP", "The on-call schedule {name} has a gap.", "has a gap", noun="schedule"
     ),
     EventType.SLOW: Words(Topic.SLOW, "SLOW", "{name} is slow.", "is slow"),
     EventType.CERTIFICATE: Words(

@@ -85,7 +85,9 @@ def _events_of(row: OnCallSchedule, people: People, now: datetime) -> Iterator[E
         if end == now + AHEAD:
             after = rotation.shifts(schedule, end, end + _SEARCH, people)
             end = after[0].starts_at if after else None
-        times = [f"From {_local(row, start)}" if start else "Since more than a week"]
+        times = [
+            f"Nobody is on call from {_local(row, start)}" if start else "Nobody has been on call for more than a week,"
+        ]
         times.append(f"until {_local(row, end)}" if end else "without an end in sight")
         # What lasts is announced every week.
         source = f"gap:{row.pk}:{to_ms(start) if start else week_of(now)}"

@@ -105,14 +105,12 @@ SINGLE = [
     ),
     (
         ON_CALL_GAP,
-        "[NO ONE ON CALL] Nights",
-        "Nobody is on call in Nights.",
+        "[ON-CALL GAP] Nights",
+        "The on-call schedule Nights has a gap.",
         Level.WARNING,
     ),
     (
-        Payload(
-            EventType.POLICY_UNREACHABLE, at(3, 16), policy_id="esc_1", title="Backend", detail="No target is left."
-        ),
+        Payload(EventType.POLICY_UNREACHABLE, at(3, 16), policy_id="esc_1", title="Backend", detail="No target."),
         "[REACHES NO ONE] Backend",
         "The escalation policy Backend reaches no one.",
         Level.WARNING,
