@@ -164,7 +164,7 @@ def test_only_those_of_its_place_are_on_call(api: Api, user: User, friend: User,
     place = Membership.objects.get(project=project, user=friend)
     assert api.get(f"/v1/projects/{project.public_id}/members").json[1]["user_id"] == friend.public_id
     remove_member(Caller(user), project.public_id, place.public_id, now=NOON)
-    # Their turns remain, for somebody else; they cannot be added again.
+    # Their turns remain, and the next one takes them; they cannot be added again.
     assert api.patch(path, {"layers": made["layers"][::-1], "name": "New"}).json["layers"] == made["layers"]
     assert api.get(f"{path}/shifts?from={NOW}&to={NOW + 14 * DAY}").json == [
         {"starts_at": NOW, "ends_at": NOW + 14 * DAY, "user_id": user.public_id, "layer": 0}
@@ -412,7 +412,7 @@ def test_a_moved_monitor_does_not_keep_the_policy_of_its_project(api: Api, user:
     assert (many["changed"], many["failed"][0]["error"]) == ([], "validation_error")
     moved = api.patch(path, {"project_id": elsewhere.public_id, "escalation_policy_id": there.public_id})
     assert moved.json["escalation_policy_id"] == there.public_id
-    # A copy in another project has none of its project's; one of the owner's own goes along.
+    # A copy in another project loses a policy of the project, and keeps one of the owner's own.
     assert api.post(f"{path}/copy").json["escalation_policy_id"] == there.public_id
     assert api.post(f"{path}/copy", {"project_id": None}).json["escalation_policy_id"] is None
     api.patch(path, {"escalation_policy_id": own.public_id})

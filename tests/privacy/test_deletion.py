@@ -129,7 +129,7 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
         "It is the cable.",
         "Resolved by a deleted account.",
     ]
-    # Turns of others do not move when somebody leaves, so the id stays, of nobody.
+    # Turns of others do not move when a person leaves, so the id stays. It leads to no one.
     assert mentions(ada.public_id).keys() == {"audit_entry", "oncall_oncallschedule", "oncall_escalationpolicy"}
     (policy,) = Api.signed_in(friend).get("/v1/escalation-policies").json
     assert (policy["steps"], policy["reaches_no_one"]) == ([{"after_min": 0, "targets": []}], True)
