@@ -44,7 +44,6 @@ from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
 from dashboard.monitors.notified import Notified, notified, selected_place
 from dashboard.monitors.tags import offered
-from dashboard.on_call.choosing import PolicyChoiceField, policies_of
 from locations.models import Location
 from locations.selectors import with_agents
 from monitors import configuration, types
@@ -59,7 +58,6 @@ from monitors.types.content import Rule
 from monitors.types.http import Header
 from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
 from projects.access import Caller
-from projects.placement import POLICY
 
 SCOPE = "create-and-test"
 PARENTS_OFFERED = "parents_offered"
@@ -196,7 +194,6 @@ class MonitorForm(ObjectForm):
             none="None: personal",
             help_text="Shared with its members." if stored is None else _MOVING,
         )
-        self._offer_policies()
         names = types.names() if self._base is None else types.family(self._base.kind)
         self.types = [types.get(name) for name in names]
         self.fields["type"].choices = [(kind.name, kind.label) for kind in self.types]  # type: ignore[attr-defined]
@@ -240,19 +237,6 @@ class MonitorForm(ObjectForm):
         if self.is_bound and self.data.keys().isdisjoint(("locations", LOCATIONS_OFFERED)):
             self.data.setlist("locations", list(self.initial["locations"]))
             self.data["quorum"] = str(self.initial["quorum"] or "")
-
-    def _offer_policies(self) -> None:
-        """Offer all policies of the caller: the service refuses one that does not apply in the selected place."""
-        choices, chosen = policies_of(self._caller, self._base.escalation_policy_id if self._base else None)
-        if choices:
-            self.initial[POLICY] = chosen
-            self.fields[POLICY] = PolicyChoiceField(
-                choices,
-                none="That of the project, if it has one",
-                help_text="It decides whom outages notify, instead of the channels below.",
-            )
-            if self.is_bound:  # a form that was opened before there was a policy keeps the initial value
-                self.data.setdefault(POLICY, chosen or "")
 
     def select_locations(self, given: QueryDict) -> None:
         """Select those that `given`, the values of a form for another place, selects.
@@ -303,7 +287,7 @@ class MonitorForm(ObjectForm):
 
     def compared(self, *, blank: bool = False) -> Iterator[BoundField]:
         """Return the fields of the selected type, and those of its rows."""
-        names = {"type", "timing", "project_id", POLICY, FIELD, *self.kind.parts, *self.kind.asked} - self.rows.keys()
+        names = {"type", "timing", "project_id", FIELD, *self.kind.parts, *self.kind.asked} - self.rows.keys()
         yield from (field for field in self.visible_fields() if field.name in names)
         for row in self._asked_rows():
             if blank or any(row[name].data or row[name].initial for name in row.typed):
@@ -403,11 +387,9 @@ class MonitorForm(ObjectForm):
             body["name"] = title[:MAX_NAME]
         chosen, before = self.cleaned_data[FIELD], self.initial[FIELD]
         body[FIELD] = [each for each in before if each in chosen] + [each for each in chosen if each not in before]
-        if POLICY in self.fields:
-            body[POLICY] = self.cleaned_data[POLICY]
         if self.stored is None:
             return body
-        before = _unchanged_body(self.stored) | {FIELD: before, POLICY: self.initial.get(POLICY)}
+        before = _unchanged_body(self.stored) | {FIELD: before}
         return {name: value for name, value in body.items() if value != before[name]}
 
     def _reads_certificates(self, body: Mapping[str, Any]) -> bool:
