@@ -57,7 +57,9 @@ from monitors.types.base import MonitorType
 from monitors.types.content import Rule
 from monitors.types.http import Header
 from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
+from oncall.selectors import list_policies
 from projects.access import Caller
+from projects.placement import POLICY
 
 SCOPE = "create-and-test"
 PARENTS_OFFERED = "parents_offered"
@@ -224,6 +226,25 @@ class MonitorForm(ObjectForm):
         self.headers = HeaderRow.rows(data, config, blank={}, stored=headers)
         self.rows: Mapping[str, Sequence[Row]] = {"content_rules": self.rules, "request_headers": self.headers}
 
+    def _offer_policies(self) -> None:
+        """Offer the escalation policies of all places. The page shows the field only if there are any."""
+        stored = self._base and self._base.escalation_policy
+        found = list_policies(self._caller).exclude(project__in=self._caller.viewed).order_by("name", "pk")
+        rows = list(found.values_list("public_id", "name", "project__name"))
+        choices = [(public_id, f"{name} · {project}" if project else name) for public_id, name, project in rows]
+        if stored is not None and stored.public_id not in dict(choices):
+            choices.append((stored.public_id, stored.name))
+        self.initial[POLICY] = None if stored is None else stored.public_id
+        self.offers_policies = bool(choices)
+        self.fields[POLICY] = forms.ChoiceField(
+            label="Escalation policy",
+            required=False,
+            choices=[("", "None: that of the project, if it has one"), *choices],
+            help_text="Replaces the channels above for outages.",
+        )
+        if self.is_bound and POLICY not in self.data:
+            self.data[POLICY] = self.initial[POLICY] or ""
+
     def _offer_locations(self, *, is_blank: bool) -> None:
         """Offer the locations of the selected place. A form that was sent without them keeps the initial values."""
         owner_id = self._caller.user.pk if self.stored is None else self.stored.owner_id
@@ -287,7 +308,7 @@ class MonitorForm(ObjectForm):
 
     def compared(self, *, blank: bool = False) -> Iterator[BoundField]:
         """Return the fields of the selected type, and those of its rows."""
-        names = {"type", "timing", "project_id", FIELD, *self.kind.parts, *self.kind.asked} - self.rows.keys()
+        names = {"type", "timing", "project_id", POLICY, FIELD, *self.kind.parts, *self.kind.asked} - self.rows.keys()
         yield from (field for field in self.visible_fields() if field.name in names)
         for row in self._asked_rows():
             if blank or any(row[name].data or row[name].initial for name in row.typed):
@@ -386,10 +407,11 @@ class MonitorForm(ObjectForm):
         if "name" not in body and (title := kind.title(body.get("url", ""))):
             body["name"] = title[:MAX_NAME]
         chosen, before = self.cleaned_data[FIELD], self.initial[FIELD]
+        body[POLICY] = self.cleaned_data[POLICY] or None
         body[FIELD] = [each for each in before if each in chosen] + [each for each in chosen if each not in before]
         if self.stored is None:
             return body
-        before = _unchanged_body(self.stored) | {FIELD: before}
+        before = _unchanged_body(self.stored) | {FIELD: before, POLICY: self.initial[POLICY]}
         return {name: value for name, value in body.items() if value != before[name]}
 
     def _reads_certificates(self, body: Mapping[str, Any]) -> bool:
