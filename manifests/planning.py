@@ -132,7 +132,7 @@ class Plan:
         name = "id" if entry.id is not None else "name"
         path = (*entry.path, name)
         found = [one for one in self.account.project_refs.values() if getattr(one, name) == entry.given[name]]
-        # Anyone may add a person to a project with the name of one of theirs.
+        # Anyone may add a person to a project, and name it like a project of that person.
         found = [one for one in found if one.owner == self.account.caller.user] or found
         if entry.id is not None and not found:
             raise EntryError(path, "project not found; without an id it is found by name, or created.")

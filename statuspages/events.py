@@ -41,7 +41,7 @@ _CREATE_MAILS = """
 """
 
 
-# The keys of all groups of a page are collected once: a page may have a hundred, and a thousand monitors may be down.
+# The keys of all groups of a page are collected once, for up to a hundred groups and all outages of an account.
 _BEGUN_OF_TAGGED = """
     WITH opened AS MATERIALIZED (
         SELECT incident.id AS incident_id, incident.started_at, monitor.id AS monitor_id, monitor.name,
