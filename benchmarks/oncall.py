@@ -86,7 +86,7 @@ def simulate(years: float, seed: int) -> dict[str, int]:
     for page, second in engine.sent:
         first.setdefault(page, second)
     repeated = len(engine.sent) - len(first)
-    print(f"{len(world.outages)} incidents, {len(engine.sent)} messages, of which the receivers drop {repeated}")
+    print(f"{len(world.outages)} incidents, {len(engine.sent)} messages; the receivers drop {repeated} of them")
     print(f"{sum(each.compared for each in shifts)} minutes of schedules compared")
     return {
         "pages": len(oracle.pages),

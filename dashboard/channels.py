@@ -59,7 +59,7 @@ TOPIC_NAMES = {
     Topic.TOO_OFTEN: "Too often: a job runs more often than expected",
     Topic.PARTIAL_OUTAGE: "Partial outage: it fails from some of its locations, and is up from the others",
     Topic.LOCATION_OFFLINE: "Location offline: no agent of a private location is connected",
-    Topic.ON_CALL_GAP: "Nobody on call: a schedule has a gap in the next 24 hours, or a policy reaches no one",
+    Topic.ON_CALL_GAP: "No one on call: a schedule has a gap in the next 24 hours, or a policy reaches no one",
     Topic.ON_CALL: "Hand-overs: your on-call shift begins or ends",
 }
 OUTSIDE_NAMES = {

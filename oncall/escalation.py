@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A policy, as it is now. After the last step it starts again `repeat` times. None: an acknowledgement stays."""
+    """A policy. After the last step it starts again `repeat` times. None: an acknowledgement stays."""
 
     steps: tuple[Step, ...]
     repeat: int = 0
@@ -41,7 +41,7 @@ class Progress:
     """As `incidents.models.Escalation`: `step` of `round` runs next, at `next_at`.
 
     While acknowledged, `next_at` is when it starts again, or None. `run` counts its beginnings. `reached`: whether
-    anybody was notified in this run.
+    anyone was notified in this run.
     """
 
     state: State
@@ -147,7 +147,7 @@ def hold(progress: Progress, until: datetime) -> Result:
 
 
 def resolve(progress: Progress) -> Result:
-    """End it, whatever state it has."""
+    """End it, in any state."""
     return replace(progress, state=State.FINISHED, next_at=None), ()
 
 

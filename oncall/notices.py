@@ -32,7 +32,7 @@ from projects.models import Project
 AHEAD = timedelta(hours=24)
 EVERY = timedelta(seconds=60)
 LATEST = timedelta(hours=1)
-"""A hand-over that was longer ago, because nothing ran, is no news."""
+"""Older hand-overs, from a time when nothing ran, are not announced."""
 BATCH = 200
 _SLACK = timedelta(seconds=10)
 _SEARCH = timedelta(days=8)
@@ -86,7 +86,7 @@ def _events_of(row: OnCallSchedule, people: People, now: datetime) -> Iterator[E
             after = rotation.shifts(schedule, end, end + _SEARCH, people)
             end = after[0].starts_at if after else None
         times = [
-            f"Nobody is on call from {_local(row, start)}" if start else "Nobody has been on call for more than a week,"
+            f"No one is on call from {_local(row, start)}" if start else "No one has been on call for more than a week,"
         ]
         times.append(f"until {_local(row, end)}" if end else "without an end in sight")
         # What lasts is announced every week.
@@ -137,7 +137,7 @@ def _ended(row: OnCallSchedule, shift: Shift, people: People, since: datetime, n
         user = people[shift.user_id]
         source = f"call:{row.pk}:{to_ms(shift.ends_at)}"
         ended = EventType.ON_CALL_ENDED
-        yield Event(source, ended, row, shift.ends_at, None, user.email, "Nobody is on call now.", [user])
+        yield Event(source, ended, row, shift.ends_at, None, user.email, "No one is on call now.", [user])
 
 
 def week_of(now: datetime) -> str:
@@ -172,7 +172,7 @@ def _announce_unreachable(after: int, now: datetime) -> int:
     found = selectors.unreachable(dict(zip(policies, selectors.targets_of(policies), strict=True)))
     detail = "None of its people and channels can be notified: add a target, or confirm a channel."
     events = [
-        Event(f"nobody:{row.pk}:{week_of(now)}", EventType.POLICY_UNREACHABLE, row, now, None, None, detail)
+        Event(f"unreachable:{row.pk}:{week_of(now)}", EventType.POLICY_UNREACHABLE, row, now, None, None, detail)
         for row in policies
         if row in found
     ]

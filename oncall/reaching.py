@@ -164,7 +164,7 @@ class Directory:
 
 
 def plan_of(policy: EscalationPolicy) -> Plan:
-    """Return the waits of the policy as it is now."""
+    """Return the current waits of the policy."""
     steps = tuple(escalation.Step(timedelta(minutes=step["after_min"])) for step in policy.steps)
     timeout = policy.acknowledge_timeout_min
     return Plan(steps, policy.repeat, timedelta(minutes=timeout) if timeout else None)

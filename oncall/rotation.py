@@ -73,7 +73,7 @@ def parse_schedule(
 ) -> Schedule:
     """Return a stored schedule: `layers` and `overrides` as in the API, with times in epoch milliseconds."""
     return Schedule(
-        # A zone that tzdata has dropped still has to notify somebody.
+        # A zone that tzdata has dropped still has to notify people.
         zone=time_zone if time_zone in TIME_ZONES else "UTC",
         layers=tuple(_parse_layer(layer) for layer in layers),
         overrides=tuple(

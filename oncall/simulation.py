@@ -1,4 +1,4 @@
-"""Whom a policy would notify, and when, if an outage began at some time and nobody acknowledged it.
+"""Whom a policy would notify, and when, if an outage began at some time and no one acknowledged it.
 
 The steps are those of `oncall.escalation`, and the people those of `oncall.reaching`, as for a real outage.
 """

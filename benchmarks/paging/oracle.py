@@ -14,7 +14,7 @@ from benchmarks.paging.world import DAY, EARLIEST, OWNER, PEOPLE, START, ZONES, 
 
 @dataclass
 class Walker:
-    """A layer, as somebody sees it who looks at the clock each minute."""
+    """A layer, for an observer who looks at the clock each minute."""
 
     layer: dict[str, Any]
     turn: int = -1
@@ -63,7 +63,7 @@ class Walker:
 
 @dataclass
 class Watch:
-    """An open incident, as somebody sees it who counts down its waits."""
+    """An open incident, for an observer who counts down its waits."""
 
     outage: Outage
     number: int

@@ -66,7 +66,7 @@ ON_CALL_GAP = Payload(
     project="Shop",
     started_at=at(22, 0),
     resolved_at=at(7, 0, day=22),
-    detail="Nobody is on call from Sat 2026-11-21 23:00 until Sun 2026-11-22 08:00 (Europe/Berlin).",
+    detail="No one is on call from Sat 2026-11-21 23:00 until Sun 2026-11-22 08:00 (Europe/Berlin).",
     schedule_id="ocs_q3mzrw7p3ndv6ybt4caie5gkxh",
     title="Nights",
 )

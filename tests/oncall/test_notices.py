@@ -69,7 +69,7 @@ def test_a_gap_is_announced_once_24_hours_ahead(drive: Drive, owner: User) -> No
     schedule.save()
     found = announce(drive, NOON, NOON + 4 * DAY, every=HOUR)
     # Wednesday begins 59 hours after NOON in Berlin.
-    detail = "Nobody is on call from Wed 2026-03-04 00:00 until Thu 2026-03-05 00:00 (Europe/Berlin)."
+    detail = "No one is on call from Wed 2026-03-04 00:00 until Thu 2026-03-05 00:00 (Europe/Berlin)."
     assert found == [f"36 on_call_gap : {detail}"]
     (payload,) = drive.payload
     assert (payload.title, payload.schedule_id, payload.project) == ("Nights", schedule.public_id, None)
@@ -88,7 +88,7 @@ def test_a_gap_that_arises_later_is_announced_at_once(drive: Drive) -> None:
     schedule = make_schedule(project, anna)
     assert announce(drive, NOON, NOON + HOUR) == []
     place.delete()
-    lasting = "on_call_gap : Nobody has been on call for more than a week, without an end in sight (UTC)."
+    lasting = "on_call_gap : No one has been on call for more than a week, without an end in sight (UTC)."
     # Again in the next week: it is a Sunday.
     assert announce(drive, NOON + 2 * HOUR, NOON + 7 * DAY, every=3 * HOUR) == [f"2 {lasting}", f"14 {lasting}"]
     # It ends and another begins.
@@ -149,7 +149,7 @@ def test_the_end_of_a_shift_that_nobody_follows(drive: Drive, owner: User) -> No
     schedule.layers[0]["hours"] = BY_DAY
     schedule.save()
     assert announce(drive, NOON + 4 * HOUR, NOON + 22 * HOUR) == [
-        f"5 on_call_ended {owner.email}: Nobody is on call now.",
+        f"5 on_call_ended {owner.email}: No one is on call now.",
         f"21 on_call {owner.email}: Until Mon 2026-03-02 17:00 (UTC).",
     ]
 
