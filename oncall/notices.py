@@ -62,7 +62,9 @@ def announce_shifts(now: datetime) -> None:
 @transaction.atomic
 def _announce_some(now: datetime) -> bool:
     """Do it for BATCH schedules that no other process has locked. Return whether more may be due."""
-    is_due = Q(announced_until=None) | Q(announced_until__lte=now - EVERY + _SLACK)
+    # One in the future is from before the clock was set back.
+    is_current = Q(announced_until__gt=now - EVERY + _SLACK, announced_until__lte=now + EVERY)
+    is_due = Q(announced_until=None) | ~is_current
     due = OnCallSchedule.objects.filter(is_due, owner__is_active=True)
     # Accounts and projects are locked against deletion first: it locks channels before schedules.
     locked, is_full = lock_in_turn(due, account="owner", most=BATCH, parents={"owner": User, "project": Project})

@@ -166,6 +166,15 @@ def test_after_an_outage_of_ours_only_fresh_hand_overs_are_sent(drive: Drive, ow
     assert DeliveryItem.objects.count() == 1
 
 
+def test_a_clock_that_is_set_back_delays_nothing(drive: Drive, owner: User) -> None:
+    people_channels(owner)
+    schedule = make_schedule(owner, owner)
+    schedule.layers[0]["hours"] = BY_DAY
+    schedule.save()
+    assert announce(drive, NOON + DAY, NOON + DAY) == []
+    assert len(announce(drive, NOON + 4 * HOUR, NOON + 6 * HOUR)) == 1
+
+
 def test_statements_do_not_grow_with_schedules(owner: User) -> None:
     people_channels(owner)
     make_channel(owner)
