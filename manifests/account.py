@@ -176,7 +176,8 @@ def open_account(caller: Caller) -> Account:
     """Return what the caller can access, without projects whose owner has not accepted the invitation yet."""
     account = Account(caller)
     roles = Membership.objects.filter(project__in=access.accessible_projects(account.caller), role=Role.OWNER)
-    for role in roles.exclude(user=None).select_related("project__escalation_policy", "user__plan").order_by("project"):
+    roles = roles.exclude(user=None).select_related("project__escalation_policy", "user__plan")
+    for role in roles.defer("project__escalation_policy__steps").order_by("project"):
         assert role.user is not None
         project, policy = role.project, role.project.escalation_policy
         project_ref = ProjectRef(project.name, role.user, project.public_id, is_viewed=caller.views(project))

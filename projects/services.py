@@ -32,6 +32,7 @@ def list_projects(caller: Caller, *, now: datetime) -> QuerySet[Project]:
     """Return the caller's projects, annotated with the number of their monitors, total and by status."""
     caller.require_session()
     projects = access.accessible_projects(caller).select_related("escalation_policy")
+    projects = projects.defer("escalation_policy__steps")
     for counts_at in monitor_counts:
         projects = projects.annotate(**counts_at(now))
     return projects
