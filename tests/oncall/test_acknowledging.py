@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from alerts.messages import render
 from alerts.models import AlertChannel, DeliveryItem
+from alerts.templates import with_texts
 from checks.spec import Verdict
 from core.clock import utc_now
 from incidents.models import Escalation, Incident
@@ -187,6 +188,9 @@ def test_all_formats_have_the_link(link: str, drive: Drive) -> None:
     assert f'href="{payload.acknowledge_url}"' in message.html
     assert message.webhook_body["acknowledge_url"] == payload.acknowledge_url
     assert list(message.acknowledge) == [("Acknowledge", payload.acknowledge_url)]
+    own = with_texts(message, {"body": "It is down."})
+    assert own.text == f"It is down.\n\nAcknowledge: {payload.acknowledge_url}\n"
+    assert f'href="{payload.acknowledge_url}"' in own.html
 
 
 def test_each_listed_incident_of_a_group_has_a_link(drive: Drive, project: Project, anna: User) -> None:
