@@ -115,7 +115,7 @@ def release_due(now: datetime) -> bool:
 
 
 class _Review:
-    """What decides on these planned items: their incidents, monitors and channels, as they are now."""
+    """What decides on these planned items: their incidents, monitors and channels, at present."""
 
     def __init__(self, items: Sequence[DeliveryItem], channels: Mapping[int, AlertChannel], now: datetime) -> None:
         self.now, self._channels = now, channels

@@ -21,7 +21,7 @@ from core.hours import is_within, next_start, parse_hours
 from incidents.models import IncidentEvent
 
 ESCALATED = "esc:"
-"""How the source of an item begins that an escalation policy sends, whatever the channel subscribes to."""
+"""The first part of the source of items of an escalation policy. Topics and monitors of the channel do not matter."""
 
 REASONS: Mapping[str, str] = {
     "outside_hours": "outside of the channel's hours",

@@ -44,7 +44,7 @@ _PLAIN = {
     **{name: name for name in ("name", "enabled", "remind_every_hours", "delay_min", "hours", "outside", "templates")},
     "timezone": "time_zone",
 }
-"""Columns that are set as they are given, by field."""
+"""Columns that take the given value, by field."""
 
 
 def create_channel(
@@ -288,7 +288,7 @@ def _lock_scope_project(caller: Caller, given: Mapping[str, Any]) -> Project | N
 
 
 def settle_timing(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields with hours and templates as they are stored. Raises ValidationFailed.
+    """Return the fields with hours and templates in their stored form. Raises ValidationFailed.
 
     Call it outside of the transaction: templates are parsed in a process of their own.
     """

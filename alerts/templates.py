@@ -73,7 +73,7 @@ class TemplateError(Exception):
 
 
 def settle(given: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Return valid templates without empty ones, as they are stored. Raises ValidationFailed."""
+    """Return valid templates in their stored form, without empty ones. Raises ValidationFailed."""
     found: dict[str, dict[str, str]] = {}
     for name in NAMES:
         texts = {part: given[name][part] for part in PARTS if given.get(name, {}).get(part, "").strip()}
@@ -174,7 +174,7 @@ def with_texts(message: Message, texts: Mapping[str, str]) -> Message:
 def variables_of(message: Message, kind: str) -> dict[str, Any]:
     """Return what templates can read: the fields of the webhook's payload.
 
-    For people, values are no links and call nobody, as in our own texts: some are from targets, and may be hostile.
+    For people, links and mentions in values are disabled, as in our own texts: some values are from targets.
     """
     fields = message.webhook_body
     return fields if kind == Webhook.name else {name: _shown(name, value) for name, value in fields.items()}

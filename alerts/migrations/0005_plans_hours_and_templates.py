@@ -4,17 +4,6 @@ from django.conf import settings
 from django.db import migrations, models
 
 
-_SUBSCRIBE = """
-    UPDATE alerts_alertchannel SET topics = topics || '{on_call_gap}'
-     WHERE 'down' = ANY(topics) AND NOT 'on_call_gap' = ANY(topics)
-"""
-_FORGET = """
-    UPDATE alerts_alertchannel
-       SET topics = array_remove(array_remove(topics, 'on_call_gap'), 'on_call')
-     WHERE topics && '{on_call_gap,on_call}'
-"""
-
-
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -59,17 +48,21 @@ class Migration(migrations.Migration):
             name='user',
             field=models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL),
         ),
-        migrations.AlterField(
-            model_name='alertchannel',
-            name='topics',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('down', 'Down'), ('recovered', 'Recovered'), ('slow', 'Slow'), ('expiry', 'Expiry'), ('reminder', 'Reminder'), ('dns_change', 'Dns Change'), ('too_often', 'Too Often'), ('partial_outage', 'Partial Outage'), ('location_offline', 'Location Offline'), ('on_call_gap', 'On Call Gap'), ('on_call', 'On Call')], max_length=20), size=None),
+        # Only the choices change. Its ALTER COLUMN would lock the table.
+        migrations.SeparateDatabaseAndState(
+            state_operations=[
+                migrations.AlterField(
+                    model_name='alertchannel',
+                    name='topics',
+                    field=django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('down', 'Down'), ('recovered', 'Recovered'), ('slow', 'Slow'), ('expiry', 'Expiry'), ('reminder', 'Reminder'), ('dns_change', 'Dns Change'), ('too_often', 'Too Often'), ('partial_outage', 'Partial Outage'), ('location_offline', 'Location Offline'), ('on_call_gap', 'On Call Gap'), ('on_call', 'On Call')], max_length=20), size=None),
+                ),
+            ],
         ),
         migrations.AlterField(
             model_name='deliveryitem',
             name='delivery',
             field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='items', to='alerts.delivery'),
         ),
-        migrations.RunSQL(_SUBSCRIBE, _FORGET),
         # Undone first: what is only planned has no delivery.
         migrations.RunSQL(migrations.RunSQL.noop, 'DELETE FROM alerts_deliveryitem WHERE delivery_id IS NULL'),
     ]

@@ -205,20 +205,20 @@ def send(
 def _html_lines(message: Message) -> list[str]:
     """Return the short text with the links to acknowledge, which come before its own link."""
     *before, last = message.short.split("\n")
-    if not _is_ours(last):
+    if not _is_link(last):
         before, last = [*before, last], ""
     links = (f"{escape(label)}: {_as_html(address)}" for label, address in message.acknowledge)
     return [*map(_as_html, before), *links, *([_as_html(last)] if last else [])]
 
 
 def _as_html(line: str) -> str:
-    """Return a line of text, as a link if it is one of ours."""
+    """Return a line of text, as a link if it is an address. Texts of targets are none (`alerts.wording`)."""
     text = escape(line)
-    return f'<a href="{text}">{text}</a>' if _is_ours(line) else text
+    return f'<a href="{text}">{text}</a>' if _is_link(line) else text
 
 
-def _is_ours(line: str) -> bool:
-    return line.startswith(f"{settings.BASE_URL}/") and " " not in line
+def _is_link(line: str) -> bool:
+    return line.startswith(("https://", "http://")) and " " not in line
 
 
 def plugin_for(url: str, *, thread: str = "", scheme: str | None = None) -> Any:

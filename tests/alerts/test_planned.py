@@ -154,7 +154,7 @@ def test_what_a_parent_holds_when_it_is_due_waits(owner: User, drive: Drive) -> 
 
 
 def disappear(what: str, channel: AlertChannel, monitor: Monitor) -> None:
-    """Change something, after which the channel must not get alerts of the monitor any more."""
+    """Change something, after which the channel must not get alerts of the monitor."""
     match what:
         case "channel":
             AlertChannel.objects.update(enabled=False)
