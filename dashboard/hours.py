@@ -14,7 +14,7 @@ from dashboard.forms import MultilineField
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 EXAMPLE = "Mon-Fri 09:00-17:00"
-_LINE = re.compile(r"(?:([A-Za-z][A-Za-z, -]*?)\s+)?(\d{1,2}:\d\d)\s*(?:-|to)\s*(\d{1,2}:\d\d)", re.ASCII)
+_TIMES = re.compile(r"([0-9]{1,2}:[0-9]{2})-([0-9]{1,2}:[0-9]{2})")
 _WRONG = f"write days and times, for example {EXAMPLE}."
 _EVERY_DAY = {"daily", "every day", "always", ""}
 
@@ -43,15 +43,14 @@ class HoursField(MultilineField):
 
 def read_line(line: str, number: int) -> dict[str, Any]:
     """Return the hours of a line. Raises ValidationError."""
-    found = _LINE.fullmatch(line.replace("\u2013", "-"))
     if number > MAX_HOURS:
         raise ValidationError(f"At most {MAX_HOURS} lines.")
-    if found is None:
+    text = " ".join(line.replace("\u2013", "-").split()).replace(" to ", "-").replace(" - ", "-")
+    days_text, _, times = text.rpartition(" ")
+    found, days = _TIMES.fullmatch(times), _read_days(days_text)
+    if found is None or days is None:
         raise ValidationError(f"Line {number}: {_WRONG}")
-    days = _read_days(found[1] or "")
-    if days is None:
-        raise ValidationError(f"Line {number}: {_WRONG}")
-    start, end = (f"{text:0>5}" for text in (found[2], found[3]))
+    start, end = (f"{text:0>5}" for text in found.groups())
     if max(start, end) > "23:59" or start[3:] > "59" or end[3:] > "59":
         raise ValidationError(f"Line {number}: times are from 00:00 to 23:59.")
     return {"days": days, "from": start, "to": end}
