@@ -53,6 +53,7 @@ ENUMS: dict[str, Iterable[Any]] = {
     "TokenAccess": ProjectToken.Access,
     "ChannelKind": KINDS,
     "ChannelScope": AlertChannel.Scope,
+    "OutsideHours": AlertChannel.Outside,
     "AlertTopic": Topic,
     "AlertNews": EventType,
     "DeliveryState": Delivery.State,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -192,7 +193,7 @@ def test_python_is_out_of_reach(source: str, text: str | None) -> None:
 
 
 def test_a_renderer_that_cannot_start_costs_the_template_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates.sys, "executable", "/nonexistent")
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
     assert rendered(body="x") == rendered()
 
 
