@@ -233,7 +233,7 @@ class MonitorForm(ObjectForm):
         rows = list(found.values_list("public_id", "name", "project__name"))
         choices = [(public_id, f"{name} · {project}" if project else name) for public_id, name, project in rows]
         if stored is not None and stored.public_id not in dict(choices):
-            choices.append((stored.public_id, stored.name))
+            choices.append((stored.public_id, "A policy of the owner"))  # its name is theirs alone
         self.initial[POLICY] = None if stored is None else stored.public_id
         self.offers_policies = bool(choices)
         self.fields[POLICY] = forms.ChoiceField(

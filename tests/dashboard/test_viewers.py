@@ -68,7 +68,7 @@ class Controls(HTMLParser):
 
 def walk(web: Client, scene: Viewing) -> Iterator[tuple[str, str, list[Form], set[tuple[str, str]]]]:
     """Yield address, text, forms and other requests of each page that can be reached."""
-    starts = ["/monitors?grouped=1", "/incidents", "/status-pages", "/alert-channels", "/maintenance"]
+    starts = ["/monitors?grouped=1", "/incidents", "/status-pages", "/alert-channels", "/maintenance", "/on-call"]
     waiting, seen = (
         [*starts, "/monitors", "/projects", "/locations", "/tokens", "/connectors", "/monitors/tags"],
         set[str](),
@@ -116,6 +116,7 @@ def test_no_control_of_a_viewer_is_refused(client: Client, scene: Viewing, monke
                 transaction.set_rollback(True)
     assert visited >= {"/monitors/*", "/monitors/*/changes", "/monitors/*/signals", "/monitors/*/badges"}
     assert visited >= {"/incidents/*", "/alert-channels/*", "/status-pages/*", "/projects/*", "/locations/*"}
+    assert visited >= {"/on-call/schedules/*", "/on-call/policies/*", "/on-call/shifts"}
     assert {
         "/monitors/actions",
         "/monitors/*/delete",
