@@ -95,7 +95,7 @@ def _target(
     if kind == "schedule":
         schedule = visible.schedules.get(public_id)
         if schedule is None:
-            return TargetView("whoever is on call in a schedule of the owner", "", public_id)
+            return TargetView("the person on call in a schedule of the owner", "", public_id)
         return TargetView(schedule.name, "on_call_schedule", public_id)
     problem = channel_problem(targets.channels[public_id])
     channel = visible.channels.get(public_id)

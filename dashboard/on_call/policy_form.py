@@ -86,7 +86,7 @@ class PolicyForm(RowsForm):
             place = EscalationPolicy(owner=caller.user, project=project, steps=[])
         self._steps = selectors.shown_steps(place, selectors.targets_of([place])[0])
         self.roster = roster_of(caller, place)
-        self._targets = LongChoices([("", "Nobody"), *_choices(caller, place, self.roster)])
+        self._targets = LongChoices([("", "No one"), *_choices(caller, place, self.roster)])
         self._counts = [self._add_step(number) for number in range(self._number_of_steps())]
         self._sent_rows: list[tuple[int, list[int]]] = []
 

@@ -21,7 +21,7 @@ function local(ms, zone) {
   return `${of("year")}-${of("month")}-${of("day")}T${of("hour")}:${of("minute")}`;
 }
 
-// The moment at a part of the width, from 0 to 1: each day has a seventh of it, also days of 23 or 25 hours.
+// The moment at a part of the width, from 0 to 1: each day has a seventh of the width, also days of 23 or 25 hours.
 function moment(starts, part) {
   const days = Math.min(Math.max(part, 0), 1) * (starts.length - 1);
   const day = Math.min(Math.floor(days), starts.length - 2);
