@@ -122,7 +122,7 @@ class Incident(models.Model):
 
 
 class Escalation(models.Model):
-    """How far an incident has come on its way through an escalation policy (`oncall.escalation`).
+    """How far an incident has come in an escalation policy (`oncall.escalation`).
 
     `step` is the one that runs next. While it is acknowledged, `next_at` is when it begins again; null: never. A row
     without `next_at` otherwise is finished. `run` counts its beginnings, so that each notification has a source.
