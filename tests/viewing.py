@@ -92,7 +92,11 @@ def make_viewing() -> Viewing:
     chosen = {"monitors": "chosen", "monitor_ids": [heartbeat.public_id]}
     channel = ChannelFactory(owner=owner, project=project, kind="email", address=owner.email, **chosen)
     IncidentEvent.objects.create(
-        incident=incident, type=IncidentEvent.Type.ALERT_SENT, at=now, text=f"Alert delivered to {channel}."
+        incident=incident,
+        type=IncidentEvent.Type.ALERT_SENT,
+        at=now,
+        text=f"Alert delivered to {channel}.",
+        data={"channel_id": channel.public_id},
     )
     topics = [topic.value for topic in Topic]
     own = ChannelFactory(owner=viewer, name="Mine", topics=topics, **chosen)
