@@ -273,6 +273,7 @@ PAGES = (
     Page("on-call-schedule-new", "/on-call/schedules/new?project={project}"),
     Page("on-call-policies", "/on-call/policies"),
     Page("on-call-policy", "/on-call/policies/{policy}"),
+    Page("on-call-simulated", "/on-call/policies/{policy}?at=2027-01-03T03:00&zone=Europe/Berlin"),
     Page("on-call-policy-edit", "/on-call/policies/{policy}/edit"),
     Page("on-call-shifts", "/on-call/shifts"),
     Page("on-call-contact", "/account/contact/"),
