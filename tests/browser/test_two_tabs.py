@@ -80,7 +80,7 @@ def test_pages_of_differences(browse: Browse, app: Application, kind: str, size:
     with person.client() as client:
         assert client.send("PATCH", resource, {"name": LONG}).ok
 
-    named = editing.locator("form:has([name=form_etag])").first
+    named = editing.locator("form:has([name=form_etag]):has([name=name])").first
     named.locator("[name=name]").fill("Mine")
     named.locator("[type=submit]:visible:not([name=preview])").last.click()
     expect(editing.get_by_role("alert")).to_contain_text("The settings were changed after you opened this form.")
