@@ -115,8 +115,20 @@ async function send(form, submitter) {
   const asking = submitter?.dataset.confirm ? submitter : form;
   if (asking.dataset.confirm && !(await confirmed(asking.dataset.confirm, asking.dataset.confirmYes))) return;
   if (needsSession(form) && !(await stillSignedIn())) return;
-  cleared.add(form);
-  form.requestSubmit(submitter);
+  const button = form.isConnected ? submitter : replacement(submitter);
+  if (!form.isConnected && !button) {
+    announce("Not sent: the page has changed meanwhile.", { shown: true });
+    return;
+  }
+  const current = form.isConnected ? form : button.form;
+  cleared.add(current);
+  current.requestSubmit(button);
+}
+
+// An update of the page may have replaced a form while its user was asked. Such buttons have ids.
+function replacement(submitter) {
+  const found = submitter?.id ? document.getElementById(submitter.id) : null;
+  return found?.form ? found : null;
 }
 
 document.addEventListener("click", (event) => {

@@ -158,8 +158,8 @@ ATTACKS = {
     "powers": "{% assign a = 9 %}{% for i in (1..900) %}{% assign a = a | times: a %}{% endfor %}{{ a }}",
     "dates": "{{ 'now' | date: '" + "%c" * 1_900 + "' }}",
     "an infinite number": "{{ '1e9999999' | ceil }}",
-    "much work in a loop": "{% assign a = '" + "x" * 1_000 + "' %}{% for i in (1..999) %}"
-    + "{% assign b = a | replace: 'x', 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy' %}" * 40 + "{% endfor %}",
+    "much work in a loop": "{% assign a = '" + "x" * 900 + "' %}{% for i in (1..999) %}"
+    + "{% assign b = a | replace: 'x', 'yyyyyyyyyy' | replace: 'y', 'zzzzzzzzzz' %}" * 40 + "{% endfor %}",
 }  # fmt: skip
 """Each takes minutes, gigabytes, or raises."""
 
@@ -167,12 +167,13 @@ ATTACKS = {
 @pytest.mark.parametrize("source", ATTACKS.values(), ids=ATTACKS)
 def test_a_template_that_is_cut_off_is_replaced_by_the_plain_message(source: str) -> None:
     """The kernel ends the process after its second of CPU, so nothing here measures time."""
-    before = counted("failed")
+    before, largest = counted("failed"), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     templates.check({"down": {"body": source}})
     assert len(source) <= templates.MAX_CHARS
     assert rendered(body=source) == rendered()
     assert counted("failed") == before + 1
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < 2 * MEMORY_BYTES
+    # Other tests of this process may have had larger ones.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(largest, 2 * MEMORY_BYTES // 1024)
 
 
 HARMLESS = {

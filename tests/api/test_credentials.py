@@ -169,7 +169,7 @@ def test_account_level_endpoints_want_a_session(user: User, method: str, path: s
 
 def test_projects(api: Api, user: User) -> None:
     made = api.post("/v1/projects", {"name": "Shop"})
-    assert (made.status, sorted(made.json)) == (201, ["created_at", "id", "name"])
+    assert (made.status, sorted(made.json)) == (201, ["created_at", "escalation_policy_id", "id", "name"])
     for first in (Verdict.UP, Verdict.UP, Verdict.SLOW, Verdict.DOWN, None):
         MonitorFactory(owner=user, first=first, project_id=made.json["id"], created_at=utc_now())
     empty = ProjectFactory(owner=user, name="Empty")

@@ -237,6 +237,8 @@ def test_declared_commented_and_resolved(api: Api, user: User) -> None:
         "resolved_at": None,
         "resolution": None,
         "caused_by": None,
+        "acknowledged_by": None,
+        "escalation": None,
     }
     path = f"{PATH}/{shown['id']}"
     assert api.post(f"{path}/acknowledge").status == 200

@@ -71,7 +71,7 @@ def test_a_policy_that_is_not_visible_stays(web: Client, user: User) -> None:
     policy = make_policy(owner, "Of the owner")
     monitor = MonitorFactory(owner=owner, project=project, heartbeat=True, escalation_policy_id=policy.public_id)
     path = f"/monitors/{monitor.public_id}/edit"
-    assert offered(web.get(path).content.decode())["Of the owner"]
+    assert offered(web.get(path).content.decode())["A policy of the owner"]
     here = {"project_id": project.public_id, "escalation_policy_id": policy.public_id}
     web.post(path, typed(type="heartbeat", name="Job", **here))
     monitor.refresh_from_db()

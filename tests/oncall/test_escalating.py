@@ -311,8 +311,8 @@ def test_an_outage_without_a_policy_escalates_nowhere(drive: Drive, project: Pro
 def test_acknowledged_before_the_escalation_begins(drive: Drive, project: Project) -> None:
     anna, _ = member(project)
     monitor = watch(drive, project, make_policy(project, (0, [anna]), acknowledge_timeout_min=5))
-    Monitor.objects.filter(pk=monitor.pk).update(muted_until=at(3600))
     drive.check(monitor, DOWN, at(60))
+    Monitor.objects.filter(pk=monitor.pk).update(muted_until=at(3600))
     drive.tick(at(61))
     acknowledge(Caller(anna), Incident.objects.get().public_id, now=at(70))
     assert drive.ticks(at(3600), at(3650), every=5) == []
