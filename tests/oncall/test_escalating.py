@@ -12,6 +12,7 @@ from pytest_django import Settings
 
 from accounts.models import User
 from alerts.models import AlertChannel, Delivery, DeliveryItem
+from alerts.outbox import oldest_alert
 from checks.spec import Verdict
 from core.errors import NotEscalating
 from incidents.models import Escalation, Incident
@@ -317,6 +318,17 @@ def test_acknowledged_before_the_escalation_begins(drive: Drive, project: Projec
     acknowledge(Caller(anna), Incident.objects.get().public_id, now=at(70))
     assert drive.ticks(at(3600), at(3650), every=5) == []
     assert events(drive.ticks(at(3900), at(3960), every=5)) == ["down"]
+
+
+def test_a_step_that_no_worker_runs_is_seen_as_late(drive: Drive, project: Project) -> None:
+    anna, _ = member(project)
+    monitor = watch(drive, project, make_policy(project, (10, [anna])))
+    drive.check(monitor, DOWN, at(60))
+    drive.tick(at(61))
+    assert oldest_alert(connection.connection, now=at(660)) is None
+    assert oldest_alert(connection.connection, now=at(700)) == at(661)
+    drive.tick(at(701))
+    assert oldest_alert(connection.connection, now=at(702)) is None
 
 
 def test_a_flapping_monitor_settles_for_those_who_were_notified(
