@@ -44,6 +44,7 @@ from dashboard.monitors import schedules
 from dashboard.monitors.form_rows import HeaderRow, Row, RuleRow, blank_rule, filled
 from dashboard.monitors.notified import Notified, notified, selected_place
 from dashboard.monitors.tags import offered
+from dashboard.on_call.choosing import PolicyChoiceField, policies_of
 from locations.models import Location
 from locations.selectors import with_agents
 from monitors import configuration, types
@@ -57,7 +58,6 @@ from monitors.types.base import MonitorType
 from monitors.types.content import Rule
 from monitors.types.http import Header
 from monitors.types.settings import MAX_NAME, MonitorConfig, Setting
-from oncall.selectors import list_policies
 from projects.access import Caller
 from projects.placement import POLICY
 
@@ -228,18 +228,11 @@ class MonitorForm(ObjectForm):
 
     def _offer_policies(self) -> None:
         """Offer the escalation policies of all places. The page shows the field only if there are any."""
-        stored = self._base and self._base.escalation_policy
-        found = list_policies(self._caller).exclude(project__in=self._caller.viewed).order_by("name", "pk")
-        rows = list(found.values_list("public_id", "name", "project__name"))
-        choices = [(public_id, f"{name} · {project}" if project else name) for public_id, name, project in rows]
-        if stored is not None and stored.public_id not in dict(choices):
-            choices.append((stored.public_id, "A policy of the owner"))  # its name is theirs alone
-        self.initial[POLICY] = None if stored is None else stored.public_id
-        self.offers_policies = bool(choices)
-        self.fields[POLICY] = forms.ChoiceField(
-            label="Escalation policy",
-            required=False,
-            choices=[("", "None: that of the project, if it has one"), *choices],
+        choices, chosen = policies_of(self._caller, self._base.escalation_policy_id if self._base else None)
+        self.initial[POLICY], self.offers_policies = chosen, bool(choices)
+        self.fields[POLICY] = PolicyChoiceField(
+            choices,
+            none="None: that of the project, if it has one",
             help_text="Replaces the channels above for outages.",
         )
         if self.is_bound and POLICY not in self.data:
@@ -407,7 +400,7 @@ class MonitorForm(ObjectForm):
         if "name" not in body and (title := kind.title(body.get("url", ""))):
             body["name"] = title[:MAX_NAME]
         chosen, before = self.cleaned_data[FIELD], self.initial[FIELD]
-        body[POLICY] = self.cleaned_data[POLICY] or None
+        body[POLICY] = self.cleaned_data[POLICY]
         body[FIELD] = [each for each in before if each in chosen] + [each for each in chosen if each not in before]
         if self.stored is None:
             return body

@@ -27,7 +27,7 @@ def policies_of(caller: Caller, stored: int | None, *, project: Project | None =
     With `project` they are those of this project, and the caller's own. The stored one may be the owner's, which has
     no name for others.
     """
-    rows = selectors.list_policies(caller).order_by("name", "pk")
+    rows = selectors.list_policies(caller).exclude(project__in=caller.viewed).order_by("name", "pk")
     found = [row for row in rows if project is None or row.project_id in (project.pk, None)]
     chosen = next((row.public_id for row in found if row.pk == stored), None)
     choices = [(row.public_id, _label(row, with_project=project is None)) for row in found]
