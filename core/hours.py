@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from core.errors import ValidationFailed
 from core.zones import steady_spans, wall_time
 
-MAX_HOURS = 50
+MAX_HOURS = 28
+"""Four for each day. Shifts of a year with ten such layers are computed in one request."""
 _WEEK = range(1, 8)
 _DAY = 24 * 60
 _MIDNIGHT = time()
@@ -101,24 +102,27 @@ def open_spans(hours: Sequence[Hours], zone: str, start: datetime, end: datetime
     if not hours:
         yield Span(start, end)
         return
-    week = _open_minutes(hours)
+    week = {
+        day: [(first * _MINUTE, last * _MINUTE) for first, last in minutes]
+        for day, minutes in _open_minutes(hours).items()
+    }
     current: Span | None = None
-    for steady in steady_spans(zone, start, end):
-        wall_start, wall_end = ((at + steady.offset).replace(tzinfo=None) for at in steady[:2])
-        day = datetime.combine(wall_start, _MIDNIGHT)
-        while day < wall_end:
-            for first, last in week[day.isoweekday()]:
-                opens, closes = max(day + first * _MINUTE, wall_start), min(day + last * _MINUTE, wall_end)
+    for starts_at, ends_at, offset in steady_spans(zone, start, end):
+        wall = starts_at + offset
+        day, weekday = datetime.combine(wall, _MIDNIGHT, wall.tzinfo) - offset, wall.isoweekday()
+        while day < ends_at:
+            for first, last in week[weekday]:
+                opens, closes = max(day + first, starts_at), min(day + last, ends_at)
                 if opens >= closes:
                     continue
-                span = Span(*((at - steady.offset).replace(tzinfo=start.tzinfo) for at in (opens, closes)))
-                if current is not None and current.ends_at == span.starts_at:
-                    current = Span(current.starts_at, span.ends_at)
+                if current is not None and current.ends_at == opens:
+                    current = Span(current.starts_at, closes)
                     continue
                 if current is not None:
                     yield current
-                current = span
+                current = Span(opens, closes)
             day += _ONE_DAY
+            weekday = weekday % 7 + 1
     if current is not None:
         yield current
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import string
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ PAUSE_SEC = 0.2
 """After an answer that refuses more, so that an attacker takes little of the machine itself."""
 SILENT_GRACE_SEC = 30  # gap detection looks at pings that were expected in the last minute
 CSRF = "a" * 32
+HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
 SLOW_EXPORT = (
     "endpoints:\n"
     + "- {name: A, url: 'https://a.example/', conditions: ['[STATUS] == 200', '[RESPONSE_TIME] < 500']}\n" * 900
@@ -458,6 +461,65 @@ async def tags(attacker: Attacker) -> None:
         )()
 
     await attacker.repeat(8, ask)
+
+
+@row("on-call", "accounts", channels=("fast", 3), monitors=[("http", "flapping")] * LIMIT)
+async def on_call(attacker: Attacker) -> None:
+    """Rotations, calendars and escalations: schedules at their limits, read by the year, and outages that escalate."""
+    _, account = await attacker.ask("GET", "/v1/account")
+    me = json.loads(account)["id"]
+    now = round(time.time()) * 1_000
+    hours = [
+        {
+            "days": [*range(1, 8)],
+            "from": f"{minute // 60:02}:{minute % 60:02}",
+            "to": f"{minute // 60:02}:{minute % 60 + 9:02}",
+        }
+        for minute in range(0, 1_400, 200)
+    ]
+    layer = {
+        "user_ids": [me] * 50,
+        "every": {"unit": "hour", "count": 1},
+        "starts_at": now - 20 * YEAR_MS,
+        "hours": hours,
+    }
+    overrides = [
+        {"user_id": me, "starts_at": now + n * HOUR_MS, "ends_at": now + n * HOUR_MS + 60_000} for n in range(500)
+    ]
+    schedule = {"name": "All", "timezone": "Australia/Lord_Howe", "layers": [layer] * 10, "overrides": overrides}
+    made = await _make(attacker, "/v1/on-call-schedules", schedule)
+    targets = [
+        {"type": "schedule", "id": made},
+        *({"type": "channel", "id": each} for each in attacker.own["channels"]),
+    ]
+    steps = [{"after_min": 0, "targets": targets}] * 10
+    policy = await _make(attacker, "/v1/escalation-policies", {"name": "All", "steps": steps, "repeat": 9})
+    await attacker.ask("PATCH", "/v1/monitors?enabled=true", {"escalation_policy_id": policy})
+    year = urlencode({"from": now, "to": now + 366 * 24 * HOUR_MS})
+    moment = urlencode({"at": "2027-04-04T01:45", "zone": "Australia/Lord_Howe"})
+
+    async def ask() -> None:
+        await random.choice(
+            (
+                lambda: attacker.ask("GET", f"/v1/on-call-schedules/{made}/shifts?{year}"),
+                lambda: attacker.ask("GET", f"/v1/on-call-schedules/{made}/now"),
+                lambda: attacker.ask("GET", f"/on-call/schedules/{made}?view=month"),
+                lambda: attacker.ask("GET", f"/on-call/policies/{policy}?{moment}"),
+                lambda: attacker.ask("GET", "/on-call/shifts"),
+                lambda: attacker.ask("PATCH", f"/v1/on-call-schedules/{made}", schedule),
+                lambda: _check_one(attacker),
+            )
+        )()
+
+    await attacker.repeat(8, ask)
+
+
+async def _make(attacker: Attacker, path: str, given: Mapping[str, Any]) -> str:
+    """Create it, again while it is refused, and return its id."""
+    status, answer = 0, b""
+    while status in (0, 429, 503):
+        status, answer = await attacker.ask("POST", path, given)
+    return str(json.loads(answer)["id"])
 
 
 @row("imports", "accounts", signed_in=True)

@@ -32,7 +32,7 @@ from oncall.serializers import OnCallOverrideSerializer
 from projects.access import Caller
 
 AHEAD = timedelta(days=30)
-PAGE = 50
+PAGE = 20
 MOST_SHOWN = 200
 """Shifts in the list below a calendar."""
 WEEK, MONTH = "week", "month"

@@ -14,6 +14,8 @@ from oncall.models import OnCallSchedule
 from oncall.rotation import Shift
 
 AHEAD = timedelta(days=90)
+SOON = timedelta(days=8)
+"""Looked at first, since many schedules with short shifts may fill the page."""
 MOST_SCHEDULES, MOST_SHOWN = 100, 200
 
 
@@ -31,12 +33,16 @@ def index(request: PageRequest) -> HttpResponse:
     named = Q(layers__contains=[{"user_ids": [user.public_id]}]) | Q(overrides__contains=[{"user_id": user.public_id}])
     schedules = list(selectors.list_schedules(request.caller).filter(named).order_by("name", "pk")[:MOST_SCHEDULES])
     people = selectors.people_of(schedules, among={one for row in schedules for one in selectors.named_in(row)})
-    found = [
-        OwnShift(shift, schedule, is_now=shift.starts_at <= now, is_cut=shift.ends_at == now + AHEAD)
-        for schedule in schedules
-        for shift in rotation.shifts(selectors.parsed(schedule), now, now + AHEAD, people[schedule])
-        if shift.user_id == user.public_id
-    ]
+    found: list[OwnShift] = []
+    for ahead in (SOON, AHEAD):
+        if len(found) > MOST_SHOWN:
+            break
+        found = [
+            OwnShift(shift, schedule, is_now=shift.starts_at <= now, is_cut=shift.ends_at == now + ahead)
+            for schedule in schedules
+            for shift in rotation.shifts(selectors.parsed(schedule), now, now + ahead, people[schedule])
+            if shift.user_id == user.public_id
+        ]
     found.sort(key=lambda own: (own.shift.starts_at, own.schedule.pk))
     return render_page(
         request,
