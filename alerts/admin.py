@@ -6,13 +6,14 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from alerts.models import AlertChannel, Delivery
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import OUTBOX
 from core.clock import utc_now
 from core.staff import AutocompleteFilter, ReadOnlyAdmin, Section, act, list_of
 
 MOST_ITEMS = 100
 MOST_MONITORS = 50
+EVENT = ("EventType", "About", "Incident", "Reason")
 
 
 @admin.register(AlertChannel)
@@ -47,6 +48,9 @@ class AlertChannelAdmin(ReadOnlyAdmin[AlertChannel]):
         head = ("Id", "State", "Created", "Attempts", "Last error")
         rows = [(each.public_id, each.state, each.created_at, each.attempts, each.last_error) for each in latest]
         shown = [Section("Latest deliveries", head, rows, more=list_of(Delivery, channel__id__exact=row.pk))]
+        planned = DeliveryItem.objects.filter(channel=row, delivery=None).select_related("incident").order_by("due_at")
+        if later := [(item.due_at, *_event_of(item)) for item in planned[:MOST_ITEMS]]:
+            shown.append(Section("Planned", ("Due", *EVENT), later))
         if row.scope == AlertChannel.Scope.CHOSEN:
             chosen = row.monitors.order_by("pk").values_list("name", "type")[:MOST_MONITORS]
             shown.append(Section("Chosen monitors", ("Name", "Type"), list(chosen)))
@@ -83,9 +87,15 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
     def sections(self, request: HttpRequest, row: Delivery) -> Sequence[Section]:
         """Omit most of the payload: it contains secret heartbeat ids, and responses of customers' sites."""
         items = row.items.select_related("incident").order_by("pk")[:MOST_ITEMS]
-        rows = [
-            (item.at, item.payload.get("event_type"), item.payload.get("location") or item.payload.get("monitor"),
-             item.incident.public_id if item.incident else None, item.payload.get("reason_code"))
-            for item in items
-        ]  # fmt: skip
-        return [Section("Events", ("At", "EventType", "About", "Incident", "Reason"), rows)]
+        return [Section("Events", ("At", *EVENT), [(item.at, *_event_of(item)) for item in items])]
+
+
+def _event_of(item: DeliveryItem) -> tuple[object, ...]:
+    """Return the columns EVENT of an item."""
+    payload = item.payload
+    return (
+        payload.get("event_type"),
+        payload.get("location") or payload.get("monitor"),
+        item.incident.public_id if item.incident else None,
+        payload.get("reason_code"),
+    )

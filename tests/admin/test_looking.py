@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from accounts.models import User
-from alerts.models import AlertChannel, Delivery
+from alerts.models import AlertChannel, Delivery, DeliveryItem
 from incidents.models import Incident, IncidentEvent
 from tests.factories import (
     ChannelFactory,
@@ -71,6 +71,21 @@ def test_items_of_a_delivery_take_no_query_each(staff: Client) -> None:
     DeliveryFactory(channel=delivery.channel, items=20).items.update(delivery=delivery, incident=Incident.objects.get())
     _, many = shown(staff, "alerts_delivery_change", delivery.pk)
     assert many == two
+
+
+def test_a_channel_with_what_is_planned(staff: Client) -> None:
+    fill(2)
+    planned, other = (delivery.channel for delivery in Delivery.objects.order_by("pk"))
+    html, before = shown(staff, "alerts_alertchannel_change", planned.pk)
+    assert "Planned" not in html
+    items = DeliveryItem.objects.filter(channel=planned)
+    items.update(delivery=None, due_at=NOON)
+    html, queries = shown(staff, "alerts_alertchannel_change", planned.pk)
+    assert "Planned" in html
+    assert html.count(Incident.objects.order_by("pk")[0].public_id) == items.count() == 2
+    assert queries <= before
+    html, _ = shown(staff, "alerts_alertchannel_change", other.pk)
+    assert "Planned" not in html
 
 
 def test_an_account_made_in_the_admin_has_its_channel_too(staff: Client) -> None:
