@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from core.errors import ValidationFailed
 from core.zones import steady_spans, wall_time
 
-MAX_HOURS = 28
-"""Four for each day. Shifts of a year with ten such layers are computed in one request."""
+MAX_HOURS = 50
 _WEEK = range(1, 8)
 _DAY = 24 * 60
 _MIDNIGHT = time()

@@ -41,8 +41,6 @@ MAX_SCHEDULES = MAX_POLICIES = 50
 MAX_LAYERS = MAX_STEPS = MAX_TARGETS = 10
 MAX_PEOPLE = 50
 MAX_OVERRIDES = 500
-MAX_HOURS_IN_ALL = 70
-"""Lines of hours in all layers: each is computed for each day of the shifts that are read."""
 MAX_RULES = 10
 MOST_OF_UNIT = {"hour": 168, "day": 90, "week": 52}
 """How many hours, days or weeks a turn has at most."""
@@ -163,10 +161,6 @@ def _set_schedule(schedule: OnCallSchedule, given: Mapping[str, Any]) -> None:
             **given,
             "layers": [_settle_layer(one, f"layers[{i}]", known) for i, one in enumerate(given["layers"])],
         }
-        if sum(len(layer["hours"]) for layer in given["layers"]) > MAX_HOURS_IN_ALL:
-            raise ValidationFailed(
-                f"must have at most {MAX_HOURS_IN_ALL} lines of hours in all.", field="layers", limit=MAX_HOURS_IN_ALL
-            )
     for index, override in enumerate(given.get("overrides", ())):
         field = f"overrides[{index}]"
         _require_person(override["user_id"], known, field=f"{field}.user_id")

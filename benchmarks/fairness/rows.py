@@ -475,7 +475,7 @@ async def on_call(attacker: Attacker) -> None:
             "from": f"{minute // 60:02}:{minute % 60:02}",
             "to": f"{minute // 60:02}:{minute % 60 + 9:02}",
         }
-        for minute in range(0, 1_400, 200)
+        for minute in (0, 720)
     ]
     layer = {
         "user_ids": [me] * 50,

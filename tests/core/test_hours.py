@@ -46,7 +46,7 @@ def hours(days: str, start: str, end: str) -> tuple[Hours, ...]:
         ([{"days": [1], "from": "09:00\n", "to": "10:00"}], r"\[0\].from"),
         ([{"days": [1], "from": "0\N{ARABIC-INDIC DIGIT ONE}:00", "to": "10:00"}], r"\[0\].from"),
         ([{"days": [1], "from": 540, "to": "10:00"}], r"\[0\].from"),
-        ([{"days": [1], "from": "09:00", "to": "10:00"}] * (MAX_HOURS + 1), "at most 28"),
+        ([{"days": [1], "from": "09:00", "to": "10:00"}] * (MAX_HOURS + 1), "at most 50"),
     ],
 )
 def test_what_is_wrong_is_named(given: Any, words: str) -> None:
