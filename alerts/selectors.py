@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
+from cryptography.fernet import InvalidToken
 from django.db import connection
 from django.db.models import Count, Prefetch, Q, QuerySet, Value
 
@@ -153,6 +154,15 @@ def list_channels(caller: Caller) -> QuerySet[AlertChannel]:
 
 def get_channel(caller: Caller, public_id: str) -> AlertChannel:
     return get_or_not_found(list_channels(caller), public_id=public_id)
+
+
+def sends_to(channel: AlertChannel, address: str) -> bool:
+    """Return whether it is an e-mail channel to this address. It is not if no key decrypts its settings."""
+    kind = KINDS["email"]
+    try:
+        return channel.kind == kind.name and bool(channel.config[kind.consent] == address)
+    except InvalidToken:
+        return False
 
 
 def shown_hint(channel: AlertChannel, caller: Caller | None) -> str | None:

@@ -19,7 +19,7 @@ from alerts import confirmation, templates
 from alerts.events import DEFAULT_TOPICS, Topic
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import OUTBOX
-from alerts.selectors import get_channel, get_delivery, list_channels
+from alerts.selectors import get_channel, get_delivery, list_channels, sends_to
 from alerts.transports import KINDS, settings_by_name
 from alerts.transports.base import ChannelKind
 from audit.actions import Action
@@ -433,9 +433,8 @@ def ensure_own_address(user: User, *, now: datetime) -> AlertChannel | None:
     transaction, for several accounts in the order of their keys: it waits for others that may create the channel.
     """
     advisory_lock(f"own address of {user.pk}")
-    kind = KINDS["email"]
-    of_kind = AlertChannel.objects.filter(owner=user, project=None, kind=kind.name).order_by("pk")
-    own = [channel for channel in of_kind if channel.config[kind.consent] == user.email]
+    channels = AlertChannel.objects.filter(owner=user, project=None).order_by("pk")
+    own = [channel for channel in channels if sends_to(channel, user.email)]
     if not own and is_verified(user) and lock_against_deletion(User, [user.pk]):
         return _add_own_address(user, topics=(), now=now)
     return next((channel for channel in own if channel.enabled and channel.confirmed_at is not None), None)

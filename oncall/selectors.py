@@ -15,7 +15,7 @@ from django.utils.crypto import salted_hmac
 
 from accounts.models import User
 from alerts.models import AlertChannel
-from alerts.transports import KINDS
+from alerts.selectors import sends_to
 from core.db import get_or_not_found
 from oncall import rotation
 from oncall.models import Contact, EscalationPolicy, OnCallSchedule
@@ -211,6 +211,5 @@ def own_channels(users: Collection[User]) -> QuerySet[AlertChannel]:
 
 
 def _usual_rules(user: User, usable: Iterable[AlertChannel]) -> list[dict[str, Any]]:
-    kind = KINDS["email"]
-    own = (one for one in usable if one.kind == kind.name and one.config[kind.consent] == user.email)
-    return [{"after_min": 0, "channel_id": channel.public_id} for channel in [*own][:1]]
+    own = next((channel for channel in usable if sends_to(channel, user.email)), None)
+    return [] if own is None else [{"after_min": 0, "channel_id": own.public_id}]
