@@ -6,8 +6,9 @@ class AlertsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import services as accounts
-        from alerts import confirmation, services
+        from alerts import confirmation, planned, services
         from alerts.models import AlertChannel
+        from monitors.scheduling import clock_steps
         from projects.members import on_member_gone
         from projects.placement import links
         from projects.services import before_projects_deleted
@@ -22,4 +23,5 @@ class AlertsConfig(AppConfig):
         accounts.on_account_deactivated.append(confirmation.end_with_account)
         accounts.on_address_changed.append(confirmation.follow_address)
         links.append(AlertChannel.monitors.through)
+        clock_steps.on_set_back.append(planned.set_back)
         on_member_gone.append(lambda project, user: confirmation.end_with_account(user, project=project))

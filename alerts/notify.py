@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -26,6 +26,7 @@ from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
 from core.db import lock_in_turn
 from core.hours import is_within, parse_hours
+from core.isolation import TRY_AGAIN, Steps, run_isolated
 from core.text import quote
 from incidents import flapping, holding, windows
 from incidents.consuming import note_on_open
@@ -57,11 +58,13 @@ def notify_incidents(now: datetime) -> bool:
 
     Look for status changes in between: many incidents of one account do not delay the first of another.
     """
-    _end_windows(now)
-    _notify_settled(now)
-    is_more = _notify_due(now)
-    _notify_acknowledged(now)
-    return is_more
+    steps = Steps()
+    steps.run(_end_windows, now)
+    steps.run(_notify_settled, now)
+    is_more = steps.run(_notify_due, now)
+    steps.run(_notify_acknowledged, now)
+    steps.finish()
+    return bool(is_more)
 
 
 def notify_slow(changes: Sequence[StatusChange], *, now: datetime) -> None:
@@ -179,19 +182,34 @@ def _listed(records: Sequence[str]) -> str:
     return shown if len(records) <= _LISTED_RECORDS else f"{shown} and {len(records) - _LISTED_RECORDS} more"
 
 
-@transaction.atomic
+_OPENING = Q(resolved_at=None, announced_at=None, confirmed_at__isnull=False)
+_CLOSING = Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None)
+# Over before it was notified: the outage was short, or no worker ran.
+_PASSED = Q(resolved_at__isnull=False, announced_at=None, quiet=None, monitor__isnull=False)
+_PENDING = _OPENING | _CLOSING | _PASSED
+
+
 def _notify_due(now: datetime) -> bool:
-    """Send or suppress what is due, about MOST_ITEMS. Return whether more may be.
+    """Send or suppress what is due, about MOST_ITEMS. Return whether more may be."""
+    due = Incident.objects.filter(_PENDING, Q(look_again_at=None) | Q(look_again_at__lte=now))
+
+    def put_off(failed: QuerySet[Incident]) -> None:
+        failed.update(look_again_at=now + TRY_AGAIN)
+
+    return run_isolated(partial(_notify_some, now), due, most=BATCH, put_off=put_off)
+
+
+@transaction.atomic
+def _notify_some(now: datetime, keys: Collection[int] | None) -> bool:
+    """Do it for incidents with these keys, or all.
 
     Earlier incidents of the same monitor are processed with it, also before `look_again_at`: no recovery is sent after
     the next outage.
     """
-    opening = Q(resolved_at=None, announced_at=None, confirmed_at__isnull=False)
-    closing = Q(resolved_at__isnull=False, announced_at__isnull=False, closing_announced_at=None)
-    # Over before it was notified: the outage was short, or no worker ran.
-    passed = Q(resolved_at__isnull=False, announced_at=None, quiet=None, monitor__isnull=False)
-    pending = Incident.objects.filter(opening | closing | passed)
+    pending = Incident.objects.filter(_PENDING)
     due = pending.filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
+    if keys is not None:
+        due = due.filter(pk__in=keys)
     locked, is_full = lock_in_turn(due, series=pending, account="owner", ordered_by="monitor_public_id", most=BATCH)
     found = list(_with_monitors(pending.filter(pk__in=locked)))
     if not found:

@@ -6,20 +6,22 @@ its channel are locked, in the common order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from alerts.batch import LOOK_AGAIN, NotificationBatch, silences_of
 from alerts.events import WORDS, EventType
 from alerts.models import AlertChannel, DeliveryItem
-from alerts.outbox import write
+from alerts.outbox import OUTBOX, write
 from alerts.planning import ESCALATED, PlanNote, after_hours, is_escalated, is_over, lock_channels, write_notes
 from alerts.selectors import Routes, routes_of, routes_of_locations
 from alerts.transports import KINDS
+from core.isolation import TRY_AGAIN, run_isolated
 from incidents import holding
 from incidents.models import Incident
 from locations.models import Location
@@ -36,6 +38,7 @@ _CLAIM = """
           JOIN alerts_alertchannel AS channel ON channel.id = item.channel_id
          WHERE item.delivery_id IS NULL
            AND item.due_at <= %(now)s
+           AND (%(keys)s::bigint[] IS NULL OR item.id = ANY(%(keys)s::bigint[]))
          ORDER BY place, item.due_at
     )
     SELECT due.id, due.channel_id, due.incident_id
@@ -62,6 +65,35 @@ _SEEN = """
      WHERE item.id = ANY(%(items)s::bigint[])
 """
 
+_SET_BACK = """
+    WITH ahead AS (
+        SELECT id FROM alerts_deliveryitem
+         WHERE delivery_id IS NULL AND due_at > %(now)s AND at > %(now)s
+         ORDER BY id
+           FOR NO KEY UPDATE
+    )
+    UPDATE alerts_deliveryitem AS item
+       SET due_at = item.due_at - (item.at - %(now)s), at = %(now)s
+      FROM ahead
+     WHERE item.id = ahead.id
+"""
+# The wait after a failed attempt is `notifications.outbox.backoff`. Other messages wait for a minute at most.
+_SET_MESSAGES_BACK = """
+    WITH ahead AS (
+        SELECT id FROM alerts_delivery
+         WHERE state IN ('gathering', 'waiting') AND greatest(next_try_at, leased_until) > %(now)s
+         ORDER BY id
+           FOR NO KEY UPDATE
+    )
+    UPDATE alerts_delivery AS message
+       SET next_try_at = least(message.next_try_at, %(now)s + CASE
+               WHEN message.attempts = 0 THEN interval '1 minute'
+               ELSE 1.2 * least(interval '1 hour', interval '10 seconds' * 2 ^ (least(message.attempts, 20) - 1)) END),
+           leased_until = CASE WHEN message.leased_until IS NOT NULL THEN least(message.leased_until, %(lease_end)s) END
+      FROM ahead
+     WHERE message.id = ahead.id
+"""
+
 
 class _Verdict(NamedTuple):
     """What happens to an item: dropped for a `reason`, or due again at `due_at`, or else sent."""
@@ -79,9 +111,20 @@ def release_due(now: datetime) -> bool:
     Drop what is no longer wanted. Look again later at what is muted, under maintenance, held by a parent or outside of
     the channel's hours.
     """
+    due = DeliveryItem.objects.filter(delivery=None, due_at__lte=now)
+
+    def put_off(failed: QuerySet[DeliveryItem]) -> None:
+        failed.update(due_at=now + TRY_AGAIN)
+
+    return run_isolated(partial(_release_some, now), due, most=BATCH, put_off=put_off)
+
+
+def _release_some(now: datetime, keys: Collection[int] | None) -> bool:
+    """Do it for the items with these keys, or all."""
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute(_CLAIM, {"now": now, "most": BATCH})
+            given = None if keys is None else list(keys)
+            cursor.execute(_CLAIM, {"now": now, "most": BATCH, "keys": given})
             found = cursor.fetchall()
         if not found:
             return False
@@ -97,7 +140,7 @@ def release_due(now: datetime) -> bool:
         for item in items:
             channel, verdict = channels[item.channel_id], review.decide(item)
             if verdict.due_at is not None:
-                item.due_at = verdict.due_at
+                item.due_at, item.at = verdict.due_at, now
                 later.append(item)
                 continue
             dropped.append(item.pk)
@@ -106,12 +149,25 @@ def release_due(now: datetime) -> bool:
             else:
                 item.pk, item.at = None, now  # a new key: keys are in the order of messages
                 sent.append(item)
-        DeliveryItem.objects.bulk_update(later, ["due_at"])
+        DeliveryItem.objects.bulk_update(later, ["due_at", "at"])
         DeliveryItem.objects.filter(pk__in=dropped).delete()
         write(sent, channels, now=now)
         write_notes(notes, now=now)
         transaction.on_commit(partial(holding.check_parents, review.unchecked, now=now))
     return len(found) == BATCH
+
+
+def set_back(now: datetime) -> None:
+    """Correct what would be sent too late because PostgreSQL's clock was set back, in the transaction that notes it.
+
+    What was written in what is the future now waits from now on, for as long as it would have.
+    """
+    later = Incident.objects.filter(look_again_at__gt=now + LOOK_AGAIN).order_by("pk")
+    keys = list(later.select_for_update(no_key=True).values_list("pk", flat=True))
+    Incident.objects.filter(pk__in=keys).update(look_again_at=now)
+    with connection.cursor() as cursor:
+        cursor.execute(_SET_BACK, {"now": now})
+        cursor.execute(_SET_MESSAGES_BACK, {"now": now, "lease_end": now + OUTBOX.lease})
 
 
 class _Review:

@@ -13,6 +13,7 @@ from django.db import connection
 
 from alerts import locations, notify, outbox, planned, testing
 from core.clock import utc_now
+from core.isolation import Steps
 from incidents import consuming, windows
 
 _ticking = threading.Lock()
@@ -34,7 +35,8 @@ on_sweep: list[Callable[[datetime], object]] = []
 def tick() -> None:
     """Turn status changes into messages, and send them.
 
-    Processes share the work. In each of them one thread does it: the others are for first checks.
+    Processes share the work. In each of them one thread does it: the others are for first checks. A step that raises
+    does not stop the others.
     """
     if not _ticking.acquire(blocking=False):
         outbox.OUTBOX.wake(utc_now())  # the other thread may be waiting for a row
@@ -42,22 +44,23 @@ def tick() -> None:
     try:
         is_more = True
         while is_more:
-            now = utc_now()
-            is_more = consuming.consume(now, slow=partial(notify.notify_slow, now=now))
-            consuming.close_deleted(now)
-            is_more |= notify.notify_incidents(now)
+            now, steps = utc_now(), Steps()
+            is_more = bool(steps.run(consuming.consume, now, slow=partial(notify.notify_slow, now=now)))
+            steps.run(consuming.close_deleted, now)
+            is_more |= bool(steps.run(notify.notify_incidents, now))
             waiting = _find_waiting(now)
             if waiting.expiries:
-                notify.notify_expiries(now)
+                steps.run(notify.notify_expiries, now)
             if waiting.dns_changes:
-                notify.notify_dns_changes(now)
+                steps.run(notify.notify_dns_changes, now)
             if waiting.too_often:
-                notify.notify_too_often(now)
+                steps.run(notify.notify_too_often, now)
             for run in run_escalations if waiting.escalations else ():
-                is_more |= run(now)
+                is_more |= bool(steps.run(run, now))
             if waiting.planned:
-                is_more |= planned.release_due(now)
+                is_more |= bool(steps.run(planned.release_due, now))
             outbox.OUTBOX.wake(now)
+            steps.finish()
     finally:
         _ticking.release()
 

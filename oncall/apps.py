@@ -8,6 +8,7 @@ class OnCallConfig(AppConfig):
     def ready(self) -> None:
         from alerts import outbox, tasks
         from incidents import services as incidents
+        from monitors.scheduling import clock_steps
         from oncall import acknowledging, escalating
         from oncall.services import lock_policies
         from projects.services import before_projects_deleted
@@ -17,3 +18,4 @@ class OnCallConfig(AppConfig):
         outbox.acknowledge_urls.append(acknowledging.make_links)
         tasks.run_escalations.append(escalating.run_due)
         tasks.on_sweep.append(acknowledging.delete_old)
+        clock_steps.on_set_back.append(escalating.set_back)

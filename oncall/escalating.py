@@ -7,8 +7,9 @@ one after the other, and the progress of an escalation is stored with the messag
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -23,6 +24,7 @@ from alerts.planning import ESCALATED
 from alerts.services import ensure_own_address
 from core.db import lock_in_turn
 from core.errors import IncidentResolved, NotEscalating
+from core.isolation import TRY_AGAIN, run_isolated
 from core.text import one_line
 from incidents.holding import Cause
 from incidents.models import Escalation, Incident, IncidentEvent
@@ -36,6 +38,9 @@ from projects.access import Caller
 
 BATCH = 500
 """Incidents in a transaction, which locks the channels of their steps."""
+MOST_ITEMS = 2_000
+"""Messages in a transaction, about: steps that are late may name many people."""
+_PATIENCE = timedelta(seconds=10)
 _AT_ONCE = timedelta()
 _PROGRESS = ("state", "run", "round", "step", "next_at", "reached")
 _INCIDENT = (
@@ -50,22 +55,36 @@ Quiet = Incident.Quiet
 def run_due(now: datetime) -> bool:
     """Run the steps that are due, of about BATCH incidents, those due first before others. Return whether more may be.
 
-    Late ones, because nothing ran, run once each. Incidents that another transaction has locked are left to it.
+    Late ones, because nothing ran, run once each. Incidents that another transaction has locked are left to it. One
+    whose step raises is tried again TRY_AGAIN later, and stops no other.
     """
     due = Incident.objects.filter(escalation__next_at__lte=now)
+
+    def put_off(failed: QuerySet[Incident]) -> None:
+        late = Escalation.objects.filter(incident__in=failed, next_at__lte=now)
+        late.update(next_at=now + TRY_AGAIN)
+
+    return run_isolated(partial(_run_due, now), due, most=BATCH, put_off=put_off)
+
+
+def _run_due(now: datetime, keys: Collection[int] | None) -> bool:
+    """Do it for the incidents with these keys, or all."""
+    due = Incident.objects.filter(escalation__next_at__lte=now)
+    if keys is not None:
+        due = due.filter(pk__in=keys)
     with transaction.atomic():
         locked, is_full = lock_in_turn(due, account="owner", first="escalation__next_at", most=BATCH)
         stepper = Stepper(due.filter(pk__in=locked), now=now)
-        stepper.run_due()
+        is_cut = stepper.run_due()
         stepper.write()
-    return is_full and bool(stepper.incidents)
+    return is_cut or (is_full and bool(stepper.incidents))
 
 
 def escalate(caller: Caller, public_id: str, *, now: datetime) -> Incident:
     """Run the next step now. Raises NotEscalating if nothing is left to run."""
     with transaction.atomic():
         incident = lock_incident(caller, public_id)
-        stepper = Stepper(Incident.objects.filter(pk=incident.pk), now=now)
+        stepper = Stepper(Incident.objects.filter(pk=incident.pk), now=now, is_one=True)
         stepper.note(f"{caller.user.email} ran the next step.", by=caller.user.email)
         if not incident.is_open or not stepper.escalate():
             raise NotEscalating
@@ -100,7 +119,7 @@ def take_back(incident: Incident, user: User, *, now: datetime, way: str = "") -
     text = f"{user.email} took the acknowledgement back{', with the link of a message' if way else ''}."
     data = {"by": user.email} | ({"way": way} if way else {})
     incident.events.create(type=Type.UNACKNOWLEDGED, text=text, at=now, data=data)
-    stepper = Stepper(Incident.objects.filter(pk=incident.pk), now=now)
+    stepper = Stepper(Incident.objects.filter(pk=incident.pk), now=now, is_one=True)
     stepper.begin_again()
     stepper.write()
 
@@ -115,6 +134,18 @@ def stop(incident: Incident, now: datetime) -> None:
         row.save(update_fields=_PROGRESS)
 
 
+def set_back(now: datetime) -> None:
+    """Correct steps that would be late because PostgreSQL's clock was set back: each waits no longer than planned."""
+    rows = Escalation.objects.select_for_update(of=["self"], no_key=True).filter(next_at__gt=now).order_by("pk")
+    late = []
+    for row in rows.select_related("policy"):
+        latest = now + escalation.longest_wait(_progress_of(row), _plan(row.policy))
+        if row.next_at is not None and row.next_at > latest:
+            row.next_at = latest
+            late.append(row)
+    write_columns(late, ["next_at"])
+
+
 def _forget_acknowledgement(incident: Incident) -> None:
     incident.acknowledged_at = incident.acknowledged_by = incident.acknowledgement_announced_at = None
 
@@ -122,10 +153,10 @@ def _forget_acknowledgement(incident: Incident) -> None:
 class Stepper:
     """Moves the escalations of locked incidents on, and writes what follows."""
 
-    def __init__(self, incidents: QuerySet[Incident], *, now: datetime) -> None:
+    def __init__(self, incidents: QuerySet[Incident], *, now: datetime, is_one: bool = False) -> None:
         self._now = now
-        # Not waited for: a policy that is being deleted has locked them in another order.
-        rows = Escalation.objects.select_for_update(of=["self"], no_key=True, skip_locked=True)
+        # Several are not waited for: a policy that is being deleted has locked them in another order.
+        rows = Escalation.objects.select_for_update(of=["self"], no_key=True, skip_locked=not is_one)
         found = rows.filter(incident__in=incidents).select_related("policy").order_by("next_at", "pk")
         self._rows = {row.pk: row for row in found}
         related = ("monitor__project", "monitor__owner", "project", "owner")
@@ -139,18 +170,32 @@ class Stepper:
             and applies(policy, incident.monitor)
         }
         self._batch = NotificationBatch(self.incidents, now, routes={})
-        self._directory = reaching.Directory(set(self._policies.values()), now=now)
+        self._directory = reaching.Directory(set(self._policies.values()), now=now, lock=True)
         self._unheard: dict[User, list[Incident]] = defaultdict(list)
 
-    def run_due(self) -> None:
-        """Run what is due of the incidents. They wait, or end, as their alerts do."""
+    def run_due(self) -> bool:
+        """Run what is due of the incidents, up to about MOST_ITEMS messages. They wait, or end, as their alerts do.
+
+        Return whether some are left for another transaction.
+        """
         for incident in self.incidents:
+            if len(self._batch.items) >= MOST_ITEMS:
+                return True
+            if self._waits(incident):
+                continue
             progress = _progress_of(self._rows[incident.pk])
             if not incident.is_open or incident.monitor is None:
                 progress, _ = escalation.resolve(progress)
             elif progress.state is State.RUNNING and self._suppress(incident):
                 progress, _ = escalation.hold(progress, self._now + LOOK_AGAIN)
             self._follow(incident, progress)
+        return False
+
+    def _waits(self, incident: Incident) -> bool:
+        """Return whether the step waits a moment for the deletion of an account: then a later run knows who is left."""
+        policy, next_at = self._policies.get(incident.pk), self._rows[incident.pk].next_at
+        is_late = next_at is None or next_at <= self._now - _PATIENCE
+        return policy is not None and not is_late and self._directory.waits(policy)
 
     def escalate(self) -> bool:
         """Run the next step of the incident now. Return whether one was left."""

@@ -166,6 +166,15 @@ def settle(progress: Progress, plan: Plan | None) -> Progress:
     return replace(progress, next_at=None) if progress.round > plan.repeat else progress
 
 
+def longest_wait(progress: Progress, plan: Plan | None) -> timedelta:
+    """Return how long it waits at most until `next_at`, as the policy is now."""
+    if plan is None:
+        return timedelta()
+    if progress.state is State.ACKNOWLEDGED:
+        return plan.acknowledge_timeout or timedelta()
+    return plan.steps[progress.step].after if progress.step < len(plan.steps) else timedelta()
+
+
 def _run(progress: Progress, plan: Plan, at: datetime) -> Result:
     """Run the step of `progress`, which is in the plan, and plan the next one."""
     ran = Run(progress.run, progress.round, progress.step, at, progress.reached)

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+import psycopg
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from accounts.models import User
 from alerts.events import WORDS, EventType, Payload
@@ -20,6 +22,7 @@ from alerts.models import AlertChannel, DeliveryItem
 from alerts.outbox import OutboxItem, put
 from core.clock import to_ms
 from core.db import lock_in_turn
+from core.isolation import run_isolated
 from core.text import one_line
 from core.zones import wall_time
 from monitors.models import Monitor
@@ -33,11 +36,19 @@ AHEAD = timedelta(hours=24)
 EVERY = timedelta(seconds=60)
 LATEST = timedelta(hours=1)
 """Older hand-overs, from a time when nothing ran, are not announced."""
+LOOKED_WITHIN = timedelta(minutes=5)
+"""Longer ago, the task does not run."""
 BATCH = 200
 _SLACK = timedelta(seconds=10)
 _SEARCH = timedelta(days=8)
 """How far ahead the end of a gap or shift is looked for."""
 _LEAST = timedelta(milliseconds=1)
+
+_LAST_LOOK = """
+    SELECT min(coalesce(schedule.announced_until, schedule.created_at))
+      FROM oncall_oncallschedule AS schedule JOIN accounts_user AS owner ON owner.id = schedule.owner_id
+     WHERE owner.is_active
+"""
 
 
 class Event(NamedTuple):
@@ -55,17 +66,27 @@ class Event(NamedTuple):
 
 def announce_shifts(now: datetime) -> None:
     """Notify of gaps that begin within AHEAD, and of hand-overs since the last time."""
-    while _announce_some(now):
+
+    def put_off(failed: QuerySet[OnCallSchedule]) -> None:
+        failed.update(announced_until=now)
+
+    while run_isolated(partial(_announce_some, now), _due(now), most=BATCH, put_off=put_off):
         pass
 
 
-@transaction.atomic
-def _announce_some(now: datetime) -> bool:
-    """Do it for BATCH schedules that no other process has locked. Return whether more may be due."""
+def _due(now: datetime) -> QuerySet[OnCallSchedule]:
     # One in the future is from before the clock was set back.
     is_current = Q(announced_until__gt=now - EVERY + _SLACK, announced_until__lte=now + EVERY)
-    is_due = Q(announced_until=None) | ~is_current
-    due = OnCallSchedule.objects.filter(is_due, owner__is_active=True)
+    return OnCallSchedule.objects.filter(Q(announced_until=None) | ~is_current, owner__is_active=True)
+
+
+@transaction.atomic
+def _announce_some(now: datetime, keys: Collection[int] | None) -> bool:
+    """Do it for BATCH schedules, of those with these keys or all, that no other process has locked.
+
+    Return whether more may be due.
+    """
+    due = _due(now) if keys is None else _due(now).filter(pk__in=keys)
     # Accounts and projects are locked against deletion first: it locks channels before schedules.
     locked, is_full = lock_in_turn(due, account="owner", most=BATCH, parents={"owner": User, "project": Project})
     schedules = list(due.filter(pk__in=locked).select_related("project"))
@@ -151,23 +172,33 @@ def _local(row: OnCallSchedule, at: datetime) -> str:
     return f"{wall_time(selectors.parsed(row).zone, at):%a %Y-%m-%d %H:%M}"
 
 
+def last_look(database: psycopg.Connection) -> datetime | None:
+    """Return when gaps and hand-overs of the schedule that waits longest were looked for. Raise psycopg.Error."""
+    found: datetime | None
+    ((found,),) = database.execute(_LAST_LOOK)
+    return found
+
+
 def announce_unreachable(now: datetime) -> None:
     """Notify of policies in use that reach no one, once a week as long as that lasts."""
+    used = _policies_in_use()
     last = 0
-    while (last := _announce_unreachable(last, now)) > 0:
-        pass
+    while keys := list(used.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:BATCH]):
+        last = keys[-1]
+        chosen = used.filter(pk__in=keys)
+        run_isolated(partial(_announce_unreachable, now, keys), chosen, most=BATCH, put_off=lambda _: None)
+
+
+def _policies_in_use() -> QuerySet[EscalationPolicy]:
+    of_monitors = Monitor.objects.filter(escalation_policy=OuterRef("pk"), enabled=True)
+    of_projects = Project.objects.filter(escalation_policy=OuterRef("pk"))
+    return EscalationPolicy.objects.filter(Exists(of_monitors) | Exists(of_projects), owner__is_active=True)
 
 
 @transaction.atomic
-def _announce_unreachable(after: int, now: datetime) -> int:
-    """Do it for BATCH policies with greater keys. Return the last key, or 0 if there were no more."""
-    of_monitors = Monitor.objects.filter(escalation_policy=OuterRef("pk"), enabled=True)
-    of_projects = Project.objects.filter(escalation_policy=OuterRef("pk"))
-    used = EscalationPolicy.objects.filter(Exists(of_monitors) | Exists(of_projects), owner__is_active=True)
-    keys = list(used.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:BATCH])
-    if not keys:
-        return 0
-    chosen = used.filter(pk__in=keys)
+def _announce_unreachable(now: datetime, batch: Collection[int], keys: Collection[int] | None) -> bool:
+    """Do it for the policies with these keys, or for the batch."""
+    chosen = _policies_in_use().filter(pk__in=batch if keys is None else keys)
     parents = {"owner": User, "project": Project}
     locked, _ = lock_in_turn(chosen, account="owner", most=BATCH, parents=parents)
     policies = list(chosen.filter(pk__in=locked).select_related("project").order_by("pk"))
@@ -179,7 +210,7 @@ def _announce_unreachable(after: int, now: datetime) -> int:
         if row in found
     ]
     put_events(events, now=now)
-    return keys[-1]
+    return False
 
 
 def put_events(given: Iterable[Event], *, now: datetime) -> None:

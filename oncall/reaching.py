@@ -11,6 +11,7 @@ from typing import Any
 from accounts.models import User
 from alerts.models import AlertChannel
 from alerts.transports import KINDS
+from core.db import lock_against_deletion
 from core.hours import is_within, parse_hours
 from core.text import counted, one_line
 from oncall import escalation, rotation
@@ -56,10 +57,13 @@ class Step:
 class Directory:
     """What the steps of these policies lead to, read in a constant number of statements.
 
-    At `now`, or, with `ahead`, at any other time too, with the people, channels and settings of now.
+    At `now`, or, with `ahead`, at any other time too, with the people, channels and settings of now. With `lock` the
+    people are locked against deletion.
     """
 
-    def __init__(self, policies: Collection[EscalationPolicy], *, now: datetime, ahead: bool = False) -> None:
+    def __init__(
+        self, policies: Collection[EscalationPolicy], *, now: datetime, ahead: bool = False, lock: bool = False
+    ) -> None:
         self._now = now
         self._targets = dict(zip(policies, targets_of(list(policies)), strict=True))
         schedules = {row for targets in self._targets.values() for row in targets.schedules.values()}
@@ -71,6 +75,8 @@ class Directory:
             users |= {user for people in self._people.values() for user in people.values()}
         else:
             users |= {user for schedule in schedules if (user := self._on_call(schedule)) is not None}
+        kept = lock_against_deletion(User, {user.pk for user in users}) if lock else ()
+        self._busy = {user for user in users if user.pk not in kept} if lock else set()
         self._rules = contact_rules(users) if users else {}
         named = {rule["channel_id"] for rules in self._rules.values() for rule in rules}
         channels = own_channels(list(self._rules)).filter(public_id__in=named) if named else ()
@@ -81,6 +87,14 @@ class Directory:
         other = copy(self)
         other._now = moment
         return other
+
+    def waits(self, policy: EscalationPolicy) -> bool:
+        """Return whether another transaction may be deleting the account of someone whom the policy would notify."""
+        if not self._busy:
+            return False
+        targets = self._targets[policy]
+        named = {*targets.people.values(), *map(self._on_call, targets.schedules.values())}
+        return not self._busy.isdisjoint(named)
 
     @property
     def users(self) -> set[User]:

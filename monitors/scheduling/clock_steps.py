@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import connection
@@ -62,6 +63,10 @@ _EXTEND_LEASES = """
 """
 
 
+on_set_back: list[Callable[[datetime], None]] = []
+"""Correct the times of higher layers that lie too far in the future, in that transaction. Filled by them."""
+
+
 def set_back(now: datetime, *, by: timedelta) -> None:
     """Get over a clock that was set back, in a transaction: nothing has happened yet in what is the future now.
 
@@ -78,6 +83,8 @@ def set_back(now: datetime, *, by: timedelta) -> None:
     for monitor in monitors:
         _reschedule(monitor, now, by)
     write_columns([monitor.state for monitor in monitors], ["next_due_at", "armed_at"])
+    for correct in on_set_back:
+        correct(now)
 
 
 def set_forward(before: datetime, now: datetime, *, by: timedelta) -> None:

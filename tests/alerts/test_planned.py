@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -19,12 +19,13 @@ from alerts.services import delete_channel, update_channel
 from checks.spec import Verdict
 from incidents.models import Incident, IncidentEvent
 from incidents.services import acknowledge
+from monitors import scheduling
 from monitors.models import Dependency, Monitor
 from monitors.services import delete_monitor, update_monitor
 from projects.access import Caller
 from projects.members import remove_member
 from projects.models import Membership
-from tests.alerts.drivers import Drive, Message, at, events, make_channel, timeline
+from tests.alerts.drivers import Drive, Message, at, claim, events, finish, make_channel, timeline
 from tests.alerts.test_notify import window
 from tests.factories import ProjectFactory, UserFactory
 from tests.helpers import run_concurrently
@@ -424,3 +425,28 @@ def test_a_flapping_monitor_that_stays_down(owner: User, drive: Drive) -> None:
     assert set(events(drive.sent)) <= {"flapping", "still_down", "down"}
     drive.check(monitor, UP, at(4 * HOUR))
     assert drive.ticks(at(4 * HOUR), at(6 * HOUR), every=60)[-1].events in (["recovered"], ["settled"])
+
+
+def test_after_the_clock_was_set_back_nothing_waits_for_hours(owner: User, drive: Drive) -> None:
+    hours = timedelta(hours=5)
+    late(owner)
+    failing = make_channel(owner)
+    wrong = at(60) + hours
+    drive.check(drive.monitor(owner, "Shop"), DOWN, wrong)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drive, "deliver", lambda _: [])
+        drive.tick(wrong)
+    claimed = claim(wrong)
+    assert claimed is not None
+    finish(claimed, delivered=False, detail="500", now=wrong)
+    drive.check(drive.monitor(owner, "Held"), DOWN, wrong)
+    Monitor.objects.filter(name="Held").update(muted_until=wrong + hours)
+    drive.tick(wrong)
+    Monitor.objects.filter(name="Held").update(muted_until=None)
+    second = timedelta(seconds=1)
+    scheduling.tick(wrong, idle_for=second)
+    scheduling.tick(at(61), idle_for=second, step=at(61) - wrong - second)
+    assert {one.items[0][1] for one in drive.ticks(at(62), at(80), every=2)} == {"Shop", "Held"}
+    assert {one.channel_id for one in drive.sent} == {failing.pk}
+    drive.ticks(at(600), at(700), every=10)
+    assert len(drive.sent) == 4, "the delayed channel waits for ten minutes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -21,13 +22,15 @@ from incidents.services import acknowledge
 from monitors.models import Monitor
 from oncall import escalating
 from oncall.escalating import escalate, run_due, unacknowledge
+from oncall.models import EscalationPolicy
 from oncall.services import delete_policy
 from projects.access import Caller
 from projects.models import Project
 from tests.alerts.drivers import Drive, at, events
 from tests.factories import MembershipFactory, ProjectFactory, UserFactory
-from tests.helpers import run_concurrently
-from tests.oncall.making import make_policy
+from tests.helpers import is_awaited, run_concurrently
+from tests.oncall.making import make_policy, texts
+from tests.processes.waiting import until
 
 DOWN, UP = Verdict.DOWN, Verdict.UP
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -221,3 +224,40 @@ def test_acknowledged_while_the_account_is_deleted(drive: Drive, project: Projec
     incident.refresh_from_db()
     assert incident.acknowledged_by is None
     assert not User.objects.filter(pk=anna.pk).exists()
+
+
+def test_a_step_waits_for_the_deletion_of_an_account(drive: Drive, project: Project, anna: User) -> None:
+    """Else it would note an address after the deletion has removed it from all timelines."""
+    ben = UserFactory()
+    MembershipFactory(project=project, user=ben)
+    break_down(drive, project, ["Shop"], (0, [anna, ben]), (5, [ben]))
+    with transaction.atomic():
+        delete_account(anna)
+        run_concurrently(partial(run_due, at(61)))
+        assert not DeliveryItem.objects.exists()
+    run_due(at(62))
+    step = f"Step 1 of “Backend”: a person who has left; {ben.email} by e-mail at once."
+    assert texts(Incident.objects.get())[-1] == step
+    with transaction.atomic():
+        User.objects.select_for_update().get(pk=ben.pk)
+        run_concurrently(partial(run_due, at(362)))
+    assert Escalation.objects.get().state == "running"
+    with transaction.atomic():
+        User.objects.select_for_update().get(pk=ben.pk)
+        run_concurrently(partial(run_due, at(372)))
+    assert Escalation.objects.get().state == "finished", "a page is more urgent"
+
+
+def test_taken_back_while_the_policy_is_deleted(drive: Drive, project: Project, anna: User) -> None:
+    break_down(drive, project, ["Shop"], (5, [anna]))
+    incident, policy = Incident.objects.get(), EscalationPolicy.objects.get()
+    acknowledge(Caller(anna), incident.public_id, now=at(70))
+    back = partial(unacknowledge, Caller(anna), incident.public_id, now=at(80))
+    other = threading.Thread(target=run_concurrently, args=[back])
+    with transaction.atomic():
+        delete_policy(Caller(owner_of(project)), policy.public_id)
+        other.start()
+        until(is_awaited, 30, "it waits for the deletion")
+    other.join()
+    assert Escalation.objects.get().state == "finished"
+    assert [item.channel.owner for item in DeliveryItem.objects.all()] == [owner_of(project)]

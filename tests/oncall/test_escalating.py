@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from checks.spec import Verdict
 from core.errors import NotEscalating
 from incidents.models import Escalation, Incident
 from incidents.services import acknowledge
+from monitors import scheduling
 from monitors.models import Dependency, Monitor
 from monitors.operations import mute_for
 from oncall.escalating import escalate, run_due, unacknowledge
@@ -418,3 +419,32 @@ def test_a_target_named_twice_is_notified_once(drive: Drive, project: Project) -
     channel = make_channel(anna, project=project, topics=())
     drive.check(watch(drive, project, make_policy(project, (0, [channel, anna, channel, anna]))), DOWN, at(60))
     assert sorted(one.channel_id for one in drive.tick(at(61))) == sorted([hers.pk, channel.pk])
+
+
+HOURS = timedelta(hours=5)
+
+
+def set_clock_back(wrong: datetime, now: datetime) -> None:
+    """Tick, and a second later tick again with another clock."""
+    second = timedelta(seconds=1)
+    scheduling.tick(wrong, idle_for=second)
+    scheduling.tick(now, idle_for=second, step=now - wrong - second)
+
+
+def test_steps_are_in_time_after_the_clock_was_set_back(drive: Drive, project: Project) -> None:
+    (anna, _), (ben, his), (carl, carls) = (member(project) for _ in range(3))
+    policy = make_policy(project, (0, [anna]), (10, [ben]), acknowledge_timeout_min=30)
+    drive.check(watch(drive, project, policy), DOWN, at(60))
+    drive.check(watch(drive, project, make_policy(project, (5, [carl])), "Other"), DOWN, at(60))
+    drive.tick(at(61))
+    drive.sent.clear()
+    row = Escalation.objects.get(policy=policy)
+    row.next_at = at(700) + HOURS
+    row.save()
+    set_clock_back(at(100) + HOURS, at(101))
+    assert {(one.channel_id, one.items[0][1]) for one in drive.tick(at(701))} == {(his.pk, "Shop"), (carls.pk, "Other")}
+    acknowledge(Caller(anna), Incident.objects.get(name="Shop").public_id, now=at(702))
+    Escalation.objects.filter(policy=policy).update(state="acknowledged", next_at=at(9000) + HOURS)
+    set_clock_back(at(720) + HOURS, at(721))
+    row.refresh_from_db()
+    assert row.next_at == at(721) + timedelta(minutes=30)
