@@ -88,6 +88,12 @@ _OLDEST = f"""
         (SELECT min(at) FROM monitors_statuschange WHERE processed_at IS NULL),
         (SELECT min(due_at) FROM alerts_deliveryitem WHERE delivery_id IS NULL AND due_at <= %(now)s),
         (SELECT min(next_at) FROM incidents_escalation WHERE next_at <= %(now)s),
+        (SELECT min(greatest(confirmed_at, look_again_at)) FROM incidents_incident
+          WHERE resolved_at IS NULL AND announced_at IS NULL AND confirmed_at IS NOT NULL
+            AND (look_again_at IS NULL OR look_again_at <= %(now)s)),
+        (SELECT min(greatest(resolved_at, look_again_at)) FROM incidents_incident
+          WHERE resolved_at IS NOT NULL AND announced_at IS NOT NULL AND closing_announced_at IS NULL
+            AND (look_again_at IS NULL OR look_again_at <= %(now)s)),
         (SELECT min(greatest(candidate.next_try_at, candidate.leased_until, channel.last_sent_at))
            FROM alerts_delivery AS candidate
            JOIN alerts_alertchannel AS channel ON channel.id = candidate.channel_id
@@ -430,7 +436,7 @@ OUTBOX = DeliveryOutbox()
 
 
 def oldest_alert(database: psycopg.Connection, *, now: datetime) -> datetime | None:
-    """Return since when the oldest status change, step or message waits, or None. Raise psycopg.Error."""
+    """Return since when the oldest status change, incident, step or message waits, or None. Raise psycopg.Error."""
     found: datetime | None
     ((found,),) = database.execute(_OLDEST, {"now": now})
     return found

@@ -33,6 +33,7 @@ from monitors.scheduling import STOPPED_AFTER
 from monitors.scheduling.clock_steps import TOLERANCE
 from monitors.stale import StaleGroup, count_stale
 from notifications.outbox import MAIL_FAILING
+from oncall import notices
 
 FRESH_SEC = 1.0
 SLOW_FRESH = 10  # times FRESH_SEC, for checks that cost more
@@ -40,7 +41,10 @@ MOST_STALE = 10_000  # counting stops here
 LEAST_COVERAGE = 0.99
 
 OK = "ok"
-DEGRADING = {"version", "monitors", "coverage", "clocks", "lateness", "canary", "mail", "network", "locations"}
+DEGRADING = {
+    *("version", "monitors", "coverage", "clocks", "lateness", "canary", "mail", "network", "locations"),
+    "on_call",
+}
 SILENT = "does not answer"
 READ_ONLY = "the database is read-only"
 NO_NETWORK = "a process that checks reaches none of CONNECTIVITY_TARGETS: failures by the network do not count"
@@ -105,7 +109,7 @@ _cached_checks = Cached(run_checks, lambda: FRESH_SEC)  # /readyz is public
 
 def _check_database() -> dict[str, str]:
     new = {"database": OK, "migrations": "applied, but a table or a column is missing"}
-    rest = ("version", "writes", "scheduler", "monitors", "coverage", "locations", "alerts", "canary")
+    rest = ("version", "writes", "scheduler", "monitors", "coverage", "locations", "alerts", "on_call", "canary")
     new |= dict.fromkeys(rest, "not checked")
     try:
         # Not from the pool, which would wait longer than the caller.
@@ -119,6 +123,7 @@ def _check_database() -> dict[str, str]:
             tick = database.execute("SELECT at FROM monitors_schedulertick").fetchone()
             now = utc_now()
             alert = oldest_alert(database, now=now)
+            looked_at = notices.last_look(database)
             stale = count_stale(database, now=now, most=MOST_STALE)
             canary = canary_status(database)
             places = shared_locations(database, now=now)
@@ -136,6 +141,7 @@ def _check_database() -> dict[str, str]:
         "monitors": _check_stale(stale),
         "locations": _check_locations(places),
         "alerts": _check_alert(alert, now),
+        "on_call": _check_on_call(looked_at, now),
         "canary": "; ".join([] if canary is None else canary.problems(now)) or OK,
     }
 
@@ -218,6 +224,13 @@ def _check_alert(since: datetime | None, now: datetime) -> str:
     if since is None or now - since < MAX_LAG:
         return OK
     return f"the oldest that could be sent has waited for {(now - since).total_seconds():.0f} s"
+
+
+def _check_on_call(looked_at: datetime | None, now: datetime) -> str:
+    if looked_at is None or now - looked_at < notices.LOOKED_WITHIN:
+        return OK
+    seconds = (now - looked_at).total_seconds()
+    return f"gaps and hand-overs of a schedule were last looked for {seconds:.0f} s ago"
 
 
 def _check_lateness(late: Mapping[Labels, float]) -> str:

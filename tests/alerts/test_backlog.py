@@ -13,6 +13,7 @@ from alerts.models import AlertChannel, Delivery
 from alerts.outbox import MAX_PER_OWNER, OUTBOX, oldest_alert
 from checks.spec import Verdict
 from incidents import consuming
+from incidents.models import Incident
 from monitors.models import Monitor
 from tests.alerts.drivers import Drive, at, claim, finish, make_channel
 from tests.factories import DeliveryFactory, UserFactory
@@ -54,7 +55,7 @@ def test_a_status_change_that_is_not_consumed_is_late(owner: User) -> None:
     consuming.consume(at(0), slow=lambda _: None)  # it is up
     drive.check(monitor, Verdict.DOWN, at(60))
     assert lag(at(100)) == timedelta(seconds=40)
-    consuming.consume(at(100), slow=lambda _: None)
+    drive.tick(at(100))
     assert lag(at(100)) == timedelta()
 
 
@@ -117,3 +118,22 @@ def test_a_slow_receiver_and_a_busy_account_are_not_late(owner: User) -> None:
     AlertChannel.objects.filter(owner=stranger).delete()
     DeliveryFactory(channel=make_channel(stranger), created_at=at(400))
     assert lag(at(504)) == timedelta(seconds=104), "the messages of other accounts count"
+
+
+def test_an_incident_that_is_not_notified_is_late(owner: User) -> None:
+    drive = Drive()
+    make_channel(owner)
+    monitor = drive.monitor(owner)
+    drive.check(monitor, Verdict.DOWN, at(60))
+    consuming.consume(at(61), slow=lambda _: None)
+    assert lag(at(100)) == timedelta(seconds=40)
+    Incident.objects.update(look_again_at=at(110))
+    assert lag(at(100)) == timedelta(), "it is muted"
+    assert lag(at(130)) == timedelta(seconds=20)
+    drive.tick(at(130))
+    assert lag(at(200)) == timedelta()
+    drive.check(monitor, Verdict.UP, at(260))
+    consuming.consume(at(261), slow=lambda _: None)
+    assert lag(at(300)) == timedelta(seconds=40)
+    drive.tick(at(300))
+    assert lag(at(300)) == timedelta()

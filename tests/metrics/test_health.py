@@ -23,10 +23,12 @@ from locations.models import Agent, Location
 from monitors.checking import own_network
 from monitors.models import Canary, Monitor, MonitorState, SchedulerTick
 from monitors.scheduling import tick
+from oncall.notices import announce_shifts
 from tests.alerts.drivers import claim, finish
 from tests.factories import ChannelFactory, DeliveryFactory, MonitorFactory, UserFactory
 from tests.helpers import flush_broker
 from tests.locations import add_agent, shared
+from tests.oncall.making import make_schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,6 +44,7 @@ GOOD = dict.fromkeys(
             "coverage",
             "locations",
             "alerts",
+            "on_call",
             "canary",
             "broker",
         ),
@@ -152,6 +155,24 @@ def test_a_shared_location_that_is_offline_degrades_it() -> None:
         Agent.objects.filter(pk=agent.pk).update(**columns)
         assert found() == (200, "degraded", "1 shared location used by monitors: no agent is online")
     Monitor.objects.filter(pk=monitor.pk).update(enabled=False)
+    assert found() == (200, "ready", "ok")
+
+
+def test_schedules_whose_gaps_are_not_looked_for_degrade_it() -> None:
+    owner = UserFactory()
+    schedule = make_schedule(owner, owner)
+    past = utc_now() - timedelta(minutes=6)
+
+    def found() -> tuple[int, str, str]:
+        answer = Client().get("/readyz")
+        return answer.status_code, answer.json()["status"], answer.json()["checks"]["on_call"]
+
+    for columns in ({"created_at": past}, {"created_at": past, "announced_until": past}):
+        type(schedule).objects.update(**columns)
+        status, word, text = found()
+        assert (status, word) == (200, "degraded")
+        assert re.fullmatch(r"gaps and hand-overs of a schedule were last looked for 36\d s ago", text)
+    announce_shifts(utc_now())
     assert found() == (200, "ready", "ok")
 
 
