@@ -122,12 +122,18 @@ def applied(channel: AlertChannel, items: Sequence[Payload], message: Message) -
         return message
     try:
         texts = render(parts, variables_of(message, channel.kind), f"user:{channel.owner_id}")
-    except TemplateError as error:
-        logger.warning("a template of a channel failed, and the plain message is sent: %s", error)
+        templated = with_texts(message, texts)
+    except Exception as error:  # also ours: the outage counts more than its text
+        logger.warning(
+            "a template of the channel %s failed, and the plain message is sent: %s",
+            channel.public_id,
+            one_line(str(error), limit=300) if isinstance(error, TemplateError) else type(error).__name__,
+            exc_info=not isinstance(error, TemplateError),
+        )
         TEMPLATES.add(1, "failed")
         return message
     TEMPLATES.add(1, "rendered")
-    return with_texts(message, texts)
+    return templated
 
 
 def preview(kind: str, name: str, parts: Mapping[str, str], *, now: datetime) -> Message:
