@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.conf import settings
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
@@ -448,3 +450,29 @@ def test_steps_are_in_time_after_the_clock_was_set_back(drive: Drive, project: P
     set_clock_back(at(720) + HOURS, at(721))
     row.refresh_from_db()
     assert row.next_at == at(721) + timedelta(minutes=30)
+
+
+def test_a_restored_backup_pages_nobody_for_what_is_over(drive: Drive, project: Project) -> None:
+    people = [member(project)[0] for _ in range(3)]
+    Project.objects.update(escalation_policy=make_policy(project, *((10, [user]) for user in people), repeat=2))
+    owner = project.memberships.get(role="owner").user
+    assert owner is not None
+    monitors = drive.monitors(owner, [f"Shop {number}" for number in range(20)], project_id=project.public_id)
+    drive.checks(monitors, DOWN, at(60))
+    drive.tick(at(61))
+    guide = (settings.BASE_DIR / "docs/operate/backup.md").read_text()
+    corrections = re.findall(r"^UPDATE .*;$", guide, re.MULTILINE)
+    assert len(corrections) == 4
+    day = 86_400
+    with transaction.atomic():
+        run_ticks_without_sending(drive, at(day))
+        pages = DeliveryItem.objects.filter(source__startswith="esc:").count()
+        assert (pages, Delivery.objects.count()) == (180, 3), "without the corrections"
+        transaction.set_rollback(True)
+    with connection.cursor() as cursor:
+        for statement in corrections:
+            cursor.execute(statement.replace("now()", "%(now)s"), {"now": at(day)})
+    drive.checks(monitors[1:], UP, at(day + 60))
+    drive.ticks(at(day), at(day + 1000), every=100)
+    assert {name for message in drive.sent for _, name in message.items} == {"Shop 0"}
+    assert len(drive.sent) == 1
