@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+M = TypeVar("M", bound=Model)
 
 TRY_AGAIN = timedelta(seconds=30)
 """When rows that were left out may be processed again."""
@@ -46,10 +47,10 @@ class Steps:
 
 def run_isolated(
     run: Callable[[Collection[int] | None], bool],
-    rows: QuerySet[Model],
+    rows: QuerySet[M],
     *,
     most: int,
-    put_off: Callable[[QuerySet[Model]], object],
+    put_off: Callable[[QuerySet[M]], object],
 ) -> bool:
     """Call `run` with None: it processes about `most` of `rows` in a transaction, and returns whether more may wait.
 

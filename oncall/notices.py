@@ -5,6 +5,7 @@ The source of a message names the schedule and the beginning of the gap or shift
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -38,7 +39,9 @@ LATEST = timedelta(hours=1)
 """Older hand-overs, from a time when nothing ran, are not announced."""
 LOOKED_WITHIN = timedelta(minutes=5)
 """Longer ago, the task does not run."""
-BATCH = 200
+BATCH = 50
+BUDGET_SEC = 20.0
+"""How long a look at all schedules takes at most, about. The process sends alerts too."""
 _SLACK = timedelta(seconds=10)
 _SEARCH = timedelta(days=8)
 """How far ahead the end of a gap or shift is looked for."""
@@ -70,8 +73,10 @@ def announce_shifts(now: datetime) -> None:
     def put_off(failed: QuerySet[OnCallSchedule]) -> None:
         failed.update(announced_until=now)
 
+    start = time.monotonic()
     while run_isolated(partial(_announce_some, now), _due(now), most=BATCH, put_off=put_off):
-        pass
+        if time.monotonic() - start > BUDGET_SEC:
+            break  # accounts take turns, so those with many schedules wait for the next time
 
 
 def _due(now: datetime) -> QuerySet[OnCallSchedule]:
@@ -169,7 +174,7 @@ def week_of(now: datetime) -> str:
 
 
 def _local(row: OnCallSchedule, at: datetime) -> str:
-    return f"{wall_time(selectors.parsed(row).zone, at):%a %Y-%m-%d %H:%M}"
+    return f"{wall_time(row.time_zone, at):%a %Y-%m-%d %H:%M}"
 
 
 def last_look(database: psycopg.Connection) -> datetime | None:

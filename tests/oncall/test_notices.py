@@ -13,6 +13,7 @@ from alerts.events import DEFAULT_TOPICS, EventType, Topic
 from alerts.models import AlertChannel, DeliveryItem
 from core.clock import to_ms
 from monitors.models import Monitor
+from oncall import notices
 from oncall.models import OnCallSchedule
 from oncall.notices import announce_shifts, announce_unreachable
 from projects.models import Membership, Project
@@ -225,3 +226,15 @@ def test_a_policy_that_reaches_no_one_is_announced_weekly(drive: Drive) -> None:
     place.delete()
     Project.objects.update(escalation_policy=unused)
     assert {title for _, _, title in look(NOON + 14 * DAY)} == {"Backend", "Unused"}
+
+
+def test_an_account_with_many_schedules_delays_only_its_own(owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [make_schedule(owner, owner, name=f"Many {number}") for number in range(4)]
+    other = make_schedule(UserFactory(), owner, name="Other")
+    monkeypatch.setattr(notices, "BATCH", 2)
+    monkeypatch.setattr(notices, "BUDGET_SEC", 0.0)
+    announce_shifts(NOON)
+    looked_at = OnCallSchedule.objects.filter(announced_until=NOON)
+    assert set(looked_at) == {many[0], other}
+    announce_shifts(NOON)
+    assert looked_at.count() == 4
