@@ -39,7 +39,7 @@ LATEST = timedelta(hours=1)
 """Older hand-overs, from a time when nothing ran, are not announced."""
 LOOKED_WITHIN = timedelta(minutes=5)
 """Longer ago, the task does not run."""
-BATCH = 50
+BATCH = 200
 BUDGET_SEC = 20.0
 """How long a look at all schedules takes at most, about. The process sends alerts too."""
 _SLACK = timedelta(seconds=10)
