@@ -54,8 +54,8 @@ def run_isolated(
 ) -> bool:
     """Call `run` with None: it processes about `most` of `rows` in a transaction, and returns whether more may wait.
 
-    If it raises, call it with the keys of `most` rows, then of halves of them, and so on. Those for which it raises
-    alone are logged, and `put_off` gets them, to leave them out for a while.
+    If it raises, call it with the keys of `most` rows, then with half as many, and so on. A row that makes it raise alone
+    is logged, and `put_off` gets it, to leave it out for a while.
     """
     try:
         return run(None)
