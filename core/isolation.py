@@ -54,8 +54,8 @@ def run_isolated(
 ) -> bool:
     """Call `run` with None: it processes about `most` of `rows` in a transaction, and returns whether more may wait.
 
-    If it raises, call it with the keys of `most` rows, then with half as many, and so on. A row that makes it raise alone
-    is logged, and `put_off` gets it, to leave it out for a while.
+    If it raises, call it with the keys of `most` rows, then with half as many, and so on. A row that fails alone is
+    logged, and `put_off` gets it, to leave it out for a while.
     """
     try:
         return run(None)
