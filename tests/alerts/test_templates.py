@@ -208,8 +208,9 @@ def test_python_is_out_of_reach(source: str, text: str | None) -> None:
     assert rendered(body=source).text == (text or rendered().text)
 
 
-def test_a_renderer_that_cannot_start_costs_the_template_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/nonexistent")
+@pytest.mark.parametrize("program", ["/nonexistent", "/bin/true", "/bin/false"], ids=["missing", "silent", "failing"])
+def test_a_renderer_that_cannot_start_costs_the_template_only(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", program)
     assert rendered(body="x") == rendered()
 
 
