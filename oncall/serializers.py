@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -10,7 +11,7 @@ from rest_framework import serializers
 
 from core.api.fields import ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 from core.api.hours import HoursSerializer
-from core.clock import MAX_MS
+from core.clock import to_ms
 from core.hours import MAX_HOURS
 from oncall import selectors
 from oncall.models import EscalationPolicy
@@ -26,12 +27,14 @@ from oncall.services import (
 )
 
 LONGEST_WAIT_MIN = 1440
+LATEST_MS = to_ms(datetime(9999, 1, 1, tzinfo=UTC))
+"""Later times may have no local time: Python's last year is 9999."""
 PEOPLE_HELP = "Members of the project, by `user_id` of Member, or the owner."
 
 
 def _time(help_text: str | None = None) -> IntField:
     """Return a field of epoch milliseconds, which is also how they are stored."""
-    return IntField(min_value=0, max_value=MAX_MS, help_text=help_text)
+    return IntField(min_value=0, max_value=LATEST_MS, help_text=help_text)
 
 
 class TurnLengthSerializer(StrictSerializer):

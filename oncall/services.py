@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -42,6 +42,10 @@ MAX_LAYERS = MAX_STEPS = MAX_TARGETS = 10
 MAX_PEOPLE = 50
 MAX_OVERRIDES = 500
 MAX_RULES = 10
+MAX_HOURS_A_WEEK = 140
+"""How often the hours of all layers begin in a week. Each time is a shift or two in calendars and notices."""
+SWAPPED_AHEAD = timedelta(days=90)
+"""How long a shift is at most that is swapped: forms offer those of the next 90 days, cut to them."""
 MOST_OF_UNIT = {"hour": 168, "day": 90, "week": 52}
 """How many hours, days or weeks a turn has at most."""
 TARGET_TYPES = ("user", "schedule", "channel")
@@ -107,7 +111,8 @@ def swap_shifts(caller: Caller, public_id: str, first: Mapping[str, Any], second
         schedule = access.lock(get_schedule, caller, public_id)
         for field, shift in (("first", first), ("second", second)):
             start, end = (from_ms(shift[name]) for name in ("starts_at", "ends_at"))
-            found = selectors.shifts_of(schedule, start, end)
+            # The form may name any times, and hourly turns of centuries would take hours.
+            found = selectors.shifts_of(schedule, start, end) if end - start <= SWAPPED_AHEAD else []
             if [one[:3] for one in found] != [(start, end, shift["user_id"])]:
                 raise ValidationFailed("this shift has changed. Choose again.", field=field)
         if first["user_id"] == second["user_id"]:
@@ -161,6 +166,12 @@ def _set_schedule(schedule: OnCallSchedule, given: Mapping[str, Any]) -> None:
             **given,
             "layers": [_settle_layer(one, f"layers[{i}]", known) for i, one in enumerate(given["layers"])],
         }
+        if sum(len(row["days"]) for layer in given["layers"] for row in layer["hours"]) > MAX_HOURS_A_WEEK:
+            raise ValidationFailed(
+                f"their hours begin more than {MAX_HOURS_A_WEEK} times a week, all layers together.",
+                field="layers",
+                limit=MAX_HOURS_A_WEEK,
+            )
     for index, override in enumerate(given.get("overrides", ())):
         field = f"overrides[{index}]"
         _require_person(override["user_id"], known, field=f"{field}.user_id")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
 
 from core.api.query import Pages, TimeParam
 from core.api.viewsets import ServiceViewSet, operation
+from core.clock import to_ms
 from core.errors import LimitReached, ValidationFailed
 from oncall import selectors, services
 from oncall.models import Contact, EscalationPolicy, OnCallSchedule
@@ -30,6 +31,10 @@ from oncall.serializers import (
 
 LONGEST_RANGE = timedelta(days=366)
 USUAL_RANGE = timedelta(days=30)
+_LATEST_RANGE_MS = to_ms(datetime(9997, 1, 1, tzinfo=UTC))
+"""The range and the longest turn after it end before the year 10000."""
+MOST_SHIFTS = 10_000
+"""In an answer. Hourly turns of a year are 8,784."""
 
 
 class ScheduleViewSet(ServiceViewSet):
@@ -80,20 +85,24 @@ class ScheduleViewSet(ServiceViewSet):
         answer=ShiftSerializer,
         many=True,
         params=(
-            TimeParam("from", "Epoch milliseconds. Default: now."),
+            TimeParam("from", "Epoch milliseconds. Default: now.", maximum=_LATEST_RANGE_MS),
             TimeParam("to", f"At most {LONGEST_RANGE.days} days after from. Default: {USUAL_RANGE.days} days after."),
         ),
     )
     def shifts(self, schedule_id: str, **limits: datetime | None) -> Sequence[Shift]:
         """List the shifts of a range, in order.
 
-        Cut to the range. Neighbours of one person are merged; spans without anyone are left out.
+        Cut to the range. Neighbours of one person are merged; spans without anyone are left out. At most 10,000: a
+        longer list needs several ranges.
         """
         start = limits["from"] or self.now
         end = limits["to"] or start + USUAL_RANGE
         if not start <= end <= start + LONGEST_RANGE:
             raise ValidationFailed(f"must be 0 to {LONGEST_RANGE.days} days after from.", field="to")
-        return selectors.shifts_of(self.found, start, end)
+        found = selectors.shifts_of(self.found, start, end)
+        if len(found) > MOST_SHIFTS:
+            raise ValidationFailed(f"there are more than {MOST_SHIFTS:,} shifts; name a shorter range.", field="to")
+        return found
 
     @operation("now", method="get", id="get_on_call", answer=OnCallNowSerializer)
     def on_call(self, schedule_id: str) -> Now:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -20,8 +20,8 @@ from dashboard.on_call.schedule_form import LocalTimeField, shown_time
 from oncall import rotation
 from oncall.rotation import Schedule
 from oncall.serializers import OnCallOverrideSerializer
+from oncall.services import SWAPPED_AHEAD
 
-SWAPPED_AHEAD = timedelta(days=90)
 MOST_SWAPPED = 200
 _SHIFT = re.compile(r"([0-9]{1,15})-([0-9]{1,15})-(\w{1,64})", re.ASCII)
 

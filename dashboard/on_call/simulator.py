@@ -20,6 +20,7 @@ from oncall.simulation import Line, foresee
 from projects.access import Caller
 
 MOST_SHOWN = 200
+_LAST_YEAR = 9990
 
 
 class SimulatorForm(PageForm):
@@ -32,6 +33,12 @@ class SimulatorForm(PageForm):
         is_sent = "at" in data
         super().__init__(data if is_sent else None, initial={"at": shown_time(now, "UTC"), "zone": "UTC"})
         self.fields["zone"].widget.attrs["data-own-zone"] = not is_sent
+
+    def clean_at(self) -> datetime:
+        at: datetime = self.cleaned_data["at"]
+        if at.year > _LAST_YEAR:  # the steps, and the turns after them, would end after Python's last year
+            raise forms.ValidationError(f"Enter a date from 1971 to {_LAST_YEAR}.")
+        return at
 
 
 @dataclass(frozen=True, slots=True)
