@@ -19,11 +19,12 @@ from accounts.models import User
 from alerts.batch import LOOK_AGAIN, NotificationBatch, applies, incident_payload
 from alerts.events import EventType
 from alerts.models import AlertChannel
+from alerts.notify import MOST_ITEMS
 from alerts.outbox import OutboxItem
 from alerts.planning import ESCALATED
 from alerts.services import ensure_own_address
-from core.db import lock_in_turn
-from core.errors import IncidentResolved, NotEscalating
+from core.db import get_or_not_found, lock_in_turn
+from core.errors import IncidentResolved, LimitReached, NotEscalating
 from core.isolation import TRY_AGAIN, run_isolated
 from core.text import one_line
 from incidents.holding import Cause
@@ -38,8 +39,8 @@ from projects.access import Caller
 
 BATCH = 500
 """Incidents in a transaction, which locks the channels of their steps."""
-MOST_ITEMS = 2_000
-"""Messages in a transaction, about: steps that are late may name many people."""
+MAX_TAKEN_BACK = 100
+"""How often people take back the acknowledgement of an incident: each time its people are notified again."""
 _PATIENCE = timedelta(seconds=10)
 _AT_ONCE = timedelta()
 _PROGRESS = ("state", "run", "round", "step", "next_at", "reached")
@@ -75,9 +76,9 @@ def _run_due(now: datetime, keys: Collection[int] | None) -> bool:
     with transaction.atomic():
         locked, is_full = lock_in_turn(due, account="owner", first="escalation__next_at", most=BATCH)
         stepper = Stepper(due.filter(pk__in=locked), now=now)
-        is_cut = stepper.run_due()
+        is_left = stepper.run_due(locked)
         stepper.write()
-    return is_cut or (is_full and bool(stepper.incidents))
+    return is_left or (is_full and bool(stepper.incidents))
 
 
 def escalate(caller: Caller, public_id: str, *, now: datetime) -> Incident:
@@ -105,15 +106,18 @@ def unacknowledge(caller: Caller, public_id: str, *, now: datetime) -> Incident:
 def unacknowledge_by_link(user: User, incident_id: int, *, now: datetime) -> None:
     """Take an acknowledgement back for the person of a link. Nothing happens if the incident is resolved."""
     with transaction.atomic():
-        incident = Incident.objects.select_for_update(no_key=True).get(pk=incident_id)
+        incident = get_or_not_found(Incident.objects.select_for_update(no_key=True), pk=incident_id)
         if incident.is_open:
             take_back(incident, user, now=now, way="link")
 
 
 def take_back(incident: Incident, user: User, *, now: datetime, way: str = "") -> None:
-    """Take back the acknowledgement of a locked incident."""
+    """Take back the acknowledgement of a locked incident. Raises LimitReached."""
     if incident.acknowledged_at is None:
         return
+    if incident.events.filter(type=Type.UNACKNOWLEDGED, data__has_key="by").count() >= MAX_TAKEN_BACK:
+        reason = f"This acknowledgement stays: {MAX_TAKEN_BACK} were taken back."
+        raise LimitReached(reason, limit=MAX_TAKEN_BACK)
     _forget_acknowledgement(incident)
     incident.save(update_fields=["acknowledged_at", "acknowledged_by", "acknowledgement_announced_at"])
     text = f"{user.email} took the acknowledgement back{', with the link of a message' if way else ''}."
@@ -173,14 +177,15 @@ class Stepper:
         self._directory = reaching.Directory(set(self._policies.values()), now=now, lock=True)
         self._unheard: dict[User, list[Incident]] = defaultdict(list)
 
-    def run_due(self) -> bool:
-        """Run what is due of the incidents, up to about MOST_ITEMS messages. They wait, or end, as their alerts do.
+    def run_due(self, keys: Sequence[int]) -> bool:
+        """Run what is due of the incidents, about MOST_ITEMS. They wait, or end, as their alerts do.
 
-        Return whether some are left for another transaction.
+        They take turns, step by step, in the order of their keys: all steps of a policy may be due at once. Return
+        whether some are left.
         """
-        for incident in self.incidents:
-            if len(self._batch.items) >= MOST_ITEMS:
-                return True
+        waiting = []
+        places = {pk: place for place, pk in enumerate(keys)}
+        for incident in sorted(self.incidents, key=lambda incident: places[incident.pk]):
             if self._waits(incident):
                 continue
             progress = _progress_of(self._rows[incident.pk])
@@ -188,7 +193,16 @@ class Stepper:
                 progress, _ = escalation.resolve(progress)
             elif progress.state is State.RUNNING and self._suppress(incident):
                 progress, _ = escalation.hold(progress, self._now + LOOK_AGAIN)
-            self._follow(incident, progress)
+            _store(self._rows[incident.pk], progress)
+            waiting.append(incident)
+        while waiting:
+            again = []
+            for incident in waiting:
+                if len(self._batch.items) >= MOST_ITEMS:
+                    return True
+                if self._advance(incident):
+                    again.append(incident)
+            waiting = again
         return False
 
     def _waits(self, incident: Incident) -> bool:
@@ -200,9 +214,11 @@ class Stepper:
     def escalate(self) -> bool:
         """Run the next step of the incident now. Return whether one was left."""
         for incident in self.incidents:
-            before = _progress_of(self._rows[incident.pk])
-            progress, actions = escalation.escalate(before, self._plan(incident), self._now)
-            self._follow(incident, self._do(incident, progress, actions))
+            row = self._rows[incident.pk]
+            progress, actions = escalation.escalate(_progress_of(row), self._plan(incident), self._now)
+            _store(row, self._do(incident, progress, actions))
+            while self._advance(incident):
+                pass
             return any(isinstance(action, Run) for action in actions)
         return False
 
@@ -238,13 +254,12 @@ class Stepper:
             return True
         return False
 
-    def _follow(self, incident: Incident, progress: Progress) -> None:
-        """Run what is due until nothing is, and keep the progress."""
-        plan, actions = self._plan(incident), None
-        while actions != ():
-            progress, actions = escalation.due(progress, plan, self._now)
-            progress = self._do(incident, progress, actions)
-        _store(self._rows[incident.pk], progress)
+    def _advance(self, incident: Incident) -> bool:
+        """Do what is due first, and keep the progress. Return whether something was due."""
+        row = self._rows[incident.pk]
+        progress, actions = escalation.due(_progress_of(row), self._plan(incident), self._now)
+        _store(row, self._do(incident, progress, actions))
+        return bool(actions)
 
     def _do(self, incident: Incident, progress: Progress, actions: Sequence[escalation.Action]) -> Progress:
         for action in actions:

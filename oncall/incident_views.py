@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from core.addresses import client_network
 from core.api.viewsets import ServiceViewSet, operation
 from core.clock import utc_now
-from core.errors import IncidentResolved, LinkExpired, NotEscalating, NotFound, TooManyRequests
+from core.errors import IncidentResolved, LimitReached, LinkExpired, NotEscalating, NotFound, TooManyRequests
 from core.throttles import count_request
 from incidents.models import Incident
 from incidents.selectors import get_incident
@@ -31,7 +31,7 @@ class EscalationViewSet(ServiceViewSet):
     def get_object(self, incident_id: str) -> Incident:
         return get_incident(self.caller, incident_id)
 
-    @operation("unacknowledge", errors=(IncidentResolved,))
+    @operation("unacknowledge", errors=(IncidentResolved, LimitReached))
     def unacknowledge(self, incident_id: str) -> Incident:
         """Take the acknowledgement of an incident back.
 
@@ -61,7 +61,7 @@ def acknowledge_page(request: HttpRequest, key: str) -> HttpResponse:
             act = escalating.unacknowledge_by_link if take_back else acknowledge_by_link
             act(link.user, link.incident.pk, now=now)
             link = acknowledging.find(key, now=now)
-    except (NotFound, LinkExpired, TooManyRequests) as error:
+    except (NotFound, LinkExpired, LimitReached, TooManyRequests) as error:
         told = {"title": "Nothing to acknowledge", "reason": error.reason}
         page = render(request, "problem.html", told, status=error.status)
         for name, value in error.headers.items():
