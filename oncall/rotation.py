@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from core.clock import from_ms
 from core.hours import Hours, Span, is_within, open_spans, parse_hours
-from core.zones import first_moment, wall_time
+from core.zones import TIME_ZONES, first_moment, wall_time
 
 _HOURS_OF = {"day": 24, "week": 168}
 _HORIZONS = [timedelta(days=days) for days in (1, 8, 60, 366)]
@@ -73,7 +73,8 @@ def parse_schedule(
 ) -> Schedule:
     """Return a stored schedule: `layers` and `overrides` as in the API, with times in epoch milliseconds."""
     return Schedule(
-        zone=time_zone,
+        # A zone that tzdata has dropped still has to notify people.
+        zone=time_zone if time_zone in TIME_ZONES else "UTC",
         layers=tuple(_parse_layer(layer) for layer in layers),
         overrides=tuple(
             Override(row["user_id"], from_ms(row["starts_at"]), from_ms(row["ends_at"])) for row in overrides
