@@ -237,4 +237,4 @@ def test_an_account_with_many_schedules_delays_only_its_own(owner: User, monkeyp
     looked_at = OnCallSchedule.objects.filter(announced_until=NOON)
     assert set(looked_at) == {many[0], other}
     announce_shifts(NOON)
-    assert looked_at.count() == 4
+    assert looked_at.all().count() == 4
