@@ -11,6 +11,7 @@ from typing import Any
 from django import forms
 from django.db.models import Q, QuerySet
 from django.http import HttpResponse, QueryDict
+from django.utils.text import capfirst
 
 from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
@@ -23,7 +24,7 @@ from incidents import selectors, services
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import MAX_TEXT
 from monitors.selectors import list_monitors, named
-from oncall import escalating
+from oncall import escalating, reaching
 from oncall.models import EscalationPolicy
 from oncall.selectors import list_policies
 from projects.access import EVERY_ROLE, Caller
@@ -50,8 +51,6 @@ _LINES: dict[str, tuple[str, str]] = {
     Type.DECLARED: ("Declared", "down"),
     Type.RESOLVED: ("Resolved", "up"),
     Type.TOO_OFTEN: ("Pinged too often", ""),
-    Type.ESCALATED: ("Escalation", ""),
-    Type.UNACKNOWLEDGED: ("Acknowledgement taken back", "down"),
 }
 
 
@@ -212,7 +211,11 @@ def comment(request: PageRequest, incident_id: str) -> HttpResponse:
 
 
 acknowledge = button(
-    services.acknowledge, "Acknowledged. No more reminders are sent.", "incident", to_first_id=True, takes_now=True
+    services.acknowledge,
+    "Acknowledged. Reminders and the escalation have stopped.",
+    "incident",
+    to_first_id=True,
+    takes_now=True,
 )
 unacknowledge = button(
     escalating.unacknowledge, "Acknowledgement taken back.", "incident", to_first_id=True, takes_now=True
@@ -234,13 +237,15 @@ def _view(request: PageRequest, incident: Incident) -> IncidentView:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """Where an escalation stands. `policy` and `step` are None if the caller cannot see the policy."""
+    """Where an escalation stands. Without the policy if the caller cannot see it."""
 
     at: datetime
     number: int
     round: int
     policy: EscalationPolicy | None
     step: StepView | None
+    on_call: list[str]
+    """Texts about who is on call then in the schedules of the step."""
 
 
 def _next_step(caller: Caller, incident: Incident) -> NextStep | None:
@@ -251,7 +256,18 @@ def _next_step(caller: Caller, incident: Incident) -> NextStep | None:
     policy = list_policies(caller).filter(pk=escalation.policy_id).first()
     steps = [] if policy is None else views_of(caller, [policy])[0].steps
     step = steps[escalation.step] if escalation.step < len(steps) else None
-    return NextStep(escalation.next_at, escalation.step + 1, escalation.round + 1, policy, step)
+    on_call = [] if policy is None or step is None else _on_call(policy, escalation.step, at=escalation.next_at)
+    return NextStep(escalation.next_at, escalation.step + 1, escalation.round + 1, policy, step, on_call)
+
+
+def _on_call(policy: EscalationPolicy, number: int, *, at: datetime) -> list[str]:
+    """Return texts about whom the schedules of a step lead to."""
+    schedules = [target for target in policy.steps[number]["targets"] if target["type"] == "schedule"]
+    if not schedules:
+        return []
+    found = reaching.Directory([policy], now=at).look_up(policy, schedules)
+    names = ", ".join(user.email for user in found.people)
+    return [*([f"On call then: {names}"] if names else []), *map(capfirst, found.missed)]
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:

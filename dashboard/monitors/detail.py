@@ -15,6 +15,7 @@ from django.shortcuts import redirect
 from django.utils.safestring import SafeString, mark_safe
 from django_htmx.http import trigger_client_event
 
+from alerts.batch import policy_of
 from alerts.models import AlertChannel
 from alerts.selectors import list_channels, routes_of, shown_name
 from alerts.transports import KINDS
@@ -31,8 +32,10 @@ from dashboard.incidents import IncidentView, reason_in_words
 from dashboard.monitors import chart, runs, schedules
 from dashboard.monitors.actions import MUTES
 from dashboard.monitors.listing import version_of
+from dashboard.monitors.notified import ESCALATED_TOPICS
 from dashboard.monitors.rows import Summary, summaries
 from dashboard.monitors.snippets import snippets_of
+from dashboard.on_call.choosing import is_visible
 from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
 from incidents.models import Incident
@@ -422,7 +425,9 @@ def _expiries(monitor: Monitor, *, now: datetime) -> list[tuple[str, datetime, i
 
 
 def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
-    """Return the channels that alert about the monitor: those that the caller may see, and the number of others."""
+    """Return the channels that alert about the monitor, those that the caller may see and the number of others, and its
+    escalation policy.
+    """
     routes = routes_of([monitor.pk]).get(monitor.pk, {})
     channels: list[AlertChannel] = []
     if routes:
@@ -430,9 +435,18 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         visible = list_channels(caller).prefetch_related(None).select_related(None).filter(pk__in=list(routes))
         channels = list(visible.order_by("name", "pk"))
     by_mail = any(KINDS[channel.kind].problem() for channel in channels)
+    policy = policy_of(monitor)
     for channel in channels:
         channel.name = shown_name(channel, caller)
-    return {"channels": channels, "other_channels": len(routes) - len(channels), "by_mail": by_mail}
+        if policy is not None:
+            channel.topics = [topic for topic in channel.topics if topic not in ESCALATED_TOPICS]
+    return {
+        "channels": channels,
+        "other_channels": len(routes) - len(channels),
+        "by_mail": by_mail,
+        "policy": policy,
+        "sees_policy": policy is not None and is_visible(caller, policy),
+    }
 
 
 def _deletable(monitor: Monitor, facts: Sequence[Fact]) -> Deletable:

@@ -421,6 +421,7 @@ class MonitorForm(ObjectForm):
             project_id=self["project_id"].value(),
             chosen=self["channels"].value() or (),
             tags=separated(tags) if isinstance(tags := self["tags"].value() or (), str) else tags,
+            policy_id=self[POLICY].value(),
             owner_id=self._caller.user.pk if self.stored is None else self.stored.owner_id,
         )
 

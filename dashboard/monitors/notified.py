@@ -16,15 +16,18 @@ from core.db import get_or_not_found
 from core.errors import NotFound
 from dashboard.channels import ChannelView
 from dashboard.forms import separated
+from dashboard.on_call.choosing import is_visible
 from dashboard.pages import PageRequest, read_only, render_page
 from monitors import types
 from monitors.models import Monitor
 from monitors.selectors import get_monitor
 from monitors.types.base import MonitorType
 from monitors.types.tags import tag_key
+from oncall.models import EscalationPolicy
 from projects import access
 from projects.access import Caller
 from projects.models import Project
+from projects.placement import POLICY
 
 Scope = AlertChannel.Scope
 _WHEN: Mapping[Topic, str] = {
@@ -37,6 +40,10 @@ _WHEN: Mapping[Topic, str] = {
     Topic.TOO_OFTEN: "it runs too often",
     Topic.PARTIAL_OUTAGE: "it fails from some of its locations",
 }
+
+
+ESCALATED_TOPICS = (Topic.DOWN, Topic.RECOVERED)
+"""What an escalation policy sends in place of channels."""
 
 
 class Row(NamedTuple):
@@ -58,7 +65,9 @@ class Row(NamedTuple):
 class Notified:
     rows: Sequence[Row]
     topics: Collection[str]
-    """Topics of monitors of the type."""
+    """Topics of monitors of the type, without those of `policy`."""
+    policy: str = ""
+    """The name of the escalation policy that applies, or how it is called if it is not visible."""
 
     @property
     def sentence(self) -> str:
@@ -75,6 +84,9 @@ class Notified:
             for wanted, names in groups.items()
             if wanted
         ]
+        if self.policy:
+            when = _joined([_WHEN[topic] for topic in ESCALATED_TOPICS], "or")
+            clauses.insert(0, f"{self.policy} decides who is notified when {when}")
         return f"{'; '.join(clauses) or 'Nobody is notified'}."
 
 
@@ -85,9 +97,13 @@ def notified(
     project_id: str | None,
     chosen: Collection[str],
     tags: Collection[str],
+    policy_id: str | None,
     owner_id: int,
 ) -> Notified:
-    """Return the channels for a monitor of that type and project, of the account `owner_id` if it has no project."""
+    """Return the channels for a monitor of that type and project, of the account `owner_id` if it has no project.
+
+    `policy_id` is the escalation policy that is selected: without one, that of the project applies.
+    """
     keys = set(map(tag_key, tags))
     project, owner_id = selected_place(caller, project_id, owner_id=owner_id)
     rows = []
@@ -98,7 +114,20 @@ def notified(
         if is_fixed or may_choose:
             by_tag = not keys.isdisjoint(channel.monitor_tag_keys) and _is_of(channel, project, owner_id)
             rows.append(Row(channel, is_fixed or channel.public_id in chosen, is_fixed, by_tag))
-    return Notified(rows, _topics(kind))
+    policy = _policy(caller, policy_id, project, owner_id)
+    return Notified(rows, _topics(kind) - (set(ESCALATED_TOPICS) if policy else set()), policy)
+
+
+def _policy(caller: Caller, policy_id: str | None, project: Project | None, owner_id: int) -> str:
+    """Return what the sentence calls the escalation policy that applies, or an empty text."""
+    chosen = EscalationPolicy.objects.filter(public_id=policy_id).first() if policy_id else None
+    of_project = None if project is None else project.escalation_policy
+    policy = next((one for one in (chosen, of_project) if one is not None and _is_of(one, project, owner_id)), None)
+    if policy is None:
+        return ""
+    return (
+        f"The escalation policy “{policy.name}”" if is_visible(caller, policy) else "An escalation policy of the owner"
+    )
 
 
 def selected_place(caller: Caller, project_id: str | None, *, owner_id: int) -> tuple[Project | None, int]:
@@ -127,9 +156,9 @@ def _covers(channel: AlertChannel, project: Project | None, owner_id: int) -> bo
     return channel.scope == Scope.ALL and _is_of(channel, project, owner_id)
 
 
-def _is_of(channel: AlertChannel, project: Project | None, owner_id: int) -> bool:
-    """Return whether the channel is of the same project, or a personal one of the same owner."""
-    return channel.owner_id == owner_id if channel.project is None else channel.project == project
+def _is_of(row: AlertChannel | EscalationPolicy, project: Project | None, owner_id: int) -> bool:
+    """Return whether the row is of the same project, or a personal one of the same owner."""
+    return row.owner_id == owner_id if row.project_id is None else row.project_id == (project and project.pk)
 
 
 def _topics(kind: MonitorType) -> set[str]:
@@ -164,6 +193,7 @@ def preview(request: PageRequest) -> HttpResponse:
         project_id=given.get("project_id"),
         chosen=given.getlist("channels"),
         tags=separated(given.get("tags", "")),
+        policy_id=given.get(POLICY),
         owner_id=caller.user.pk if monitor is None else monitor.owner_id,
     )
     return render_page(request, "monitors/channels", notified=found, monitor=monitor)

@@ -38,5 +38,10 @@ def policies_of(caller: Caller, stored: int | None, *, project: Project | None =
     return choices, chosen
 
 
+def is_visible(caller: Caller, policy: EscalationPolicy) -> bool:
+    """Return whether the policy of a monitor that the caller can read is visible too: it may be the owner's alone."""
+    return policy.project_id is not None or policy.owner_id == caller.user.pk
+
+
 def _label(policy: EscalationPolicy, *, with_project: bool) -> str:
     return f"{policy.name} · {policy.project.name}" if with_project and policy.project else policy.name

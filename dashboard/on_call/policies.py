@@ -10,15 +10,20 @@ from django.http import HttpResponse
 
 from alerts.models import AlertChannel
 from alerts.selectors import list_channels, shown_name
+from dashboard.forms import choices_of
 from dashboard.on_call import words
 from dashboard.on_call.people import UNREACHABLE, Roster, rosters
 from dashboard.on_call.schedules import page_of
 from dashboard.on_call.simulator import MOST_SHOWN, SimulatorForm, simulated
 from dashboard.pages import PageRequest, page, render_page
+from monitors.selectors import list_monitors
 from oncall import selectors
 from oncall.models import EscalationPolicy, OnCallSchedule
 from oncall.selectors import Targets
-from projects.access import Caller
+from projects.access import MANAGERS, Caller, accessible_projects
+
+MOST_USES = 20
+"""Monitors that the page of a policy lists."""
 
 
 class TargetView(NamedTuple):
@@ -127,4 +132,16 @@ def show(request: PageRequest, policy_id: str) -> HttpResponse:
     lines = simulated(caller, policy, form) if form.is_bound and form.is_valid() else None
     shown = views_of(caller, [policy])[0]
     cut = lines is not None and len(lines) > MOST_SHOWN
-    return render_page(request, "on_call/policy", shown=shown, form=form, lines=lines and lines[:MOST_SHOWN], cut=cut)
+    monitors = list_monitors(caller).filter(escalation_policy=policy).order_by("name", "pk")[: MOST_USES + 1]
+    return render_page(
+        request,
+        "on_call/policy",
+        shown=shown,
+        form=form,
+        lines=lines and lines[:MOST_SHOWN],
+        cut=cut,
+        projects=accessible_projects(caller).filter(escalation_policy=policy).order_by("name", "pk"),
+        monitors=choices_of(caller, monitors),
+        most_uses=MOST_USES,
+        manages=accessible_projects(caller, roles=MANAGERS).filter(pk=policy.project_id).exists(),
+    )

@@ -201,6 +201,11 @@ class ScheduleForm(RowsForm):
             is_blank = number >= max(1, len(self._layers)) and not any(field.value() for field in persons)
             yield LayerFields(number, persons, length, unit, starts, place, hours, is_blank)
 
+    @property
+    def orders_layers(self) -> bool:
+        """Return whether there are several layers with people."""
+        return sum(not layer.is_blank for layer in self.layers()) > 1
+
     def clean(self) -> None:
         super().clean()
         for number in range(len(self._counts)):

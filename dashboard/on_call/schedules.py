@@ -190,8 +190,16 @@ def _show(request: PageRequest, schedule: OnCallSchedule, **forms: Any) -> HttpR
         zones=time_zones(),
         layers=[LayerView(layer, roster, parsed.zone) for layer in schedule.layers],
         overrides=sorted(overrides, key=lambda one: int(one.override["starts_at"])),
+        policies=selectors.list_policies(request.caller)
+        .filter(steps__contains=_step_to(schedule))
+        .order_by("name", "pk"),
         **{"override_form": OverrideForm(roster=roster, zone=shown.zone, query=request.GET), "swap_form": swap} | forms,
     )
+
+
+def _step_to(schedule: OnCallSchedule) -> list[dict[str, Any]]:
+    """Return what the steps of a policy contain that notifies the schedule."""
+    return [{"targets": [{"type": "schedule", "id": schedule.public_id}]}]
 
 
 def _override(override: dict[str, Any], roster: Roster, zone: str) -> OverrideView:

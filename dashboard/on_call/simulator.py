@@ -11,6 +11,7 @@ from django import forms
 
 from alerts.selectors import list_channels, shown_name
 from alerts.transports import KINDS
+from core.clock import to_ms
 from core.zones import first_moment
 from dashboard.forms import LongSelect, PageForm, time_zone_choices
 from dashboard.on_call.calendar import in_words
@@ -33,6 +34,8 @@ class SimulatorForm(PageForm):
         is_sent = "at" in data
         super().__init__(data if is_sent else None, initial={"at": shown_time(now, "UTC"), "zone": "UTC"})
         self.fields["zone"].widget.attrs["data-own-zone"] = not is_sent
+        if not is_sent:
+            self.fields["at"].widget.attrs["data-own-time"] = to_ms(now)
 
     def clean_at(self) -> datetime:
         at: datetime = self.cleaned_data["at"]

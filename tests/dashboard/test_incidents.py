@@ -199,7 +199,7 @@ def test_an_acknowledgement_with_a_comment_is_in_the_timeline(web: Client, user:
     incident = outage(user)
     address = f"/incidents/{incident.public_id}"
     page = web.post(f"{address}/acknowledge", follow=True)
-    assert "Acknowledged. No more reminders are sent." in page.content.decode()
+    assert "Acknowledged. Reminders and the escalation have stopped." in page.content.decode()
     assert 'id="acknowledge"' not in page.content.decode()
     web.post(f"{address}/comments", {"text": "One\r\nTwo"})
     assert list(incident.events.values_list("type", "text"))[1:] == [
