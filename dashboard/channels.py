@@ -149,6 +149,7 @@ class ChannelForm(ScopeForm):
         zones, zone = time_zone_choices(), "UTC" if base is None else base.time_zone
         field: Any = self.fields["timezone"]
         field.choices = zones if zone in dict(zones) else [(zone, zone), *zones]  # the API accepts more names
+        field.widget.attrs["data-own-zone"] = data is None and not (base and base.hours)
         if stored is None:
             del self.fields["enabled"]
             self.fields["name"].required = False
@@ -192,6 +193,8 @@ class ChannelForm(ScopeForm):
         for name in self.sent & (plain | unless_empty):
             if name in plain or self.cleaned_data[name] not in (None, ""):
                 given[name] = self.cleaned_data[name]
+        if not (self.cleaned_data["hours"] or (self.stored and self.stored.hours)):
+            given.pop("timezone", None)  # the page preselects the user's own
         if any(name.startswith("template_") for name in self.sent):
             given["templates"] = self.templates()
         return given | self.scope()

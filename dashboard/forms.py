@@ -203,6 +203,13 @@ class PlainRenderer(Renderer):
 
 
 class PageForm(ServiceForm):
+    def focus_error(self) -> None:
+        """Focus the first field with an error: the form may be far below the top of the page."""
+        for field in self.visible_fields():
+            if field.errors:
+                field.field.widget.attrs["autofocus"] = True
+                return
+
     def save(self, request: PageRequest, action: Callable[[], T], *, limit: str | None = None) -> T | None:
         """Return the result of `action`, or None if the form was not sent, is invalid, or the action was refused.
 

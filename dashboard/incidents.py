@@ -11,7 +11,6 @@ from typing import Any
 from django import forms
 from django.db.models import Q, QuerySet
 from django.http import HttpResponse, QueryDict
-from django.utils.text import capfirst
 
 from alerts.messages import REASONS
 from core.api.converters import PUBLIC_ID
@@ -267,7 +266,8 @@ def _on_call(policy: EscalationPolicy, number: int, *, at: datetime) -> list[str
         return []
     found = reaching.Directory([policy], now=at).look_up(policy, schedules)
     names = ", ".join(user.email for user in found.people)
-    return [*([f"On call then: {names}"] if names else []), *map(capfirst, found.missed)]
+    missed = "; ".join(found.missed)
+    return [*([f"On call then: {names}"] if names else []), *([f"Not reached: {missed}"] if missed else [])]
 
 
 def _filtered(caller: Caller, wanted: dict[str, str]) -> QuerySet[Incident]:

@@ -14,7 +14,9 @@ from django.utils.text import capfirst
 from alerts.models import AlertChannel
 from core.api.fields import validated
 from core.forms import conditional
+from core.text import counted
 from dashboard.forms import ObjectForm
+from dashboard.hours import write_hours
 from dashboard.on_call.policies import channel_problem
 from dashboard.pages import PageRequest, done, page, render_page
 from oncall import selectors, services
@@ -73,8 +75,14 @@ class ContactForm(ObjectForm):
 
 
 def _label(channel: AlertChannel) -> str:
-    problem = channel_problem(channel)
-    return f"{channel.name}{f' ({problem})' if problem else ''}"
+    """Return the name of a channel, and what may keep an alert from it, or delay it."""
+    notes = [channel_problem(channel)]
+    if channel.hours:
+        notes.append(f"only {'; '.join(write_hours(channel.hours))} {channel.time_zone}")
+    if channel.delay_min:
+        notes.append(f"after another {counted(channel.delay_min, 'minute')}")
+    shown = ", ".join(filter(None, notes))
+    return f"{channel.name} ({shown})" if shown else channel.name
 
 
 @page
@@ -84,5 +92,6 @@ def edit(request: PageRequest) -> HttpResponse:
     form = ContactForm(request.POST or None, stored=selectors.contact_of(user), channels=channels)
     if form.save(request, lambda: services.set_contact(request.caller, form.given(), if_match=form.if_match)):
         return done(request, "Saved.", "contact")
+    form.focus_error()
     is_reachable = bool(selectors.contact_rules([user])[user])
     return render_page(request, "on_call/contact", form=form, channels=channels, is_reachable=is_reachable)

@@ -23,6 +23,7 @@ def create_schedule(request: PageRequest) -> HttpResponse:
         created = form.create(request, lambda: services.create_schedule(caller, form.given(), now=request.now))
         if created is not None:
             return done(request, "Schedule created.", "on_call_schedule", created.object_id)
+    form.focus_error()
     return render_page(request, "on_call/schedule_form", form=form)
 
 
@@ -40,6 +41,7 @@ def edit_schedule(request: PageRequest, schedule_id: str) -> HttpResponse:
     if saved is not None:
         return done(request, "Schedule saved.", "on_call_schedule", schedule_id)
     deletable = Deletable(schedule, schedule.name, form.values())
+    form.focus_error()
     return render_page(request, "on_call/schedule_form", form=form, schedule=schedule, deletable=deletable)
 
 
@@ -63,6 +65,7 @@ def create_policy(request: PageRequest) -> HttpResponse:
         created = form.create(request, lambda: services.create_policy(caller, form.given(), now=request.now))
         if created is not None:
             return done(request, "Policy created. Choose it for a project or a monitor.", "policy", created.object_id)
+    form.focus_error()
     return render_page(request, "on_call/policy_form", form=form)
 
 
@@ -80,6 +83,7 @@ def edit_policy(request: PageRequest, policy_id: str) -> HttpResponse:
     if saved is not None:
         return done(request, "Policy saved.", "policy", policy_id)
     deletable = Deletable(policy, policy.name, form.values())
+    form.focus_error()
     return render_page(request, "on_call/policy_form", form=form, policy=policy, deletable=deletable)
 
 

@@ -50,7 +50,11 @@ class PolicyForm(RowsForm):
 
     name = forms.CharField(max_length=MAX_NAME)
     repeat = forms.IntegerField(
-        min_value=0, max_value=9, initial=0, label="Repeats", help_text="How often it starts again after the last step."
+        min_value=0,
+        max_value=9,
+        initial=0,
+        label="Repeats",
+        help_text="How often it starts again, right after the last step.",
     )
     acknowledge_timeout_min = forms.IntegerField(
         min_value=0,

@@ -36,6 +36,7 @@ PAGE = 20
 MOST_SHOWN = 200
 """Shifts in the list below a calendar."""
 WEEK, MONTH = "week", "month"
+_MOMENT = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +165,15 @@ def show(request: PageRequest, schedule_id: str) -> HttpResponse:
 def _show(request: PageRequest, schedule: OnCallSchedule, **forms: Any) -> HttpResponse:
     """Render the page of a schedule, with the range that the URL names. Forms with errors replace the empty ones."""
     now, roster, parsed = request.now, roster_of(request.caller, schedule), selectors.parsed(schedule)
-    shown = Range.read(request.GET, schedule, now=now)
+    shown, view = Range.read(request.GET, schedule, now=now), _view(schedule, roster, now=now)
     parts = timeline(parsed, roster, shown.starts_at, shown.ends_at)
     swap = SwapForm(schedule=parsed, roster=roster, zone=shown.zone, now=now)
     overrides = [_override(one, roster, shown.zone) for one in schedule.overrides if from_ms(one["ends_at"]) > now]
     return render_page(
         request,
         "on_call/schedule",
-        shown=_view(schedule, roster, now=now),
+        shown=view,
+        times=_times(view, shown.zone),
         range=shown,
         own_zone=parsed.zone,
         bands=calendar.bands(parsed, roster, shown.weeks, now=now, with_layers=shown.view == WEEK),
@@ -182,10 +184,13 @@ def _show(request: PageRequest, schedule: OnCallSchedule, **forms: Any) -> HttpR
                 person,
                 to_ms(span.starts_at),
                 to_ms(span.ends_at),
+                number == 0 and _is_on_call(person, parsed, roster, shown.starts_at - _MOMENT),
+                number == len(parts) - 1 and _is_on_call(person, parsed, roster, shown.ends_at),
             )
-            for span, person in parts[:MOST_SHOWN]
+            for number, (span, person) in enumerate(parts[:MOST_SHOWN])
         ],
         cut=len(parts) > MOST_SHOWN,
+        now_ms=to_ms(now),
         today=day_of(now, shown.zone),
         zones=time_zones(),
         layers=[LayerView(layer, roster, parsed.zone) for layer in schedule.layers],
@@ -195,6 +200,19 @@ def _show(request: PageRequest, schedule: OnCallSchedule, **forms: Any) -> HttpR
         .order_by("name", "pk"),
         **{"override_form": OverrideForm(roster=roster, zone=shown.zone, query=request.GET), "swap_form": swap} | forms,
     )
+
+
+def _is_on_call(person: Person | None, schedule: rotation.Schedule, roster: Roster, at: datetime) -> bool:
+    """Return whether the person is on call then, or no one if it is None: the range of the page cuts their shift."""
+    return rotation.on_call(schedule, at, roster.people) == (None if person is None else person.public_id)
+
+
+def _times(view: ScheduleView, zone: str) -> dict[str, str]:
+    """Return when the present shift ends, the next begins, and the first gap lasts, in the zone of the page."""
+    found = {"until": view.now.until, "next": view.now.next_at}
+    if view.gaps:
+        found |= {"gap_from": view.gaps[0].starts_at, "gap_to": view.gaps[0].ends_at}
+    return {name: in_words(at, zone) for name, at in found.items() if at is not None}
 
 
 def _step_to(schedule: OnCallSchedule) -> list[dict[str, Any]]:
@@ -222,6 +240,7 @@ def add_override(request: PageRequest, schedule_id: str) -> HttpResponse:
     form = OverrideForm(request.POST, roster=roster_of(caller, schedule), zone=shown.zone)
     if form.save(request, lambda: services.add_override(caller, schedule_id, form.given())):
         return _back(request, schedule_id, "Override added.")
+    form.focus_error()
     return _show(request, schedule, override_form=form)
 
 
@@ -247,6 +266,7 @@ def swap(request: PageRequest, schedule_id: str) -> HttpResponse:
     form = SwapForm(request.POST, schedule=selectors.parsed(schedule), roster=roster, zone=shown.zone, now=request.now)
     if form.save(request, lambda: services.swap_shifts(caller, schedule_id, **form.cleaned_data)):
         return _back(request, schedule_id, "Shifts swapped.")
+    form.focus_error()
     return _show(request, schedule, swap_form=form)
 
 

@@ -90,6 +90,20 @@ def test_delay_hours_and_templates_are_created_and_edited(web: Client, user: Use
     assert channel.templates == {"recovered": {"body": "a\nb "}}
 
 
+def test_the_zone_of_a_channel_without_hours_stays(web: Client, user: User) -> None:
+    """The page preselects the zone of the user, which is no change of theirs."""
+    channel = ChannelFactory(owner=user, name="Pager")
+    edit = f"/alert-channels/{channel.public_id}/edit"
+    assert "data-own-zone" in web.get(edit).content.decode()
+    web.post(edit, FIELDS | {"enabled": "on", "hours": "", "timezone": "Asia/Tokyo"})
+    channel.refresh_from_db()
+    assert channel.time_zone == "UTC"
+    web.post(edit, FIELDS | {"enabled": "on", "hours": "Mon 09:00-17:00", "timezone": "Asia/Tokyo"})
+    channel.refresh_from_db()
+    assert channel.time_zone == "Asia/Tokyo"
+    assert "data-own-zone" not in web.get(edit).content.decode()
+
+
 def test_errors_are_beside_their_fields(web: Client, user: User) -> None:
     channel = ChannelFactory(owner=user, name="Pager")
     given = TIMING | {"hours": "always open", "template_down_body": "a\n{{ b"}

@@ -21,6 +21,7 @@ from monitors.services import lock_owner
 from projects import placement
 from tests.alerts.test_concurrency import lock_during
 from tests.dashboard.test_monitor_pages import errors_in, typed
+from tests.dashboard.test_policies import make_policy
 from tests.factories import ChannelFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import is_awaited, run_concurrently
 from tests.processes.waiting import until
@@ -85,6 +86,23 @@ def test_the_sentence_says_who_is_notified_of_what(web: Client, user: User) -> N
     assert "<Team> is notified when it goes down, it recovers, or it runs too often" in heartbeat
     assert "slow" not in heartbeat
     assert "Names" not in heartbeat
+
+
+def test_the_sentence_names_the_escalation_policy(web: Client, user: User) -> None:
+    project = ProjectFactory(owner=user)
+    ChannelFactory(owner=user, project=project, name="Ops", topics=["down", "slow"])
+    policy, own = make_policy(user, "Team", project), make_policy(user, "Own")
+    project_id, foreign = project.public_id, make_policy(UserFactory(), "Foreign")
+    slow = "Ops is notified when it is slow."
+    decides = "decides who is notified when it goes down or it recovers"
+    found = sentence(get(web, project_id=project_id, escalation_policy_id=own.public_id))
+    assert found == f"The escalation policy “Own” {decides}; {slow}"
+    plain = "Ops is notified when it goes down or it is slow."
+    assert sentence(get(web, project_id=project_id, escalation_policy_id=foreign.public_id)) == plain
+    assert sentence(get(web, escalation_policy_id=policy.public_id)) == "Nobody is notified."
+    project.escalation_policy = policy
+    project.save(update_fields=["escalation_policy"])
+    assert sentence(get(web, project_id=project_id)) == f"The escalation policy “Team” {decides}; {slow}"
 
 
 def test_a_selected_channel_is_in_the_sentence(web: Client, channel: AlertChannel) -> None:

@@ -328,6 +328,44 @@ def test_a_policy_reads_as_sentences(web: Client, user: User, project: Project, 
     assert "This policy reaches no one" in plain
 
 
+def test_pages_say_what_uses_a_schedule_and_a_policy(client: Client, user: User, project: Project, ben: User) -> None:
+    schedule = make(user, layer(ben), project_id=project.public_id)
+    client.force_login(user)
+    assert "No escalation policy uses this schedule yet" in text_of(client, path_of(schedule))
+    assert f"/on-call/policies/new?project={project.public_id}" in text_of(client, path_of(schedule))
+    policy = make_policy(user, {"type": "schedule", "id": schedule.public_id}, project_id=project.public_id)
+    assert path_of(policy) in text_of(client, path_of(schedule))
+    text = text_of(client, path_of(policy))
+    assert "No project or monitor uses this policy yet" in text
+    assert f"/projects/{project.public_id}#policy-title" in text
+    client.force_login(ben)
+    assert "#policy-title" not in text_of(client, path_of(policy)), "members do not choose the policy of a project"
+    assert "No escalation policy: alert channels are notified" in text_of(client, f"/projects/{project.public_id}")
+    Project.objects.filter(pk=project.pk).update(escalation_policy=policy)
+    MonitorFactory(owner=user, name="Checkout", project=project, escalation_policy_id=policy.public_id)
+    text = re.sub(r"(<[^>]+>|\s)+", " ", text_of(client, path_of(policy)))
+    assert "Used by Project Shop all its monitors without another policy Monitor Checkout · Shop" in text
+
+
+def test_the_list_marks_shifts_that_the_range_cuts(web: Client, user: User, project: Project, ben: User) -> None:
+    schedule = make(user, layer(user, ben), project_id=project.public_id)
+    text = re.sub(r"<[^>]+>", "", text_of(web, path_of(schedule)))
+    # The week of the page begins at midnight, and the first turn at 9:00.
+    assert "before Mon 16 Mar 2026, 00:00 Mon 16 Mar 2026, 09:00 No one" in text
+    assert "Mon 16 Mar 2026, 09:00 after Mon 23 Mar 2026, 00:00" in text
+    assert "until Mon 23 Mar 2026, 09:00." in text
+    assert "Times are in Europe/Berlin." in text
+    assert "Fill" not in text, "the gap is over"
+
+
+def test_a_form_below_focuses_its_first_error(web: Client, user: User) -> None:
+    schedule = make(user, layer(user))
+    page = web.post(f"{path_of(schedule)}/overrides", {"user_id": user.public_id, "starts_at": "", "ends_at": ""})
+    fields = re.findall(r"<input[^>]* autofocus[^>]*>", page.content.decode())
+    assert len(fields) == 1
+    assert 'name="starts_at"' in fields[0]
+
+
 def test_a_member_sees_no_names_of_the_owners_own(client: Client, user: User, project: Project, ben: User) -> None:
     own = make(user, layer(user), name="Private schedule")
     channel = ChannelFactory(owner=user, name="Private channel")
@@ -376,6 +414,10 @@ def test_contacts_are_the_own_channels(web: Client, user: User, project: Project
     assert web.post("/account/contact/", sent).status_code == 302
     assert Contact.objects.get().rules == [{"after_min": 5, "channel_id": own.public_id}]
     assert "You are not reachable" not in text_of(web, "/account/contact/")
+    AlertChannel.objects.filter(pk=own.pk).update(
+        hours=[{"days": [1, 2, 3], "from": "09:00", "to": "17:00"}], time_zone="Asia/Tokyo", delay_min=1
+    )
+    assert "Phone (only Mon-Wed 09:00-17:00 Asia/Tokyo, after another 1 minute)" in text_of(web, "/account/contact/")
     late = web.post("/account/contact/", sent | {"form_etag": "x", "after-0": "61"})
     assert "after-0" in late.context["form"].errors
 
@@ -529,6 +571,40 @@ def test_an_incident_says_where_its_escalation_stands(web: Client, user: User, p
     with CaptureQueriesContext(connection) as captured:
         web.get(path)
     assert len(captured) <= 20
+
+
+def test_an_incident_names_who_is_on_call_for_the_next_step(
+    web: Client, user: User, project: Project, ben: User
+) -> None:
+    schedule = make(user, layer(user, ben), project_id=project.public_id)
+    policy = make_policy(user, {"type": "schedule", "id": schedule.public_id}, project_id=project.public_id)
+    incident = IncidentFactory(monitor=MonitorFactory(owner=user, project=project), started_at=NOW)
+    row = Escalation.objects.create(incident=incident, policy=policy, step=0, next_at=NOW + timedelta(minutes=5))
+    path = f"/incidents/{incident.public_id}"
+    assert f"Not reached: {user.email} has no confirmed channel" in text_of(web, path)
+    Escalation.objects.filter(pk=row.pk).update(next_at=MONDAY + timedelta(days=8))
+    with CaptureQueriesContext(connection) as captured:
+        assert f"On call then: {ben.email}" in text_of(web, path)
+    assert len(captured) <= 27
+
+
+def test_the_page_of_a_monitor_names_its_policy(client: Client, user: User, project: Project, ben: User) -> None:
+    ChannelFactory(owner=user, project=project, name="Slack", topics=["down", "slow"])
+    monitor = MonitorFactory(owner=user, project=project)
+    path = f"/monitors/{monitor.public_id}"
+
+    def notifications() -> str:
+        return re.sub(r"<[^>]+>", "", text_of(client, path)).partition("Notifications ")[2]
+
+    client.force_login(ben)
+    assert "down, slow" in notifications()
+    own = make_policy(user, {"type": "user", "id": user.public_id}, name="Secret")
+    Project.objects.filter(pk=project.pk).update(escalation_policy=own)
+    assert notifications().startswith("Outages and recoveries go to an escalation policy of the owner, as ")
+    policy = make_policy(user, {"type": "user", "id": ben.public_id}, project_id=project.public_id)
+    type(monitor).objects.filter(pk=monitor.pk).update(escalation_policy=policy)
+    assert notifications().startswith("Outages and recoveries go to the escalation policy Outages. Other alerts")
+    assert "down, slow" not in notifications()
 
 
 def test_an_incident_hides_a_policy_of_the_owner(client: Client, user: User, project: Project, ben: User) -> None:
