@@ -62,7 +62,8 @@ def acknowledge_page(request: HttpRequest, key: str) -> HttpResponse:
             act(link.user, link.incident.pk, now=now)
             link = acknowledging.find(key, now=now)
     except (NotFound, LinkExpired, LimitReached, TooManyRequests) as error:
-        told = {"title": "Nothing to acknowledge", "reason": error.reason}
+        reason = "This link does not exist. Copy it whole." if isinstance(error, NotFound) else error.reason
+        told = {"title": "Nothing to acknowledge", "reason": reason}
         page = render(request, "problem.html", told, status=error.status)
         for name, value in error.headers.items():
             page[name] = value

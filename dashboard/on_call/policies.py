@@ -143,5 +143,5 @@ def show(request: PageRequest, policy_id: str) -> HttpResponse:
         projects=accessible_projects(caller).filter(escalation_policy=policy).order_by("name", "pk"),
         monitors=choices_of(caller, monitors),
         most_uses=MOST_USES,
-        manages=accessible_projects(caller, roles=MANAGERS).filter(pk=policy.project_id).exists(),
+        manages=accessible_projects(caller, roles=MANAGERS).filter(escalation_policies=policy).exists(),
     )

@@ -568,6 +568,8 @@ def test_an_incident_says_where_its_escalation_stands(web: Client, user: User, p
     assert "Acknowledgement taken back." in web.post(f"{path}/unacknowledge", follow=True).content.decode()
     incident.refresh_from_db()
     assert incident.acknowledged_at is None
+    Escalation.objects.filter(pk=row.pk).update(state="finished", next_at=None)
+    assert "All steps have run, and no one has acknowledged it" in text_of(web, path)
     with CaptureQueriesContext(connection) as captured:
         web.get(path)
     assert len(captured) <= 20
