@@ -54,7 +54,7 @@ def shown_time(at: datetime, zone_name: str) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class LayerFields:
-    """The bound fields of a layer. `is_blank`: a new one, without people."""
+    """The bound fields of a layer. `is_blank`: a new one, without people. `has_more`: it just got empty rows."""
 
     number: int
     people: list[BoundField]
@@ -64,6 +64,7 @@ class LayerFields:
     place: BoundField
     hours: list[tuple[BoundField, BoundField, BoundField]]
     is_blank: bool
+    has_more: bool
 
     @property
     def has_errors(self) -> bool:
@@ -199,7 +200,8 @@ class ScheduleForm(RowsForm):
                 for index in range(spans)
             ]
             is_blank = number >= max(1, len(self._layers)) and not any(field.value() for field in persons)
-            yield LayerFields(number, persons, length, unit, starts, place, hours, is_blank)
+            has_more = self.more in (f"people-{number}", f"hours-{number}")
+            yield LayerFields(number, persons, length, unit, starts, place, hours, is_blank, has_more)
 
     @property
     def orders_layers(self) -> bool:
