@@ -30,7 +30,7 @@ from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core.clock import to_ms, utc_now
 from core.version import product_version
 from incidents import consuming
-from incidents.models import Incident
+from incidents.models import Escalation, Incident
 from incidents.services import acknowledge, comment
 from incidents.windows import create_window
 from locations.models import Location
@@ -275,7 +275,9 @@ def _on_call(anna: Caller, project: Project, *, now: datetime) -> dict[str, str]
     steps = [{"after_min": number * 10, "targets": one} for number, one in enumerate(targets)]
     given = {"name": "Shop outages", "project_id": project.public_id, "repeat": 2, "acknowledge_timeout_min": 45}
     policy = create_policy(anna, {**given, "steps": steps}, now=now)
-    return {"on_call": schedule.public_id, "policy": policy.public_id}
+    escalating = _unacknowledged(anna)
+    Escalation.objects.create(incident=escalating, policy=policy, step=1, next_at=now + timedelta(minutes=8))
+    return {"on_call": schedule.public_id, "policy": policy.public_id, "escalating": escalating.public_id}
 
 
 def _entries(owner: User, shop: Project, *, now: datetime) -> None:
@@ -426,13 +428,18 @@ def _incidents(anna: Caller, monitors: dict[str, Monitor], *, now: datetime) -> 
 
 def _links(anna: Caller, acknowledged: Incident) -> dict[str, str]:
     """Return the paths of links in messages to her about two outages, one of which she has acknowledged."""
-    other = Incident.objects.filter(owner=anna.user, resolved_at=None, acknowledged_at=None, monitor__isnull=False)
-    incidents = {"to_acknowledge": other.order_by("pk")[0], "acknowledged": acknowledged}
+    incidents = {"to_acknowledge": _unacknowledged(anna), "acknowledged": acknowledged}
     items = [
         DeliveryItem(pk=number, incident=incident, user=anna.user) for number, incident in enumerate(incidents.values())
     ]
     urls = make_links(items)
     return {name: urls[number].rpartition("/")[2] for number, name in enumerate(incidents)}
+
+
+def _unacknowledged(anna: Caller) -> Incident:
+    """Return an open incident of a monitor."""
+    found = Incident.objects.filter(owner=anna.user, resolved_at=None, acknowledged_at=None, monitor__isnull=False)
+    return found.order_by("pk")[0]
 
 
 def _ping(anna: Caller, project: Project, *, now: datetime) -> Monitor:

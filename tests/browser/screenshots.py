@@ -251,6 +251,7 @@ PAGES = (
     Page("monitor-signals-found", "/monitors/{job}/signals?kind=fail&text=traceback"),
     Page("incidents", "/incidents"),
     Page("incident", "/incidents/{incident}", act=lambda tab: tab.locator("summary", has_text="Response body").click()),
+    Page("incident-escalating", "/incidents/{escalating}"),
     Page("incident-declare", "/incidents/declare"),
     Page("channels", "/alert-channels"),
     Page("channel", "/alert-channels/{channel}"),
