@@ -91,7 +91,7 @@ def test_delay_hours_and_templates_are_created_and_edited(web: Client, user: Use
 
 
 def test_the_zone_of_a_channel_without_hours_stays(web: Client, user: User) -> None:
-    """The page preselects the zone of the user, which is no change of theirs."""
+    """The page preselects the zone of the user, who did not choose it."""
     channel = ChannelFactory(owner=user, name="Pager")
     edit = f"/alert-channels/{channel.public_id}/edit"
     assert "data-own-zone" in web.get(edit).content.decode()

@@ -129,7 +129,9 @@ def test_a_resolved_incident(link: str, drive: Drive) -> None:
 
 
 def test_unknown_and_old_links(link: str) -> None:
-    assert Client().get("/a/" + "x" * 52).status_code == 404
+    missing = Client().get("/a/" + "x" * 52)
+    assert missing.status_code == 404
+    assert "Copy it whole." in missing.content.decode()
     assert Client().post("/a/x").status_code == 404
     with time_machine.travel(NOON + timedelta(days=7, minutes=2), tick=False):
         for answer in (Client().get(link), Client().post(link)):
