@@ -15,7 +15,6 @@ from django.shortcuts import redirect
 from django.utils.safestring import SafeString, mark_safe
 from django_htmx.http import trigger_client_event
 
-from alerts.batch import policy_of
 from alerts.models import AlertChannel
 from alerts.selectors import list_channels, routes_of, shown_name
 from alerts.transports import KINDS
@@ -35,7 +34,7 @@ from dashboard.monitors.listing import version_of
 from dashboard.monitors.notified import ESCALATED_TOPICS
 from dashboard.monitors.rows import Summary, summaries
 from dashboard.monitors.snippets import snippets_of
-from dashboard.on_call.choosing import is_visible
+from dashboard.on_call.choosing import applying_policy
 from dashboard.pages import PageRequest, action, button, count_request, read_only, render_page
 from incidents import windows
 from incidents.models import Incident
@@ -131,7 +130,8 @@ class Awaited(NamedTuple):
 @read_only
 def show(request: PageRequest, monitor_id: str) -> HttpResponse:
     caller, now = request.caller, request.now
-    monitor = get_monitor_with_first_check(caller, monitor_id, **dependencies.summary(caller))
+    more = dependencies.summary(caller) | {"policy": applying_policy()}
+    monitor = get_monitor_with_first_check(caller, monitor_id, **more)
     locations = _locations(monitor, now=now)
     command, facts = _command(monitor), _all_facts(caller, monitor, locations)
     context = _moving(caller, monitor, locations, now=now) | {
@@ -435,7 +435,7 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         visible = list_channels(caller).prefetch_related(None).select_related(None).filter(pk__in=list(routes))
         channels = list(visible.order_by("name", "pk"))
     by_mail = any(KINDS[channel.kind].problem() for channel in channels)
-    policy = policy_of(monitor)
+    policy: dict[str, Any] | None = monitor.policy  # type: ignore[attr-defined]
     for channel in channels:
         channel.name = shown_name(channel, caller)
         if policy is not None:
@@ -445,7 +445,7 @@ def _notified_channels(caller: Caller, monitor: Monitor) -> dict[str, Any]:
         "other_channels": len(routes) - len(channels),
         "by_mail": by_mail,
         "policy": policy,
-        "sees_policy": policy is not None and is_visible(caller, policy),
+        "sees_policy": policy is not None and (policy["project"] is not None or policy["owner"] == caller.user.pk),
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from django import forms
+from django.db.models import Case, OuterRef, Q, Subquery, When
+from django.db.models.functions import JSONObject
 
 from dashboard.forms import Choices
 from oncall import selectors
@@ -36,6 +38,17 @@ def policies_of(caller: Caller, stored: int | None, *, project: Project | None =
         if chosen is not None:
             choices.append((chosen, "A policy of the owner"))
     return choices, chosen
+
+
+def applying_policy() -> Subquery:
+    """Return an expression for a query of monitors: as JSON, the policy that `alerts.batch.policy_of` finds."""
+    policies = EscalationPolicy.objects.exclude(steps=[])
+    policies = policies.filter(Q(project=None, owner=OuterRef("owner")) | Q(project=OuterRef("project")))
+    own, of_project = OuterRef("escalation_policy"), OuterRef("project__escalation_policy")
+    found = policies.filter(Q(pk=own) | Q(pk=of_project))
+    found = found.annotate(rank=Case(When(pk=own, then=0), default=1)).order_by("rank")
+    columns = {"public_id": "public_id", "name": "name", "project": "project_id", "owner": "owner_id"}
+    return Subquery(found.values(shown=JSONObject(**columns))[:1])
 
 
 def is_visible(caller: Caller, policy: EscalationPolicy) -> bool:
