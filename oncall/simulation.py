@@ -36,22 +36,24 @@ class Line(NamedTuple):
     reason: str = ""
 
 
-def foresee(policy: EscalationPolicy, at: datetime) -> list[Line]:
-    """Return what an outage that is confirmed at `at` would send, in order of time, with a fixed number of queries."""
+def foresee(policy: EscalationPolicy, at: datetime, *, most: int = 1_000) -> list[Line]:
+    """Return what an outage that is confirmed at `at` would send first, with a fixed number of queries."""
     directory = Directory([policy], now=at, ahead=True)
 
     def look_up(step: int, moment: datetime) -> Step:
         return directory.at(moment).look_up(policy, policy.steps[step]["targets"])
 
-    return simulate(plan_of(policy), at, look_up, owner=policy.owner)
+    return simulate(plan_of(policy), at, look_up, owner=policy.owner, most=most)
 
 
-def simulate(plan: Plan, at: datetime, look_up: LookUp, *, owner: User) -> list[Line]:
-    """Return the lines of all rounds, in order of time."""
+def simulate(plan: Plan, at: datetime, look_up: LookUp, *, owner: User, most: int) -> list[Line]:
+    """Return the first lines of all rounds, at most `most`, in order of time."""
     progress = escalation.begin(plan, at)
     lines: list[Line] = []
     while progress.next_at is not None:
         moment = progress.next_at
+        if len(lines) >= most and lines[most - 1].at <= moment:
+            break
         progress, actions = escalation.due(progress, plan, moment)
         todo = list(actions)
         while todo:
@@ -64,7 +66,8 @@ def simulate(plan: Plan, at: datetime, look_up: LookUp, *, owner: User) -> list[
                     todo += more
             elif isinstance(action, NotifyOwner):
                 lines.append(Line(moment, 0, None, owner, None))
-    return sorted(lines, key=lambda line: line.at)
+        lines.sort(key=lambda line: line.at)
+    return lines[:most]
 
 
 def _lines_of(step: Step, run: Run) -> Iterator[Line]:

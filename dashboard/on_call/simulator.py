@@ -60,7 +60,7 @@ def simulated(caller: Caller, policy: EscalationPolicy, form: SimulatorForm) -> 
     """Return what an outage at the moment of a valid form would send, at most MOST_SHOWN + 1 lines."""
     zone = form.cleaned_data["zone"]
     at = first_moment(zone, form.cleaned_data["at"])
-    lines = foresee(policy, at)[: MOST_SHOWN + 1]
+    lines = foresee(policy, at, most=MOST_SHOWN + 1)
     ids = {line.channel.public_id for line in lines if line.channel is not None and line.user is None}
     known = {row.public_id: shown_name(row, caller) for row in list_channels(caller).filter(public_id__in=ids)}
     return [

@@ -68,6 +68,8 @@ def test_each_message_of_all_rounds() -> None:
         (20, 1, 1, "ben@example.com mail"),
         (25, 1, 1, "ben@example.com sms"),
     ]
+    for most in range(1, 9):
+        assert foresee(policy, SUNDAY, most=most) == foresee(policy, SUNDAY)[:most]
 
 
 def test_why_no_one_is_notified() -> None:
