@@ -104,12 +104,13 @@ def due(progress: Progress, plan: Plan | None, now: datetime) -> Result:
 def empty(progress: Progress, plan: Plan, ran: Run) -> Result:
     """Run the next step at once, because the one that `ran` reached no one. `progress` is what `due` returned.
 
-    The end of a round that reached no one ends the escalation: further rounds would run at the same moment.
+    The end of a round that reached no one ends the escalation. In further rounds the waits stay: those who can be reached
+    were notified, and all rounds could run at the same moment.
     """
     progress = replace(progress, reached=ran.reached_before)
     if progress.state is State.FINISHED or (progress.step == 0 and not progress.reached):
         return _finish(progress)
-    return replace(progress, next_at=ran.at), ()
+    return progress if ran.round else replace(progress, next_at=ran.at), ()
 
 
 def acknowledge(progress: Progress, plan: Plan | None, at: datetime) -> Result:

@@ -167,7 +167,7 @@ class Oracle:
         if not people and not watch.anyone and step == len(rules.steps) - 1:
             self.pages[Page(watch.number, watch.run, 0, 0, OWNER)] = minute
             watch.todo = []
-        elif people and watch.todo:
+        elif watch.todo and (people or number > 0):
             watch.left += watch.todo[0][2]
 
     def on_call(self, schedule: int, minute: int, present: set[str]) -> str | None:

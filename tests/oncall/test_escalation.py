@@ -87,8 +87,19 @@ def test_a_step_that_reaches_no_one_is_followed_at_once() -> None:
     assert rows == ["0.0@0 empty", "0.1@0 empty", "0.2@0"]
     assert (progress.next_at, progress.reached) == (at(10), True)
     progress, rows = run_due(progress, plan, 10, unreachable={0, 1, 2, 3})
-    assert rows == ["0.3@10 empty", "1.0@10 empty", "1.1@10 empty", "1.2@10 empty", "1.3@10 empty"]
+    assert rows == ["0.3@10 empty", "1.0@10 empty"]
+    progress, rows = run_due(progress, plan, 40, unreachable={0, 1, 2, 3})
+    assert rows == ["1.1@20 empty", "1.2@30 empty", "1.3@40 empty"]
     assert (progress.state, progress.reached) == (State.FINISHED, True)
+
+
+def test_rounds_do_not_collapse_if_a_step_reaches_no_one() -> None:
+    plan = plan_of(0, 10, repeat=2)
+    progress, rows = run_due(escalation.begin(plan, START), plan, 0, unreachable={0})
+    assert rows == ["0.0@0 empty", "0.1@0", "1.0@0 empty"]
+    progress, rows = run_due(progress, plan, 100, unreachable={0})
+    assert rows == ["1.1@10", "2.0@10 empty", "2.1@20"]
+    assert progress.state is State.FINISHED
 
 
 def test_the_owner_is_notified_once_if_the_policy_reaches_no_one() -> None:
