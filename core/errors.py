@@ -185,6 +185,10 @@ class MonitorPaused(ApiError, status=409, code="monitor_paused"):
     reason = "The monitor is paused; resume it to check it."
 
 
+class NoThresholds(ApiError, status=409, code="no_thresholds"):
+    reason = "A heartbeat is down when a deadline passes, and not after a number of checks: there is nothing to replay."
+
+
 class ChannelLimit(ApiError, status=403, code="channel_limit"):
     reason = "The limit of alert channels per account is reached."
     limit = 50

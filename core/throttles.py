@@ -196,6 +196,7 @@ PasswordThrottle = _of_callers("password")  # a stolen session must not try all 
 ManifestThrottle = _of_callers("manifest")  # it reads or compares everything in the account
 MetricsThrottle = _of_callers("metrics")  # it reads every monitor of the account
 ExportThrottle = _of_callers("export")  # it reads everything in the account
+BacktestThrottle = _of_callers("backtest")  # it reads up to 150,000 checks
 
 
 class JoinThrottle(Throttle, scope="join"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -10,12 +11,15 @@ from rest_framework import serializers
 from checks.spec import ReasonCode
 from core.api.fields import ChoiceField, EpochMsField, ListField, MomentField, StrictSerializer, TextField
 from incidents import windows
+from incidents.backtest import LONGEST, THRESHOLDS, UNANSWERED
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from incidents.recurrence import MAX_LENGTH, MAX_YEARS
 from incidents.selectors import shown_event_text, shown_monitor_id
 from incidents.windows import MAX_CHOSEN, SCOPES
+from monitors import types
 from monitors.history_views import EvidenceSerializer
 from monitors.selectors import shown_id
+from monitors.serializers import input_field
 from monitors.types.tags import MAX_TAGS
 
 MAX_TEXT = 2_000
@@ -216,3 +220,90 @@ class WindowPatchSerializer(WindowInputSerializer):
     starts_at = MomentField(required=False, help_text="Of the first occurrence.")
     ends_at = MomentField(required=False, help_text="Of the first occurrence.")
     monitors = ChoiceField(required=False, choices=SCOPES)
+
+
+class BacktestInputSerializer(StrictSerializer):
+    """Thresholds to try, by default those of the monitor, and a span of time, by default the last 90 days."""
+
+    def get_fields(self) -> dict[str, Any]:
+        settings = types.settings()
+        fields: dict[str, Any] = {name: input_field(replace(settings[name], default=None)) for name in THRESHOLDS}
+        fields["from"] = MomentField(required=False, help_text=f"At most {LONGEST.days} days before to, the default.")
+        fields["to"] = MomentField(required=False, help_text="Default, and latest: now.")
+        return fields
+
+
+class TriedOutageSerializer(serializers.Serializer[Any]):
+    """An outage as an incident would have it."""
+
+    started_at = EpochMsField(source="outage.started_at", help_text="The first of the consecutive failures.")
+    confirmed_at = EpochMsField(source="outage.confirmed_at")
+    resolved_at = EpochMsField(source="outage.resolved_at", allow_null=True, help_text="null: it is not over.")
+    reason_code = serializers.ChoiceField(
+        source="outage.reason_code", choices=[r.value for r in ReasonCode], allow_null=True
+    )
+    alerts = serializers.IntegerField(help_text="How many alerts within the span say that the monitor is down.")
+
+
+class ThresholdsSerializer(serializers.Serializer[Any]):
+    """Settings of a monitor that decide about its status."""
+
+    fail_threshold = serializers.IntegerField()
+    recover_threshold = serializers.IntegerField()
+    slow_ms = serializers.IntegerField()
+    confirmation_sec = serializers.IntegerField(allow_null=True)
+
+
+class BacktestSideSerializer(serializers.Serializer[Any]):
+    """What the monitor would have had with these settings."""
+
+    settings = ThresholdsSerializer()
+    outages = serializers.IntegerField(help_text="Also one that began before the span, or is not over.")
+    down_sec = serializers.IntegerField(
+        help_text="Seconds of these outages within the span, each from its first failed check to the check that ended "
+        "it, without maintenance and times without checks."
+    )
+    alerts = serializers.IntegerField(
+        help_text="Alerts that say that the monitor is down: one for each outage, none if it was over before its "
+        "maintenance, few while it flaps. Reminders, and the dependencies of the monitor, do not count."
+    )
+    slow_alerts = serializers.IntegerField(help_text="Alerts that say that the monitor became slow.")
+    avg_detection_sec = serializers.FloatField(
+        allow_null=True,
+        help_text="Mean time from the first failed check of an outage to its confirmation; null without any.",
+    )
+    max_detection_sec = serializers.FloatField(allow_null=True, help_text="The longest of these times.")
+
+
+class DifferenceSerializer(serializers.Serializer[Any]):
+    """Outages that overlap and differ, oldest first. One side may have none, and each lists at most 20."""
+
+    stored = TriedOutageSerializer(many=True)
+    tried = TriedOutageSerializer(many=True)
+
+
+class UnansweredSerializer(serializers.Serializer[Any]):
+    """What the history cannot answer exactly."""
+
+    code = serializers.ChoiceField(choices=UNANSWERED)
+    reason = serializers.CharField(help_text="A sentence for people.")
+
+
+class BacktestSerializer(serializers.Serializer[Any]):
+    """What a monitor would have had with other thresholds (`tried`), beside its own (`stored`)."""
+
+    def get_fields(self) -> dict[str, Any]:
+        return {
+            "from": EpochMsField(source="start", help_text="The start of the span that was replayed."),
+            "to": EpochMsField(source="end"),
+            **super().get_fields(),
+        }
+
+    history_from = EpochMsField(allow_null=True, help_text="The first stored check of the span; null without any.")
+    history_to = EpochMsField(allow_null=True, help_text="The last one.")
+    checks = serializers.IntegerField(help_text="How many checks of the span are stored.")
+    stored = BacktestSideSerializer()
+    tried = BacktestSideSerializer()
+    differences = DifferenceSerializer(many=True, help_text="At most 100, newest first.")
+    differences_total = serializers.IntegerField()
+    unanswered = UnansweredSerializer(many=True)

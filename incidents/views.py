@@ -8,11 +8,15 @@ from django.db.models import QuerySet
 
 from core.api.query import HISTORY_LIMIT, ChoiceParam, IdParam, Pages
 from core.api.viewsets import ServiceViewSet, operation
-from core.errors import IncidentResolved, LimitReached, ResolvesByItself, WindowLimit
+from core.errors import IncidentResolved, LimitReached, NoThresholds, ResolvesByItself, WindowLimit
+from core.throttles import BacktestThrottle
 from incidents import selectors, services, windows
+from incidents.backtest import Backtest, run
 from incidents.models import Incident, MaintenanceWindow
 from incidents.serializers import (
     INCIDENT_STATUSES,
+    BacktestInputSerializer,
+    BacktestSerializer,
     CommentSerializer,
     IncidentDetailSerializer,
     IncidentInputSerializer,
@@ -21,6 +25,8 @@ from incidents.serializers import (
     WindowPatchSerializer,
     WindowSerializer,
 )
+from monitors.models import Monitor
+from monitors.selectors import get_monitor
 
 
 class IncidentViewSet(ServiceViewSet):
@@ -126,3 +132,29 @@ class WindowViewSet(ServiceViewSet):
     def destroy(self, window_id: str) -> None:
         """Delete a maintenance window."""
         windows.delete_window(self.caller, window_id, if_match=self.if_match)
+
+
+class BacktestViewSet(ServiceViewSet):
+    noun = "backtest"
+    serializer_class = BacktestSerializer
+
+    def get_parent(self, monitor_id: str) -> Monitor:
+        return get_monitor(self.caller, monitor_id)
+
+    @operation(
+        id="backtest_monitor",
+        body=BacktestInputSerializer,
+        status=200,
+        is_idempotent=False,
+        only_reads=True,
+        errors=(NoThresholds,),
+        throttles=(BacktestThrottle,),
+    )
+    def create(self, monitor_id: str, data: dict[str, Any]) -> Backtest:
+        """Try other thresholds of a monitor on its history.
+
+        Replays the stored results of its checks, and changes nothing. `unanswered` says what they cannot answer:
+        another timeout or interval would have had other results. Of a span with more than 150,000 checks, the newest
+        are replayed. Heartbeats are refused.
+        """
+        return run(self.caller, self.found, data, now=self.now)

@@ -75,6 +75,15 @@ _REDO = _ROLL_UP.format(
     source="""unnest(%(monitors)s::bigint[], %(hours)s::timestamptz[]) AS late (monitor_id, hour)
       JOIN checks_checkresult AS result ON result.monitor_id = late.monitor_id""",
 )
+_NEWEST = """
+    SELECT hour
+      FROM (SELECT hour, sum(up + slow + down) OVER (ORDER BY hour DESC) AS total
+              FROM checks_hourlyrollup
+             WHERE monitor_id = %(id)s AND hour >= %(start)s AND hour < %(end)s) AS newest
+     WHERE total > %(most)s
+     ORDER BY hour DESC
+     LIMIT 1
+"""
 # KEY SHARE: many transactions hold it at once, and an update of rolled_until does not wait for it.
 _CLOSED = "SELECT closed_until FROM checks_rollupprogress WHERE id = 1 FOR KEY SHARE"
 
@@ -125,6 +134,17 @@ def _roll_up_part(hour: datetime, *, first: int) -> int | None:
 def rolled_until() -> datetime | None:
     """Return the time before which hours are rolled up, or None."""
     return RollupProgress.objects.values_list("rolled_until", flat=True).first()
+
+
+def hour_of_newest(most: int, monitor_id: int, *, start: datetime, end: datetime) -> datetime | None:
+    """Return the earliest hour from which on at most `most` results are in [start, end); None: all are fewer.
+
+    Hours that are not rolled up yet count nothing.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_NEWEST, {"id": monitor_id, "most": most, "start": start_of_hour(start), "end": end})
+        row = cursor.fetchone()
+    return None if row is None else row[0] + HOUR
 
 
 def note_late(results: Collection[tuple[int, datetime]], *, now: datetime) -> None:

@@ -120,7 +120,7 @@ class PulsekeeperSchema(AutoSchema):
             found.append(errors.IdempotencyKeyInUse)
         if self._is_conditional:
             found.append(errors.ChangedMeanwhile)
-        if not self._spec.is_public and self.method not in SAFE_METHODS:
+        if not (self._spec.is_public or self._spec.only_reads or self.method in SAFE_METHODS):
             found.append(errors.ReadOnly)
         return found
 

@@ -59,6 +59,8 @@ class Operation:
     is_public: bool = False
     session_only: bool = False
     """Project tokens are refused, as they are if the viewset has `session_only`."""
+    only_reads: bool = False
+    """It changes nothing, so that those who only read may use it, whatever its method."""
     locks: bool = False
     """Its service finds and locks the object before anything else. Only a bad body needs a query of its own: 404 comes
     before its errors."""
@@ -200,7 +202,7 @@ class ServiceViewSet(ViewSet):
 
     @property
     def is_writing(self) -> bool:
-        return self.request.method not in SAFE_METHODS
+        return self.request.method not in SAFE_METHODS and not self.current_operation.only_reads
 
     def _require_write(self) -> None:
         """Raise ReadOnly if the caller can only read what was found, or the project that body or query name."""
