@@ -13,6 +13,7 @@ from checks.results.hours import HOUR_OF_CHECK, HourOf, start_of_hour
 from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.bulk import array
+from core.db import fetch_binary
 
 _PAGE_SPANS = (timedelta(days=1), timedelta(days=7))
 _DAY = timedelta(days=1)
@@ -125,10 +126,7 @@ def history_of(monitor_id: int, start: datetime, end: datetime) -> Iterator[Past
     """
     while start < end:
         until = min(end, start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + _DAY)
-        with connection.cursor() as cursor:
-            cursor.execute(_HISTORY, [monitor_id, start_of_hour(start), start_of_hour(until), start, until])
-            rows: list[PastCheck] = cursor.fetchall()
-        yield from rows
+        yield from fetch_binary(_HISTORY, [monitor_id, start_of_hour(start), start_of_hour(until), start, until])
         start = until
 
 
