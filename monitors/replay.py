@@ -59,20 +59,17 @@ class Replay:
 
     def feed(self, checks: Iterable[PastCheck]) -> None:
         """Apply results, as `StateBatch.settle` does: those of older claims and refuted failures change nothing."""
-        up, slow, down = Verdict.UP.value, Verdict.SLOW.value, Verdict.DOWN.value
-        slow_ms, claim = self.slow_ms, self._claim
-        unchanged = self._unchanged()
+        up, slow, down = Verdict.UP, Verdict.SLOW, Verdict.DOWN
+        slow_ms, claim, unchanged = self.slow_ms, self._claim, self._unchanged()
         for at, number, stored, latency_ms, reason_code, _, confirmed in checks:
             if number <= claim:
                 continue
             claim = number
-            verdict = stored
-            if stored != down:
-                verdict = slow if latency_ms is not None and latency_ms >= slow_ms else up
-            if verdict == unchanged or confirmed is False:
+            passed = slow if latency_ms is not None and latency_ms >= slow_ms else up
+            verdict = down if stored == "down" else passed
+            if verdict is unchanged or confirmed is False:
                 continue
-            outcome = CheckOutcome(Verdict(verdict), at)
-            self.status, change = advance(self.status, outcome, self.policy)
+            self.status, change = advance(self.status, CheckOutcome(verdict, at), self.policy)
             unchanged = self._unchanged()
             if change is not None:
                 self._follow(change, reason_code)
@@ -86,7 +83,7 @@ class Replay:
         else:
             self._end(event.at, is_paused=True)
 
-    def _unchanged(self) -> str | None:
+    def _unchanged(self) -> Verdict | None:
         """Return the verdict with which `advance` returns the same status, or None if it may change with any.
 
         A test compares both. Nearly all checks are of this kind, and cost a comparison.
@@ -95,7 +92,7 @@ class Replay:
         if status.status is None or status.fresh or status.failures or status.passes:
             return None
         has_begun = status.failing_since is not None
-        return status.status.value if has_begun == (status.status is Verdict.DOWN) else None
+        return status.status if has_begun == (status.status is Verdict.DOWN) else None
 
     def _follow(self, change: Change, reason_code: str | None) -> None:
         if change.after is Verdict.DOWN:

@@ -76,7 +76,7 @@ def advance(status: Status, outcome: CheckOutcome, policy: Policy) -> tuple[Stat
     if not status.fresh and status.status is Verdict.DOWN and passes < policy.recover_threshold:
         began = status.failing_since if status.is_confirmed else None
         return replace(status, failures=0, passes=passes, failing_since=began), None
-    return _enter(replace(status, failing_since=None), outcome.verdict, at)
+    return _enter(status if status.failing_since is None else replace(status, failing_since=None), outcome.verdict, at)
 
 
 def _fail(status: Status, at: datetime, policy: Policy) -> tuple[Status, Change | None]:
@@ -102,10 +102,12 @@ def _fail(status: Status, at: datetime, policy: Policy) -> tuple[Status, Change 
 
 
 def _enter(status: Status, after: Verdict, at: datetime) -> tuple[Status, Change | None]:
-    settled = replace(status, status=after, fresh=False, failures=0, passes=0)
-    if status.status is after:
-        return settled, Change(after, after, at, status.failing_since) if after is Verdict.DOWN else None
-    return replace(settled, since=at), Change(status.status, after, at, status.failing_since)
+    is_same = status.status is after
+    since = status.since if is_same else at
+    settled = replace(status, status=after, since=since, fresh=False, failures=0, passes=0)
+    if is_same and after is not Verdict.DOWN:
+        return settled, None
+    return settled, Change(status.status, after, at, status.failing_since)
 
 
 def confirm_at(status: Status, at: datetime, policy: Policy) -> datetime | None:

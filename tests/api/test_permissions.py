@@ -70,6 +70,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...] | tuple[str, int]] = {
     ("GET",    "/v1/monitors/{monitor_id}/checks"):        (200, 200, 200, 200, 404, 200, 200, 404),
     ("POST",   "/v1/monitors/{monitor_id}/checks"):        (503, 503, 503, 403, 404, 503, 403, 404),  # no worker here
     ("GET",    "/v1/monitors/{monitor_id}/checks/{check_id}"): (200, 200, 200, 200, 404, 200, 200, 404),
+    ("POST",   "/v1/monitors/{monitor_id}/backtest"):      (200, 200, 200, 200, 404, 200, 200, 404),  # it only reads
     ("GET",    "/v1/monitors/{monitor_id}/dns-changes"):   (200, 200, 200, 200, 404, 200, 200, 404),
     ("GET",    "/v1/monitors/{monitor_id}/uptime"):        (200, 200, 200, 200, 404, 200, 200, 404),
     ("GET",    "/v1/tags"):                                (200, 200, 200, 200, 200, 200, 200, 200),
@@ -229,6 +230,7 @@ class World:
             ("PATCH", "/v1/monitors"): {"name": "New"},
             ("PATCH", "/v1/monitors/{monitor_id}"): {"name": "New"},
             ("POST", "/v1/monitors/{monitor_id}/mute"): {"minutes": 5},
+            ("POST", "/v1/monitors/{monitor_id}/backtest"): {"fail_threshold": 5},
             ("POST", "/v1/alert-channels"): {"kind": "webhook", "url": "http://127.0.0.1:9/", "project_id": project_id},
             ("PATCH", "/v1/alert-channels/{channel_id}"): {"name": "New"},
             ("POST", "/v1/incidents"): {"title": "New", "text": "New.", "project_id": project_id},

@@ -196,9 +196,9 @@ def test_what_is_skipped_changes_nothing(verdicts: list[Verdict], given_: dict[s
     for verdict in verdicts:
         unchanged = Replay(policy, 0, status)._unchanged()
         if unchanged is not None:
-            assert advance(status, outcome(Verdict(unchanged), at=at), policy) == (status, None)
+            assert advance(status, outcome(unchanged, at=at), policy) == (status, None)
             muted = replace(policy, muted_until=at + minutes(1))
-            assert advance(status, outcome(Verdict(unchanged), at=at), muted) == (status, None)
+            assert advance(status, outcome(unchanged, at=at), muted) == (status, None)
         status, _ = advance(status, outcome(verdict, at=at), policy)
         at += minutes(1)
 
