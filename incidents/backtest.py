@@ -326,5 +326,5 @@ def _unanswered(
     if monitor.dependencies.exists():
         text = "Alerts that were held because of a monitor on which this one depends are counted as sent."
         yield Unanswered("dependencies", text)
-    if start < now - timedelta(days=settings.AUDIT_KEPT_DAYS):
+    if seen.checks and start < now - timedelta(days=settings.AUDIT_KEPT_DAYS):
         yield Unanswered("mutes_unknown", "Mutes of this time are no longer known: failures in them count.")
