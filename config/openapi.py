@@ -21,6 +21,7 @@ from audit.models import Entry
 from checks.spec import ReasonCode, RuleType, Verdict
 from config.openapi_examples import BY_OPERATION, example_of
 from core.packed import Packed, pack, respond
+from incidents.backtest import UNANSWERED
 from incidents.models import Incident, IncidentEvent
 from incidents.serializers import INCIDENT_STATUSES
 from incidents.windows import SCOPES
@@ -60,6 +61,7 @@ ENUMS: dict[str, Iterable[Any]] = {
     "IncidentStatus": INCIDENT_STATUSES,
     "IncidentResolution": Incident.Resolution,
     "IncidentEventType": IncidentEvent.Type,
+    "BacktestLimit": UNANSWERED,
     "WindowScope": SCOPES,
     "TurnUnit": MOST_OF_UNIT,
     "EscalationTargetType": TARGET_TYPES,

@@ -264,11 +264,7 @@ def _side(found: Replay, own: Thresholds, past: _Past, span: Span, monitor: Moni
         for outage, times in zip(found.outages, alerts, strict=True)
         if outage.started_at < span.end and (outage.resolved_at is None or outage.resolved_at > span.start)
     ]
-    delays = [
-        (each.outage.confirmed_at - each.outage.started_at) / _SECOND
-        for each in noticed
-        if each.outage.confirmed_at >= span.start
-    ]
+    delays = [each.outage.delay / _SECOND for each in noticed if each.outage.confirmed_at >= span.start]
     return Side(
         own,
         noticed,
@@ -318,10 +314,12 @@ def _unanswered(
         )
         yield Unanswered("checks_not_made", text)
     if seen.timeouts:
-        text = f"{counted(seen.timeouts, 'check')} failed by the timeout. Whether a longer one had helped is not known."
+        text = f"{counted(seen.timeouts, 'check')} failed by the timeout. Whether they would pass with a longer one is unknown."
         yield Unanswered("timeouts", text)
     if past.is_changed:
-        text = "Settings were changed in this time. stored is what today's would have brought about, not what happened."
+        text = (
+            "Settings were changed in this time. Those of now are replayed throughout, so the real alerts may differ."
+        )
         yield Unanswered("settings_changed", text)
     if monitor.dependencies.exists():
         text = "Alerts that were held because of a monitor on which this one depends are counted as sent."

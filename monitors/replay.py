@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from operator import itemgetter
 
@@ -29,6 +29,15 @@ class Outage:
     reason_code: str | None
     resolved_at: datetime | None = None
     is_paused: bool = False
+
+    @property
+    def lasted(self) -> timedelta | None:
+        return None if self.resolved_at is None else self.resolved_at - self.started_at
+
+    @property
+    def delay(self) -> timedelta:
+        """How long it took to confirm it."""
+        return self.confirmed_at - self.started_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -428,7 +428,7 @@ async def agents(attacker: Attacker) -> None:
 
 @row("lists", "accounts", monitors=[("http", "fast")] * LIMIT, history=100_000)
 async def lists(attacker: Attacker) -> None:
-    """Threads and database connections: lists, histories and metrics at their limits."""
+    """Threads and database connections: lists, histories, backtests and metrics at their limits."""
     monitor = f"/v1/monitors/{random.choice(attacker.own['monitors'])}"
     paths = (
         *(
@@ -440,7 +440,13 @@ async def lists(attacker: Attacker) -> None:
         ),
         *(f"{monitor}/checks?limit=1000", f"{monitor}/uptime?days=90", "/v1/alert-channels", "/v1/sessions"),
     )
-    await attacker.repeat(8, lambda: attacker.ask("GET", random.choice(paths)))
+
+    async def ask() -> tuple[int, bytes]:
+        if random.random() < 0.1:
+            return await attacker.ask("POST", f"{monitor}/backtest", {"slow_ms": random.randint(1, 5_000)})
+        return await attacker.ask("GET", random.choice(paths))
+
+    await attacker.repeat(8, ask)
 
 
 @row("tags", "accounts", monitors=[("http", "fast")] * LIMIT)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,9 +21,12 @@ from core.errors import NoWorker
 from core.text import copy_name
 from core.waiting import limit_waiting
 from dashboard.durations import format_duration
+from dashboard.monitors.backtests import Tried
 from dashboard.monitors.forms import SCOPE, MonitorForm, parents_of
 from dashboard.monitors.notified import chosen_by
 from dashboard.pages import PageRequest, page, read_only, render_page
+from incidents.backtest import THRESHOLDS
+from incidents.backtest import run as run_backtest
 from monitors import configuration, services, types
 from monitors.checking import interactive
 from monitors.checking.results import CheckResult
@@ -33,6 +37,7 @@ from monitors.types.settings import MAX_NAME, MonitorConfig
 
 USUAL_INTERVAL_SEC = 60  # the default, unless the plan requires a longer one
 FORM = "#monitor-form"
+BACKTEST = "backtest"
 
 
 class TestRun(NamedTuple):
@@ -117,6 +122,8 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     )
     if "test" in request.POST:
         return _test(request, form)
+    if "backtest" in request.POST:
+        return _show_outcome(request, form, "backtest", lambda: _backtest(request, monitor, form), limit=BACKTEST)
 
     @transaction.atomic
     def change() -> Monitor:
@@ -163,17 +170,37 @@ def parents(request: PageRequest) -> HttpResponse:
 
 
 def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None) -> HttpResponse:
-    """Run a test.
+    """Run a test."""
+    run = partial(_run, request, form, source=source)
+    return _show_outcome(request, form, "test_run", run, limit=SCOPE, source=source)
 
-    Return only the result to htmx, to keep what is typed during the test; return the form if it is invalid.
+
+def _show_outcome(
+    request: PageRequest,
+    form: MonitorForm,
+    name: str,
+    act: Callable[[], object],
+    *,
+    limit: str,
+    source: Monitor | None = None,
+) -> HttpResponse:
+    """Try what is typed, and show the outcome by the template `name`, which has it by that name.
+
+    Return only the outcome to htmx, to keep what is typed meanwhile; return the form if it is invalid.
     """
-    run = form.save(request, lambda: _run(request, form, source=source), limit=SCOPE)
-    if run is None:
+    outcome = form.save(request, act, limit=limit)
+    if outcome is None:
         answer = _show(request, form, source=source, tested=True)
         return retarget(reswap(answer, "outerHTML"), FORM) if request.htmx else answer
     if request.htmx:
-        return render_page(request, "monitors/test_run", run=run)
-    return _show(request, form, source=source, run=run)
+        return render_page(request, f"monitors/{name}", **{name: outcome})
+    return _show(request, form, source=source, **{name: outcome})
+
+
+def _backtest(request: PageRequest, monitor: Monitor, form: MonitorForm) -> Tried:
+    """Try the thresholds of the form on the history of the monitor."""
+    given = {name: value for name, value in form.given().items() if name in THRESHOLDS}
+    return Tried(run_backtest(request.caller, monitor, given, now=request.now))
 
 
 def _run(request: PageRequest, form: MonitorForm, *, source: Monitor | None) -> TestRun:

@@ -103,6 +103,15 @@ def _type_a_schedule(tab: Tab) -> None:
     tab.locator("#schedule-preview", has_text="America/New_York").get_by_role("table").wait_for()
 
 
+def _try_on_the_past(tab: Tab) -> None:
+    tab.get_by_label("Failures before down").fill("1")
+    tab.get_by_role("button", name="Replay past checks").click()
+    result = tab.locator("#backtest-result")
+    result.get_by_role("table").wait_for()
+    result.locator("summary").click()
+    result.scroll_into_view_if_needed()
+
+
 def _open_check(tab: Tab) -> None:
     tab.locator("#checks summary").first.click()
 
@@ -213,6 +222,7 @@ PAGES = (
     Page("monitor-changes-card", "/monitors/{monitor}", act=_open_changes),
     Page("monitor-badges", "/monitors/{monitor}/badges"),
     Page("monitor-edit", "/monitors/{monitor}/edit"),
+    Page("monitor-backtest", "/monitors/{monitor}/edit", act=_try_on_the_past),
     Page("projects", "/projects"),
     Page("project", "/projects/{project}"),
     Page("project-log", "/projects/{project}/log"),
