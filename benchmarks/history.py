@@ -10,8 +10,8 @@ and a minute or two.
 Then a backtest of 90 days of a monitor at 60 s.
 
 The last line is one JSON object: medians in ms, the ratio of each pair, the bytes of table and indexes for each
-result, and the CPU of a backtest. Exits 1 if a response is wrong, a ratio is over 1.2, a result takes over 120 bytes, or
-a backtest over a second.
+result, and the CPU of a backtest. Exits 1 if a response is wrong, a ratio is over 1.2, a result takes over 120 bytes,
+or a backtest over a second.
 """
 
 from __future__ import annotations

@@ -314,12 +314,10 @@ def _unanswered(
         )
         yield Unanswered("checks_not_made", text)
     if seen.timeouts:
-        text = f"{counted(seen.timeouts, 'check')} failed by the timeout. Whether they would pass with a longer one is unknown."
+        text = f"{counted(seen.timeouts, 'check')} failed by the timeout and may pass with a longer one."
         yield Unanswered("timeouts", text)
     if past.is_changed:
-        text = (
-            "Settings were changed in this time. Those of now are replayed throughout, so the real alerts may differ."
-        )
+        text = "Settings were changed in this time. Those of now are replayed throughout, so real alerts may differ."
         yield Unanswered("settings_changed", text)
     if monitor.dependencies.exists():
         text = "Alerts that were held because of a monitor on which this one depends are counted as sent."

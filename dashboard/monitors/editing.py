@@ -189,12 +189,13 @@ def _show_outcome(
     Return only the outcome to htmx, to keep what is typed meanwhile; return the form if it is invalid.
     """
     outcome = form.save(request, act, limit=limit)
+    shown: dict[str, Any] = {name: outcome}
     if outcome is None:
         answer = _show(request, form, source=source, tested=True)
         return retarget(reswap(answer, "outerHTML"), FORM) if request.htmx else answer
     if request.htmx:
-        return render_page(request, f"monitors/{name}", **{name: outcome})
-    return _show(request, form, source=source, **{name: outcome})
+        return render_page(request, f"monitors/{name}", **shown)
+    return _show(request, form, source=source, **shown)
 
 
 def _backtest(request: PageRequest, monitor: Monitor, form: MonitorForm) -> Tried:

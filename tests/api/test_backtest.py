@@ -151,7 +151,8 @@ def test_a_heartbeat_has_no_thresholds(api: Api, user: User) -> None:
 def test_readers_and_strangers(monitor: Monitor, user: User) -> None:
     project = ProjectFactory(owner=user)
     shared = MonitorFactory(owner=user, project=project)
-    viewer = MembershipFactory(project=project, role="viewer").user
+    viewer = UserFactory()
+    MembershipFactory(project=project, user=viewer, role="viewer")
     token = Api.with_token(user, project, access="read")
     body = {"fail_threshold": 2}
     assert [each.post(path(shared), body).status for each in (Api.signed_in(viewer), token)] == [200, 200]

@@ -16,7 +16,7 @@ from core.clock import utc_now
 from monitors.models import Monitor
 from tests.api.test_history import add_result
 from tests.dashboard.test_monitor_pages import typed
-from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory
+from tests.factories import MembershipFactory, MonitorFactory, ProjectFactory, UserFactory
 from tests.helpers import flush_broker, keep_checked
 
 UP, DOWN = Verdict.UP, Verdict.DOWN
@@ -90,7 +90,8 @@ def test_who_asks_too_often(web: Client, monitor: Monitor, settings: Settings) -
 
 def test_a_viewer_cannot_open_the_form(client: Client, user: User) -> None:
     project = ProjectFactory(owner=user)
-    viewer = MembershipFactory(project=project, role="viewer").user
+    viewer = UserFactory()
+    MembershipFactory(project=project, user=viewer, role="viewer")
     client.force_login(viewer)
     shared = MonitorFactory(owner=user, project=project)
     given: dict[str, Any] = {"backtest": "yes"}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from alerts.models import AlertChannel
+from checks.results.selectors import history_of
 from checks.spec import CheckOutcome, Verdict
 from incidents import backtest, consuming
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
@@ -23,7 +24,7 @@ from monitors.models import Monitor, MonitorState, StatusChange
 from monitors.operations import mute_for, pause, resume
 from monitors.recording import record
 from monitors.recording.batch import CheckRecord, lock_batch
-from monitors.replay import Replay
+from monitors.replay import Replay, replay
 from monitors.scheduling import claim_due
 from monitors.state import Policy, Status, advance
 from tests.alerts.drivers import Drive, make_channel
@@ -119,7 +120,7 @@ def play(monitor: Monitor, events: Sequence[Any]) -> datetime:
                 at = now + timedelta(seconds=1)
                 record([CheckRecord(monitor.pk, *key, outcome(DOWN, at=at)) for key in late], now=now)
                 late.clear()
-    consuming.consume(now, slow=list)
+    consuming.consume(now, slow=lambda _: None)
     return now + timedelta(seconds=1)
 
 
@@ -178,7 +179,7 @@ def replay_of(monitor: Monitor, end: datetime) -> Replay:
     own = backtest.Thresholds(*(getattr(monitor, name) for name in backtest.THRESHOLDS))
     found = own.replay(monitor, Status())
     past = backtest._past_of(Monitor.objects.select_related("state").get(pk=monitor.pk), NOON, end, now=end)
-    backtest.replay(backtest.history_of(monitor.pk, NOON, end), past.events, [found])
+    replay(history_of(monitor.pk, NOON, end), past.events, [found])
     return found
 
 
