@@ -120,7 +120,7 @@ class Backtest:
 
 @dataclass(slots=True)
 class _Past:
-    """What happened to the monitor besides checks, from a time before the span on."""
+    """What happened to the monitor in addition to checks, since the first of them."""
 
     events: list[Event] = field(default_factory=list)
     mutes: list[Span] = field(default_factory=list)
@@ -240,7 +240,7 @@ def _past_of(monitor: Monitor, start: datetime, end: datetime, *, now: datetime)
 
 
 def _state_before(monitor: Monitor, at: datetime) -> tuple[Status, Outage | None]:
-    """Return the status as it was just before a check, and the open outage, without counts of consecutive checks."""
+    """Return the status before a check, without counts of consecutive checks, and the open outage or None."""
     changes = StatusChange.objects.filter(monitor=monitor, at__lt=at).order_by("-at", "-id")
     last = changes.filter(kind=Kind.STATUS).first()
     if last is None:

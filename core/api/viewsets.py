@@ -60,7 +60,7 @@ class Operation:
     session_only: bool = False
     """Project tokens are refused, as they are if the viewset has `session_only`."""
     only_reads: bool = False
-    """It changes nothing, so that those who only read may use it, whatever its method."""
+    """It changes nothing: callers that only read may use it, also if it is a POST."""
     locks: bool = False
     """Its service finds and locks the object before anything else. Only a bad body needs a query of its own: 404 comes
     before its errors."""

@@ -186,7 +186,7 @@ def _show_outcome(
 ) -> HttpResponse:
     """Try what is typed, and show the outcome by the template `name`, which has it by that name.
 
-    Return only the outcome to htmx, to keep what is typed meanwhile; return the form if it is invalid.
+    Return only the outcome to htmx, to keep further input; return the form if it is invalid.
     """
     outcome = form.save(request, act, limit=limit)
     shown: dict[str, Any] = {name: outcome}
