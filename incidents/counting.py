@@ -35,8 +35,8 @@ def alert_times(
     """Return the times of the alerts of each outage that say that the monitor is down, as `alerts.notify` sends them.
 
     An alert waits for the end of maintenance, and is not sent if the outage is over by then. An outage that was
-    alerted about before maintenance gets another alert after it. `changes` of outages within a time begin a flapping spell,
-    with one alert. Within it none is sent, and after `calm` time one if the monitor is down.
+    alerted about before maintenance gets another alert after it. `changes` of outages within a time begin a flapping
+    spell, with one alert. Within it none is sent, and after `calm` time one if the monitor is down.
     """
     starts = [span.start for span in maintenance]
 

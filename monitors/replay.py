@@ -53,8 +53,8 @@ class Event:
 class Replay:
     """The state of a monitor that is checked with this policy, and the outages that it has had, oldest first.
 
-    A check is slow from `slow_ms` on: the verdict of its result is for another threshold. `slowed` are the times at which the status became slow,
-    and whether the monitor was down before.
+    A check is slow from `slow_ms` on: the verdict of its result is for another threshold. `slowed` are the times at
+    which the status became slow, and whether the monitor was down before.
     """
 
     policy: Policy

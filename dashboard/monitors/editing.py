@@ -123,7 +123,7 @@ def edit(request: PageRequest, monitor_id: str) -> HttpResponse:
     if "test" in request.POST:
         return _test(request, form)
     if "backtest" in request.POST:
-        return _show_outcome(request, form, "backtest", lambda: _backtest(request, monitor, form), limit=BACKTEST)
+        return _show_outcome(request, form, BACKTEST, partial(_backtest, request, monitor, form), limit=BACKTEST)
 
     @transaction.atomic
     def change() -> Monitor:
@@ -172,19 +172,20 @@ def parents(request: PageRequest) -> HttpResponse:
 def _test(request: PageRequest, form: MonitorForm, *, source: Monitor | None = None) -> HttpResponse:
     """Run a test."""
     run = partial(_run, request, form, source=source)
-    return _show_outcome(request, form, "test_run", run, limit=SCOPE, source=source)
+    return _show_outcome(request, form, "test_run", run, name="run", limit=SCOPE, source=source)
 
 
 def _show_outcome(
     request: PageRequest,
     form: MonitorForm,
-    name: str,
+    template: str,
     act: Callable[[], object],
     *,
     limit: str,
+    name: str = BACKTEST,
     source: Monitor | None = None,
 ) -> HttpResponse:
-    """Try what is typed, and show the outcome by the template `name`, which has it by that name.
+    """Try what is typed, and show the outcome by a template, which has it as `name`.
 
     Return only the outcome to htmx, to keep further input; return the form if it is invalid.
     """
@@ -194,7 +195,7 @@ def _show_outcome(
         answer = _show(request, form, source=source, tested=True)
         return retarget(reswap(answer, "outerHTML"), FORM) if request.htmx else answer
     if request.htmx:
-        return render_page(request, f"monitors/{name}", **shown)
+        return render_page(request, f"monitors/{template}", **shown)
     return _show(request, form, source=source, **shown)
 
 
