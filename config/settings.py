@@ -158,7 +158,7 @@ THROTTLES = {
     "logo": (20, 600),
     "manifest": (30, 60),
     "metrics": (120, 60),
-    "backtest": (30, 60),  # each takes up to a second of CPU
+    "backtest": (30, 60),  # each may take two seconds of CPU
     "status-subscribe": (20, 3600),
     "status-subscribe-address": (5, 3600),
     "status-password": (10, 900),

@@ -32,7 +32,7 @@ from projects.access import Caller
 
 LONGEST = timedelta(days=90)
 MAX_CHECKS = 150_000
-"""About 90 days of a monitor at 60 s are 129,600. Of more, the newest are read: a second of CPU is the most."""
+"""90 days of a monitor at 60 s are 129,600. Of more, the newest are read: the most takes about two seconds of CPU."""
 MAX_DIFFERENCES = 100
 MAX_ENTRIES = 5_000
 """How many entries of the audit log are read."""
