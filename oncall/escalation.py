@@ -104,8 +104,8 @@ def due(progress: Progress, plan: Plan | None, now: datetime) -> Result:
 def empty(progress: Progress, plan: Plan, ran: Run) -> Result:
     """Run the next step at once, because the one that `ran` reached no one. `progress` is what `due` returned.
 
-    The end of a round that reached no one ends the escalation. In further rounds the waits stay: those who can be reached
-    were notified, and all rounds could run at the same moment.
+    The end of a round that reached no one ends the escalation. In further rounds the waits stay: people who can be
+    reached were notified, and all rounds could run at the same moment.
     """
     progress = replace(progress, reached=ran.reached_before)
     if progress.state is State.FINISHED or (progress.step == 0 and not progress.reached):
