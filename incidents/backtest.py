@@ -35,7 +35,7 @@ MAX_CHECKS = 150_000
 """90 days of a monitor at 60 s are 129,600. Of more, the newest are read: the most takes about two seconds of CPU."""
 MAX_DIFFERENCES = 100
 MAX_ENTRIES = 5_000
-"""How many entries of the audit log are read."""
+"""How many entries of the audit log are read, and how many pauses: an account may have made any number."""
 WARM_UP = timedelta(days=1)
 """How long before the span the replay begins: consecutive checks and flapping are counted across its start."""
 LONGEST_MUTE = timedelta(days=7)
@@ -211,22 +211,22 @@ def _past_of(monitor: Monitor, start: datetime, end: datetime, *, now: datetime)
     past = _Past(maintenance=apart(left_out_since(start, [monitor.pk])[monitor.pk]))
     changes = StatusChange.objects.filter(monitor=monitor, at__gte=start, at__lt=end).exclude(kind=Kind.STATUS)
     stale_at: datetime | None = None
-    for kind, at in changes.order_by("id").values_list("kind", "at"):
+    for kind, at in reversed(changes.order_by("-id").values_list("kind", "at")[:MAX_ENTRIES]):
         if kind in (Kind.PAUSED, Kind.RESUMED):
             past.events.append(Event(at, enabled=kind == Kind.RESUMED))
         elif kind == Kind.STALE:
             stale_at = at
         else:
             past.unobserved.append(Span(stale_at or start, at))
-    if (stale := stale_since(monitor, now=now)) is not None:
+    if (stale := stale_since(monitor, now=now)) is not None and stale < end:
         past.unobserved.append(Span(stale, end))
     past.unobserved = apart([*past.unobserved, *past.maintenance, *gaps_since(start)])
     entries = Entry.objects.filter(monitor_id=monitor.pk, at__gte=start - LONGEST_MUTE, at__lt=end)
     found = entries.order_by("-id").values_list("at", "action", "details")[:MAX_ENTRIES]
     for at, action, details in reversed(found):
-        edited = {change["field"]: change for change in details.get("changes", ())}
+        edited = {change["field"]: change.get("after") for change in details.get("changes", ())}
         if action in (Action.MONITOR_MUTED, Action.MONITOR_UNMUTED):
-            until = edited["muted_until"].get("after")
+            until = edited.get("muted_until")
             muted_until = None if until is None else from_ms(until)
             past.events.append(Event(at, muted_until=muted_until))
             if past.mutes and past.mutes[-1].end > at:
