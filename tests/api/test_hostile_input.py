@@ -252,7 +252,7 @@ def test_bodies_that_are_hardly_json(
         b'{"' + b"a" * 10_000 + b'": 1}',
         b'{"__proto__": {}, "__class__": 1}',
     ]
-    if method != "patch" and not path.endswith("/copy"):  # an empty body changes nothing
+    if method != "patch" and not path.endswith(("/copy", "/backtest")):  # an empty body changes nothing
         raw.append(b"")
     for body in raw:
         assert_error(api.send(method, address, body), 400, 401, 404, 413, 422, what=body[:60])
