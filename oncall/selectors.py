@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -16,7 +17,9 @@ from django.utils.crypto import salted_hmac
 from accounts.models import User
 from alerts.models import AlertChannel
 from alerts.selectors import sends_to
+from audit import origin
 from core.db import get_or_not_found
+from core.shares import Shares
 from oncall import rotation
 from oncall.models import Contact, EscalationPolicy, OnCallSchedule
 from oncall.rotation import Shift
@@ -31,6 +34,18 @@ People = dict[str, User]
 SCHEDULE_CHARS = Length(Cast("layers", TextField())) + Length(Cast("overrides", TextField()))
 POLICY_CHARS = Length(Cast("steps", TextField()))
 """How much text a list reads of a row."""
+
+_turns = Shares(at_once=1, most_waiting=16, most_present=8, patience_sec=5.0)
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Run the block in turn with other requests that compute shifts. Raises TooManyRequests.
+
+    Those of schedules at their limits take a part of a second, and several at once would delay all other requests.
+    """
+    with _turns.turn(*origin.users()):
+        yield
 
 
 def list_schedules(caller: Caller) -> QuerySet[OnCallSchedule]:

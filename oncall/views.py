@@ -99,7 +99,8 @@ class ScheduleViewSet(ServiceViewSet):
         end = limits["to"] or start + USUAL_RANGE
         if not start <= end <= start + LONGEST_RANGE:
             raise ValidationFailed(f"must be 0 to {LONGEST_RANGE.days} days after from.", field="to")
-        found = selectors.shifts_of(self.found, start, end)
+        with selectors.computing():
+            found = selectors.shifts_of(self.found, start, end)
         if len(found) > MOST_SHIFTS:
             raise ValidationFailed(f"there are more than {MOST_SHIFTS:,} shifts; name a shorter range.", field="to")
         return found
@@ -107,7 +108,8 @@ class ScheduleViewSet(ServiceViewSet):
     @operation("now", method="get", id="get_on_call", answer=OnCallNowSerializer)
     def on_call(self, schedule_id: str) -> Now:
         """Read who is on call now, and who is next."""
-        return selectors.now_of(self.get_object(schedule_id), self.now)
+        with selectors.computing():
+            return selectors.now_of(self.get_object(schedule_id), self.now)
 
     @operation("calendar", id="create_on_call_calendar", answer=CalendarLinkSerializer)
     def calendar(self, schedule_id: str) -> dict[str, str]:

@@ -117,6 +117,7 @@ def channel_problem(channel: AlertChannel) -> str:
 
 
 @page
+@selectors.computing()
 def index(request: PageRequest) -> HttpResponse:
     after = request.GET.get("after", "")
     rows, last = page_of(selectors.list_policies(request.caller), after)
@@ -125,6 +126,7 @@ def index(request: PageRequest) -> HttpResponse:
 
 
 @page
+@selectors.computing()
 def show(request: PageRequest, policy_id: str) -> HttpResponse:
     """Show a policy, and what it would do at the time of the URL."""
     caller, policy = request.caller, selectors.get_policy(request.caller, policy_id)

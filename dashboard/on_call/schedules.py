@@ -93,6 +93,7 @@ def page_of(rows: QuerySet[Any], after: str) -> tuple[list[Any], Row | None]:
 
 
 @page
+@selectors.computing()
 def index(request: PageRequest) -> HttpResponse:
     after = request.GET.get("after", "")
     rows, last = page_of(selectors.list_schedules(request.caller), after)
@@ -158,6 +159,7 @@ class OverrideView:
 
 
 @page
+@selectors.computing()
 def show(request: PageRequest, schedule_id: str) -> HttpResponse:
     return _show(request, selectors.get_schedule(request.caller, schedule_id))
 

@@ -28,6 +28,7 @@ class OwnShift(NamedTuple):
 
 
 @page
+@selectors.computing()
 def index(request: PageRequest) -> HttpResponse:
     user, now = request.caller.user, request.now
     named = Q(layers__contains=[{"user_ids": [user.public_id]}]) | Q(overrides__contains=[{"user_id": user.public_id}])

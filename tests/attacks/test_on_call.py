@@ -20,6 +20,7 @@ from core.errors import NotFound
 from incidents import consuming
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
+from oncall import selectors
 from oncall.escalating import MAX_TAKEN_BACK, run_due, unacknowledge_by_link
 from oncall.models import OnCallSchedule
 from oncall.serializers import LATEST_MS
@@ -67,6 +68,24 @@ def test_a_swap_of_centuries_is_refused_without_computing_them(owner: User) -> N
     answer = web_of(owner).post(f"/on-call/schedules/{schedule.public_id}/swap", sent)
     assert answer.status_code == 200
     assert "This shift has changed" in answer.content.decode()
+
+
+def test_shifts_are_computed_in_turns(owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several requests at the limits would take the turns of all others."""
+    monkeypatch.setattr(selectors._turns, "_patience_sec", 0.1)
+    schedule = make_schedule(ProjectFactory(owner=owner), owner)
+    policy = make_policy(ProjectFactory(owner=owner), (0, [owner]))
+    paths = [
+        *("/on-call", "/on-call/shifts", "/on-call/policies", f"/on-call/policies/{policy.public_id}"),
+        f"/on-call/schedules/{schedule.public_id}",
+    ]
+    web, api = web_of(owner), Api.signed_in(owner)
+    calls = [f"/v1/on-call-schedules/{schedule.public_id}/{name}" for name in ("shifts", "now")]
+    with selectors.computing():
+        assert {web.get(path).status_code for path in paths} == {429}
+        assert {api.get(path).status for path in calls} == {429}
+    assert {web.get(path).status_code for path in paths} == {200}
+    assert {api.get(path).status for path in calls} == {200}
 
 
 def test_the_hours_of_a_schedule_are_few(owner: User) -> None:
