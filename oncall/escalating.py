@@ -217,8 +217,8 @@ class Stepper:
             row = self._rows[incident.pk]
             progress, actions = escalation.escalate(_progress_of(row), self._plan(incident), self._now)
             _store(row, self._do(incident, progress, actions))
-            while self._advance(incident):
-                pass
+            while len(self._batch.items) < MOST_ITEMS and self._advance(incident):
+                pass  # more than that is left to `run_due`
             return any(isinstance(action, Run) for action in actions)
         return False
 

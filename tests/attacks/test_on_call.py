@@ -21,10 +21,11 @@ from incidents import consuming
 from incidents.models import Incident, IncidentEvent
 from monitors.models import Monitor
 from oncall import selectors
-from oncall.escalating import MAX_TAKEN_BACK, run_due, unacknowledge_by_link
+from oncall.escalating import MAX_TAKEN_BACK, escalate, run_due, unacknowledge_by_link
 from oncall.models import OnCallSchedule
 from oncall.serializers import LATEST_MS
 from oncall.services import MAX_HOURS_A_WEEK
+from projects.access import Caller
 from projects.models import Project
 from tests.alerts.drivers import Drive, at, make_channel
 from tests.api.client import Api
@@ -179,6 +180,32 @@ def test_an_escalation_all_of_whose_steps_are_due_at_once_leaves_turns_to_others
         steps = incident.events.filter(type="escalated", data__has_key="step").order_by("pk")
         found = list(steps.values_list("data__round", "data__step"))
         assert found == [(number, step) for number in range(10) for step in range(10)]
+
+
+def test_a_request_runs_some_of_the_steps_that_are_due_and_leaves_the_rest(owner: User) -> None:
+    """Escalating ran 100 steps, 10,000 messages, in the transaction of a web request."""
+    people = [owner, *(UserFactory() for _ in range(4))]
+    project = ProjectFactory(owner=owner)
+    for user in people:
+        if user != owner:
+            MembershipFactory(project=project, user=user)
+        reach_by(user, *((0, make_channel(user)) for _ in range(10)))
+    drive = Drive()
+    (monitor,) = drive.monitors(owner, ["One"], project_id=project.public_id)
+    Project.objects.update(escalation_policy=make_policy(project, (5, people), *[(0, people)] * 9, repeat=5))
+    drive.check(monitor, Verdict.DOWN, at(60))
+    consuming.consume(at(61), slow=lambda _: None)
+    notify_incidents(at(61))
+    incident = Incident.objects.get()
+    escalate(Caller(owner), incident.public_id, now=at(62))
+    assert DeliveryItem.objects.count() == 10 * 50, "the round: the next one waits five minutes"
+    incident.escalation.policy = make_policy(project, *[(0, people)] * 10, repeat=9)
+    incident.escalation.save()
+    escalate(Caller(owner), incident.public_id, now=at(63))
+    assert DeliveryItem.objects.count() == 500 + MOST_ITEMS
+    while run_due(at(63)):
+        pass
+    assert DeliveryItem.objects.count() == 10 * 10 * 50
 
 
 def test_acknowledging_and_taking_back_ends(owner: User) -> None:
