@@ -40,6 +40,7 @@ from monitors.heartbeats.canary import canary_status
 from monitors.scheduling.backlog import backlog, queued
 from monitors.stale import LABELS, count_stale
 from notifications import outbox as messages
+from oncall import notices
 from statuspages import subscriptions
 
 logger = logging.getLogger(__name__)
@@ -118,6 +119,10 @@ ALERT_LAG = Gauge(
     "pulsekeeper_alert_lag_seconds",
     "How long the oldest alert that could be sent has waited, else 0. Delays by receivers do not count.",
 )
+ON_CALL_LOOK_AGE = Gauge(
+    "pulsekeeper_on_call_look_age_seconds",
+    "How long ago gaps of the schedule that waits longest were looked for, and hand-overs; absent without schedules.",
+)
 UNREACHABLE = Gauge(
     "pulsekeeper_unreachable", "1 if /metrics could not query this source and omits its values.", ("source",)
 )
@@ -144,6 +149,7 @@ GAUGES: tuple[Gauge | Recent, ...] = (
     BUILD_INFO,
     QUEUE_LENGTH,
     ALERT_LAG,
+    ON_CALL_LOOK_AGE,
     UNREACHABLE,
 )
 
@@ -214,6 +220,7 @@ def _database_metrics() -> Iterator[Metric]:
     with separate_connection(patience_sec=PATIENCE_SEC) as database:
         waiting = backlog(database, now=now, most=MOST_DUE)
         alert = outbox.oldest_alert(database, now=now)
+        looked_at = notices.last_look(database)
         canary = canary_status(database)
         stale = dict.fromkeys(LABELS, 0)
         for group in count_stale(database, now=now, most=MOST_DUE):
@@ -236,6 +243,8 @@ def _database_metrics() -> Iterator[Metric]:
     yield _gauge(LOCATION_AGENTS, {(place.id,): place.online for place in places})
     yield _gauge(PRIVATE_OFFLINE, {(): private_offline})
     yield _gauge(ALERT_LAG, {(): _seconds(alert, now)})
+    if looked_at is not None:
+        yield _gauge(ON_CALL_LOOK_AGE, {(): _seconds(looked_at, now)})
     if waiting.last_tick_at is not None:
         yield _gauge(TICK_AGE, {(): _seconds(waiting.last_tick_at, now)})
 

@@ -42,6 +42,7 @@ from monitors.tasks import dispatch_due
 from tests.factories import MonitorFactory, UserFactory
 from tests.helpers import NOON, flush_broker, record_ping
 from tests.locations import add_agent, shared
+from tests.oncall.making import make_schedule
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.site import Site
@@ -81,6 +82,14 @@ def test_agents_of_locations() -> None:
     }
 
 
+def test_the_schedule_that_waits_longest() -> None:
+    owner, now = UserFactory(), utc_now()
+    for minutes in (2, 6):
+        schedule = make_schedule(owner, owner)
+        type(schedule).objects.filter(pk=schedule.pk).update(announced_until=now - timedelta(minutes=minutes))
+    assert 360 <= scrape()["pulsekeeper_on_call_look_age_seconds"] < 420
+
+
 @pytest.fixture
 def stop_all(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let all processes that have reported count as stopped from now on."""
@@ -113,6 +122,7 @@ def test_with_nothing_at_all() -> None:
     assert found["pulsekeeper_queue_length{queue=probes}"] == 0
     assert found["pulsekeeper_unreachable{source=database}"] == found["pulsekeeper_unreachable{source=broker}"] == 0
     assert "pulsekeeper_tick_age_seconds" not in found, "the scheduler has never run"
+    assert "pulsekeeper_on_call_look_age_seconds" not in found, "there is no schedule"
     assert found["pulsekeeper_processes{process=beat}"] == 0
     assert found["pulsekeeper_process_last_report_timestamp_seconds{process=beat}"] == 0
 

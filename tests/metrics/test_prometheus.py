@@ -33,6 +33,7 @@ from tests.helpers import flush_broker
 from tests.locations import add_agent, shared
 from tests.metrics.prometheus import FOLDER, START_SECONDS, Ask, firing, running_prometheus
 from tests.metrics.test_writes import read_only
+from tests.oncall.making import make_schedule
 from tests.processes.up import free_port
 from tests.processes.waiting import until
 from tests.wrapper.conftest import require
@@ -153,6 +154,8 @@ def test_each_alert_is_fired_by_its_cause(
         page_ms=2_000,
     )
     DeliveryFactory(channel=ChannelFactory(), created_at=now - timedelta(hours=1))
+    schedule = make_schedule(monitor.owner, monitor.owner)
+    type(schedule).objects.update(announced_until=long_ago)
     for _ in range(MAX_QUEUED + 1):
         app.send_task("alerts.tasks.tick")
     metrics.LATE.add(1, "pings")
