@@ -339,7 +339,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
                 ]
             with database.cursor(row_factory=namedtuple_row) as named:
                 tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
-            ahead = {series.table: _ahead(database, series, now) for series in SERIES}
+            ahead = {series.table: _ahead(database, series, now) for series in SERIES if series.ahead}
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
         return None
@@ -360,7 +360,7 @@ def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timed
     row = database.execute(_LAST_PART, {"table": series.table, "default": series.default}).fetchone()
     if row is None or row[0] is None:
         return None
-    return series.bounds(series.start(row[0]))[1] - now
+    return series.bounds_of(row[0])[1] - now
 
 
 def _broker_status() -> BrokerStatus | None:

@@ -15,7 +15,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
-from operator import add
+from operator import add, lt
 from typing import NamedTuple
 
 VERSION = 1
@@ -54,9 +54,15 @@ class Checks(NamedTuple):
 
 
 def joined(parts: Iterable[Checks]) -> Checks:
-    """Return the checks of all parts, by time and claim."""
-    rows = sorted((row for part in parts for row in zip(*part, strict=True)), key=lambda row: row[:2])
-    return Checks(*([*column] for column in zip(*rows, strict=True))) if rows else Checks(*([] for _ in range(9)))
+    """Return the checks of all parts, by time and claim. Columns that a narrow part lacks stay empty."""
+    columns = [[value for column in same for value in column] for same in zip(*parts, strict=True)]
+    if not columns:
+        return Checks(*([] for _ in Checks._fields))
+    at, claim = columns[:2]
+    if not all(map(lt, at, at[1:])):
+        order = sorted(range(len(at)), key=lambda number: (at[number], claim[number]))
+        columns = [[column[number] for number in order] if column else [] for column in columns]
+    return Checks(*columns)
 
 
 def encode(checks: Checks, *, start: int) -> bytes:
@@ -102,12 +108,12 @@ def decode(data: bytes, *, start: int, narrow: bool = False) -> Checks:
     if zlib.crc32(data[5:]).to_bytes(4, "little") != data[1:5]:
         raise DamagedHistory("packed checks whose checksum is wrong")
     try:
-        return _decoded(_Reader(data, 5), start, narrow)
+        return _decoded(_Reader(data, 5), start, narrow=narrow)
     except (ValueError, IndexError, OverflowError, zlib.error) as error:
         raise DamagedHistory(f"packed checks that cannot be read: {error}") from error
 
 
-def _decoded(reader: _Reader, start: int, narrow: bool) -> Checks:
+def _decoded(reader: _Reader, start: int, *, narrow: bool) -> Checks:
     count, first, unit, period = (reader.number() for _ in range(4))
     if count > MOST:
         raise ValueError(f"{count} checks")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from itertools import compress
 from typing import Any
 
 from django.db import connection
 
+from checks.results.history import DOWN, EXPLAINED, checks_of, micros, rows_of
 from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
-from checks.results.rollups import AGGREGATES, PASSED, rolled_until
+from checks.results.rollups import AGGREGATES, rolled_until
 
 _STEP = "date_bin(make_interval(secs => %(step)s), {at}, %(since)s)"
 
@@ -33,8 +37,8 @@ def _hours(*columns: str) -> str:
 
 
 # With the rest of the hour before `since`, from `start` on.
-_MEANS = f"""
-    SELECT {{key}}, sum(latency_sum) / sum(timed)
+_SUMS = f"""
+    SELECT {{key}}, sum(latency_sum)::bigint, sum(timed)::bigint
       FROM ({_hours("latency_sum", "timed")}
              UNION ALL
             SELECT monitor_id, {HOUR_OF_CHECK}, {AGGREGATES["latency_sum"]}, {AGGREGATES["timed"]}
@@ -43,7 +47,6 @@ _MEANS = f"""
                AND checked_at >= %(start)s AND checked_at < %(since)s
              GROUP BY 1, 2) AS hours
      GROUP BY 1
-    HAVING sum(timed) > 0
 """
 _BY_MONITOR = f"""
     SELECT monitor_id,
@@ -60,15 +63,10 @@ _ROLLED = f"""
      GROUP BY GROUPING SETS ((1), ())
      ORDER BY 1 NULLS LAST
 """
-_EXACT = f"""
-    SELECT {_STEP.format(at="checked_at")},
-           avg(latency_ms) {PASSED}, min(latency_ms) {PASSED}, max(latency_ms) {PASSED}, avg(loss),
-           avg(connect_ms) {PASSED}, avg(ttfb_ms) {PASSED},
-           percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY latency_ms) {PASSED}
+_PLAIN = f"""
+    SELECT (extract(epoch FROM checked_at) * 1000000)::bigint, verdict <> 'down', latency_ms, connect_ms, ttfb_ms, loss
       FROM checks_checkresult
      WHERE monitor_id = %(id)s AND {HOUR_OF_CHECK} >= %(hour)s AND checked_at >= %(since)s
-     GROUP BY GROUPING SETS ((1), ())
-     ORDER BY 1 NULLS LAST
 """
 
 
@@ -120,9 +118,24 @@ def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
 def _means(monitor_ids: Collection[int], *, since: datetime, key: str) -> dict[Any, float]:
     hour = start_of_hour(since)
     first = hour if hour == since else hour + HOUR
+    sums: dict[Any, tuple[int, int]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_MEANS.format(key=key), {**_span(monitor_ids, first), "hour": hour, "start": since})
-        return {key: round(float(mean), 2) for key, mean in cursor.fetchall()}
+        cursor.execute(_SUMS.format(key=key), {**_span(monitor_ids, first), "hour": hour, "start": since})
+        sums = {key: (total, timed) for key, total, timed in cursor.fetchall()}
+    if hour != since:
+        for row in rows_of(monitor_ids, since, first):
+            checks = checks_of([row], narrow=True)
+            kept = slice(bisect_left(checks.at, micros(since)), bisect_left(checks.at, micros(first)))
+            timed = _passed(checks.latency_ms[kept], [kind % EXPLAINED != DOWN for kind in checks.kind[kept]])
+            each = row.monitor_id if key == "monitor_id" else since.astimezone(UTC).date()
+            total, count = sums.get(each, (0, 0))
+            sums[each] = total + sum(timed), count + len(timed)
+    return {key: round(total / timed, 2) for key, (total, timed) in sums.items() if timed}
+
+
+def _passed(values: Sequence[int | None], passed: Sequence[bool]) -> list[int]:
+    """Return the values that passed checks have."""
+    return [value for value in compress(values, passed) if value is not None]
 
 
 def hours_of(monitor_ids: Collection[int], *, since: datetime, now: datetime) -> dict[int, Hours]:
@@ -150,19 +163,49 @@ def rolled_series(monitor_id: int, *, since: datetime, step: timedelta) -> Serie
 
 def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series:
     """Return points of `step` from results, from `since` on, as far back as results are kept."""
-    values = {"id": monitor_id, "hour": start_of_hour(since), "since": since, "step": step.total_seconds()}
-    return _series(_EXACT, values, since=since)
+    with connection.cursor() as cursor:
+        cursor.execute(_PLAIN, {"id": monitor_id, "hour": start_of_hour(since), "since": since})
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    checks = checks_of(rows_of([monitor_id], since, datetime.max.replace(tzinfo=UTC)))
+    passed = [kind % EXPLAINED != DOWN for kind in checks.kind]
+    first, length = micros(since), step // timedelta(microseconds=1)
+    packed = zip(checks.at, passed, checks.latency_ms, checks.connect_ms, checks.ttfb_ms, checks.loss, strict=True)
+    rows += (row for row in packed if row[0] >= first)
+    steps: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        steps[(row[0] - first) // length].append(row)
+    points = [_point(since + number * step, steps[number]) for number in sorted(steps)]
+    return Series(points, _point(since, rows))
+
+
+def _point(at: datetime, rows: Sequence[tuple[Any, ...]]) -> Point:
+    if not rows:
+        return Point(at, None, None, None)
+    _, passed, latencies, connects, ttfbs, losses = zip(*rows, strict=True)
+    timed = sorted(_passed(latencies, passed))
+    return Point(
+        at,
+        _mean(timed),
+        timed[0] if timed else None,
+        timed[-1] if timed else None,
+        # As percentile_disc: the first value that at least this share of the values does not exceed.
+        *(timed[-(-percent * len(timed) // 100) - 1] if timed else None for percent in (50, 95, 99)),
+        connect=_mean(_passed(connects, passed)),
+        ttfb=_mean(_passed(ttfbs, passed)),
+        loss=_mean([loss for loss in losses if loss is not None]),
+    )
+
+
+def _mean(values: Collection[int]) -> float | None:
+    return round(sum(values) / len(values), 1) if values else None
 
 
 def _series(statement: str, values: Mapping[str, Any], *, since: datetime) -> Series:
     points = []
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        for at, mean, least, most, loss, *exact in cursor.fetchall():
-            connect, ttfb, percentiles = exact or (None, None, None)
-            p50, p95, p99 = percentiles or (None, None, None)
-            phases = map(_float, (connect, ttfb, loss))
-            points.append(Point(at or since, _float(mean), least, most, p50, p95, p99, *phases))
+        for at, mean, least, most, loss in cursor.fetchall():
+            points.append(Point(at or since, _float(mean), least, most, loss=_float(loss)))
     return Series(points[:-1], points[-1])
 
 
