@@ -7,11 +7,11 @@ day, one with the given days, which RESULTS_KEPT_DAYS retains. Requests go to bo
 that other load of the machine affects both. 200 monitors at 60 s for 30 days are 8.6 million results: about 1 GB,
 and a minute or two.
 
-Before the requests, all results but those of the last hours are packed, as the task `checks.tasks.pack` does; those of
-one day by the hour, the others by the day. After them follows a backtest of 90 days of a monitor at 60 s.
+Before the requests, results are packed as the task `checks.tasks.pack` does. A third set, of --packed monitors, has the
+results of a day packed by the hour and then merged. Last comes a backtest of 90 days of a monitor at 60 s.
 
 The last line is one JSON object: medians in ms, the ratio of each pair, and the bytes of tables and indexes for each
-result: `bytes_per_check` as rows, `bytes_per_check_hour` and `_day` packed. `read_14_days_ms` is the median time to read
+result: `bytes_per_check` as rows, `bytes_per_check_hour` and `_day` packed. `read_14_days_ms` is the median time for
 14 packed days of a monitor, `pack_us_per_check` the CPU of this process to pack a result, and `backtest_90_days_ms` the
 CPU of a backtest. Exits 1 if a response is wrong or a goal is missed.
 """
@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ from accounts.services import create_account
 Plan.objects.update(monitor_limit=1_000_000)
 create_account(email={EMAIL!r}, password={PASSWORD!r}, plan="pro")
 """
+# `{hourly}`: yesterday gets partitions by hour, as if it had been split before it began, and is merged afterwards.
 PACK = """
 import django; django.setup()
 import json, statistics, time
@@ -65,6 +66,7 @@ from checks.results.selectors import history_of
 from core.clock import utc_now
 now = utc_now()
 DAY = timedelta(days=1)
+day = RESULTS.bounds(now - DAY)
 
 def ask(statement, *values):
     with connection.cursor() as cursor:
@@ -72,44 +74,52 @@ def ask(statement, *values):
         return cursor.fetchall() if cursor.description else []
 
 def size(table):
-    return ask("SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree(%s)", table)[0][0]
+    return float(ask("SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree(%s)", table)[0][0])
 
-found = {"bytes_per_check": size(RESULTS.table) / CheckResult.objects.count()}
-# Yesterday by the hour, as if it had been split before it began.
-day = RESULTS.bounds(now - DAY)
-name = RESULTS.name(*day)
-ask(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
-ask(f"ALTER TABLE {name} RENAME TO whole_day")
-make(RESULTS, [(day[0] + n * HOUR, day[0] + (n + 1) * HOUR) for n in range(24)])
-ask(f"INSERT INTO {RESULTS.table} SELECT * FROM whole_day ORDER BY checked_at")
-ask("DROP TABLE whole_day")
+def pack(now):
+    before, start = CheckResult.objects.count(), time.process_time()
+    while packing.pack(now):
+        pass
+    return before - CheckResult.objects.count(), time.process_time() - start
+
+found = {{"bytes_per_check": size(RESULTS.table) / CheckResult.objects.count()}}
+if {hourly}:
+    name = RESULTS.name(*day)
+    ask(f"ALTER TABLE {{RESULTS.table}} DETACH PARTITION {{name}}")
+    ask(f"ALTER TABLE {{name}} RENAME TO whole_day")
+    make(RESULTS, [(day[0] + n * HOUR, day[0] + (n + 1) * HOUR) for n in range(24)])
+    ask(f"INSERT INTO {{RESULTS.table}} SELECT * FROM whole_day ORDER BY checked_at")
+    ask("DROP TABLE whole_day")
 ask("ANALYZE")
-start = time.process_time()
-before = CheckResult.objects.count()
-while packing.pack(now):
-    pass
-packed = before - CheckResult.objects.count()
-found["pack_us_per_check"] = (time.process_time() - start) / max(packed, 1) * 1e6
+packed, cpu = pack(now)
+found["pack_us_per_check"] = cpu / packed * 1e6
 ask("ANALYZE")
-sizes = {HOUR: [0, 0], DAY: [0, 0]}
-for bounds in parts(PACKED):
-    sizes[bounds[1] - bounds[0]][0] += size(PACKED.name(*bounds))
-    sizes[bounds[1] - bounds[0]][1] += ask(f"SELECT coalesce(sum(count), 0) FROM {PACKED.name(*bounds)}")[0][0]
-reasons = size(REASONS.table) / max(packed, 1)
-found["bytes_per_check_reasons"] = reasons
-for name, length in (("hour", HOUR), ("day", DAY)):
-    total, checks = sizes[length]
-    found[f"bytes_per_check_{name}"] = float(total / checks) + float(reasons) if checks else None
-monitors = sorted(PackedResults.objects.values_list("monitor_id", flat=True).distinct())[:60]
-taken = []
-end = day[0]
-for monitor_id in monitors:
-    start = time.perf_counter()
-    count = sum(1 for _ in history_of(monitor_id, end - 14 * DAY, end))
-    taken.append((time.perf_counter() - start) * 1000)
-found["read_14_days_ms"], found["read_checks"] = statistics.median(taken), count
-print(json.dumps({key: float(value) for key, value in found.items() if value is not None}))
+if {hourly}:
+    hours = [PACKED.name(*bounds) for bounds in parts(PACKED) if bounds[0] >= day[0] and bounds[1] <= day[1]]
+    checks = sum(ask(f"SELECT coalesce(sum(count), 0)::bigint FROM {{name}}")[0][0] for name in hours)
+    reasons = size(REASONS.name(*day)) / checks
+    found["bytes_per_check_hour"] = sum(map(size, hours)) / checks + reasons
+    _, cpu = pack(now + 2 * DAY)
+    found["merge_us_per_check"] = cpu / checks * 1e6
+    found["bytes_per_check_day"] = size(PACKED.name(*day)) / checks + reasons
+else:
+    taken, count = [], 0
+    for monitor_id in sorted(PackedResults.objects.values_list("monitor_id", flat=True).distinct())[:60]:
+        start = time.perf_counter()
+        count = max(count, sum(1 for _ in history_of(monitor_id, day[1] - 14 * DAY, day[1])))
+        taken.append((time.perf_counter() - start) * 1000)
+    found |= {{"read_14_days_ms": statistics.median(taken), "read_checks": count}}
+print(json.dumps(found))
 """
+
+
+def sizes(*, monitors: int) -> dict[str, float]:
+    """Return the bytes of packed results. With few monitors, empty parts of pages would count most."""
+    with serving({"THROTTLE_SCALE": "0"}, setup=ACCOUNT) as server:
+        server.seed(EMAIL, monitors=monitors, days=2)
+        found: dict[str, float] = json.loads(server.python("-c", PACK.format(hourly=True)).splitlines()[-1])
+    print(f"{monitors} monitors: {found}", flush=True)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +127,7 @@ class Deployment:
     days: int
     address: str
     session: requests.Session
-    found: dict[str, float]
+    found: dict[str, float] = field(compare=False)
 
     def get(self, path: str) -> tuple[Any, float]:
         """Return the response and the time in ms."""
@@ -134,7 +144,7 @@ def deployed(*, monitors: int, days: int) -> Iterator[Deployment]:
     with serving({"THROTTLE_SCALE": "0", "RESULTS_KEPT_DAYS": str(max(days + 1, 14))}, setup=ACCOUNT) as server:
         start = time.monotonic()
         seeded = server.seed(EMAIL, monitors=monitors, days=days)
-        found: dict[str, float] = json.loads(server.python("-c", PACK).splitlines()[-1])
+        found: dict[str, float] = json.loads(server.python("-c", PACK.format(hourly=False)).splitlines()[-1])
         sizes = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
         print(f"{days} days: {seeded.strip()} and packed in {time.monotonic() - start:.0f} s: {sizes}", flush=True)
         yield Deployment(days, server.address, _signed_in(server.address), found)
@@ -205,12 +215,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--monitors", type=int, default=200)
     parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--packed", type=int, default=1_000, help="monitors whose bytes are measured")
     parser.add_argument("--requests", type=int, default=100, help="of each kind to each")
     options = parser.parse_args()
+    packed = sizes(monitors=options.packed)
     with ExitStack() as stack:
         one, many = (stack.enter_context(deployed(monitors=options.monitors, days=days)) for days in (1, options.days))
         found = compare(one, many, monitors=options.monitors, times=options.requests)
-    found |= {name: round(value, 2) for name, value in many.found.items()}
+    found |= {name: round(value, 2) for name, value in (many.found | packed).items()}
     found |= backtest_90_days()
     ratios = {name: value for name, value in found.items() if name.endswith("_ratio")}
     good = max(ratios.values()) <= MOST_RATIO and all(found[name] <= most for name, most in MOST.items())

@@ -3,7 +3,7 @@
 Column by column, what repeats is removed first: `checked_at` is stored as the number of the slot and the microseconds
 in it, claims as steps, the time to the first byte as the rest of the latency. A constant column takes two bytes. Others
 take as many bits per value as most of their values need, and the longer ones are listed; or, if that is shorter, zlib
-compresses their bytes (ADR 61). Whole planes of bits are moved at a time, so no step loops over bits in Python.
+compresses their bytes (ADR 62). Whole planes of bits are moved at a time, so no step loops over bits in Python.
 
     version: 1 byte | crc32 of the rest: 4 | count, first `checked_at`, unit, period: varints | one block per column
 """

@@ -1,4 +1,4 @@
-"""Packed history: rows of many results of one monitor, and their reasons (ADR 61)."""
+"""Packed history: rows of many results of one monitor, and their reasons (ADR 62)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class CheckResult(models.Model):
 
 
 class PackedResults(models.Model):
-    """The results of one monitor in an hour or in a day, in the bytes of `checks.results.codec` (ADR 61).
+    """The results of one monitor in an hour or in a day, in the bytes of `checks.results.codec` (ADR 62).
 
     Partitioned by hour, and by day once the hours of a day are merged. A day with very many results keeps a row for
     each hour. `verdicts` has a bit for each verdict among them, in the order of VERDICTS.

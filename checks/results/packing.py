@@ -1,4 +1,4 @@
-"""Pack results: a row for each monitor and hour, later one for each day, instead of one for each check (ADR 61).
+"""Pack results: a row for each monitor and hour, later one for each day, instead of one for each check (ADR 62).
 
 A partition of results is packed into a table that nobody reads yet, in parts of a few monitors. Then one transaction
 makes that table a partition of the packed results, and the plain one no longer a partition: each result is always read
