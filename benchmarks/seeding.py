@@ -30,7 +30,7 @@ _CALM = timedelta(hours=1)
 _IN_OUTAGE = "(slot + number * 997) %% %(every)s < %(outage)s AND slot < %(calm)s"
 # Checks end up to a second after their turn, at any microsecond, and their latencies vary a little, as those of the
 # pipeline do: packed history would be much smaller, or larger, with others.
-_ANY = "((slot * 7919 + number * 104729) * 48271 %% 1000003)"
+_ANY = "((hashint8(slot * 1000003 + number)::bigint + 2147483648) %% 1000000)"
 _AT = f"(to_timestamp(slot * %(interval)s + number %% %(interval)s) + {_ANY} * interval '1 microsecond')"
 _MONITORS = "unnest(%(ids)s::bigint[]) WITH ORDINALITY AS monitor (id, number)"
 _RESULTS = f"""
@@ -76,7 +76,7 @@ class Seeded:
     changes: int
 
 
-def seed_history(owner: User, *, monitors: int, days: int, interval_sec: int, now: datetime) -> Seeded:
+def seed_history(owner: User, *, monitors: int, days: float, interval_sec: int, now: datetime) -> Seeded:
     """Create monitors of `owner` with a past of `days` days. They are never due, so no worker checks them."""
     first, end = (_slot(moment, interval_sec) for moment in (now - timedelta(days=days), now))
     start = EPOCH + timedelta(seconds=first * interval_sec)

@@ -119,11 +119,11 @@ def _decoded(reader: _Reader, start: int, *, narrow: bool) -> Checks:
         raise ValueError(f"{count} checks")
     unit, period = _UNITS[unit], period * SECOND
     first_claim = reader.signed()
-    slots = _summed(reader.integers(count - 1), start + first, period)
-    rest = reader.integers(count)
+    steps = reader.integers(count - 1)
+    rest, least = reader.values(count)
     if unit > 1:
         rest = [moment * unit for moment in rest]
-    at = list(map(add, slots, rest))
+    at = list(map(add, _summed(steps, start + first + least * unit, period), rest))
     claim = list(_summed(reader.integers(count - 1), first_claim, 1))
     kind = reader.integers(count)
     latency, location = (reader.column(count) for _ in range(2))
@@ -244,6 +244,16 @@ class _Reader:
             raise ValueError("a number is missing")
         return found  # type: ignore[return-value]
 
+    def values(self, count: int) -> tuple[list[int], int]:
+        """Return the values of a column without nulls, less its least one, and the least one."""
+        mode = self.number()
+        if mode not in (_CONSTANT, _BITS, _DEFLATED):
+            raise ValueError("a number is missing")
+        least = self.signed()
+        if mode == _CONSTANT:
+            return [0] * count, least
+        return self._values(mode, count), least
+
     def column(self, count: int) -> list[int | None]:
         mode = self.number()
         if mode == _NULLS:
@@ -251,13 +261,17 @@ class _Reader:
         least = self.signed()
         if mode == _CONSTANT:
             return [least] * count
-        values = self._deflated(count) if mode & ~_NULLABLE == _DEFLATED else self._bits(count)
-        if len(values) != count:
-            raise ValueError("a column has another length")
+        values = self._values(mode, count)
         if mode & _NULLABLE:
             least -= 1
             return [value + least if value else None for value in values]
         return [value + least for value in values] if least else values  # type: ignore[return-value]
+
+    def _values(self, mode: int, count: int) -> list[int]:
+        values = self._deflated(count) if mode & ~_NULLABLE == _DEFLATED else self._bits(count)
+        if len(values) != count:
+            raise ValueError("a column has another length")
+        return values
 
     def _deflated(self, count: int) -> list[int]:
         size = self._take(1)[0]
