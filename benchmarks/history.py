@@ -94,7 +94,7 @@ if {hourly}:
     ask("ANALYZE")
 packed, cpu = pack(now)
 # Hours in which nothing was checked have an empty table.
-full = [name for bounds in parts(PACKED) for name in [PACKED.name(*bounds)] if ask(f"SELECT FROM {{name}} LIMIT 1")]
+full = [name for bounds in parts(PACKED) for name in [PACKED.name(*bounds)] if ask(f"SELECT 1 FROM {{name}} LIMIT 1")]
 size_name = "bytes_per_check_" + ("hour" if {hourly} else "day")
 found[size_name] = (sum(map(size, full)) + size(REASONS.table)) / packed
 if {hourly}:

@@ -300,7 +300,7 @@ def _merge_part(day: Bounds) -> bool:
         span = _span(day)
         if (first := _next_monitor(cursor, PACKED.table, target, span)) is None:
             return False
-        given = {"first": first, "until": first + CHECKS_AT_ONCE // 60 // 4}
+        given = {"first": first, "until": first + max(1, CHECKS_AT_ONCE // 60 // 4)}
         with connection.chunked_cursor() as reader:
             reader.execute(
                 f"SELECT monitor_id, start, count, verdicts, data FROM {PACKED.table}"
