@@ -64,7 +64,8 @@ _ROLLED = f"""
      ORDER BY 1 NULLS LAST
 """
 _PLAIN = f"""
-    SELECT (extract(epoch FROM checked_at) * 1000000)::bigint, verdict <> 'down', latency_ms, connect_ms, ttfb_ms, loss
+    SELECT (extract(epoch FROM checked_at) * 1000000)::bigint, claim,
+           verdict <> 'down', latency_ms, connect_ms, ttfb_ms, loss
       FROM checks_checkresult
      WHERE monitor_id = %(id)s AND {HOUR_OF_CHECK} >= %(hour)s AND checked_at >= %(since)s
 """
@@ -165,23 +166,25 @@ def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series
     """Return points of `step` from results, from `since` on, as far back as results are kept."""
     with connection.cursor() as cursor:
         cursor.execute(_PLAIN, {"id": monitor_id, "hour": start_of_hour(since), "since": since})
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        found: dict[tuple[int, int], tuple[Any, ...]] = {row[:2]: row[2:] for row in cursor.fetchall()}
     checks = checks_of(rows_of([monitor_id], since, datetime.max.replace(tzinfo=UTC)))
     passed = [kind % EXPLAINED != DOWN for kind in checks.kind]
     first, length = micros(since), step // timedelta(microseconds=1)
-    packed = zip(checks.at, passed, checks.latency_ms, checks.connect_ms, checks.ttfb_ms, checks.loss, strict=True)
-    rows += (row for row in packed if row[0] >= first)
+    packed = zip(passed, checks.latency_ms, checks.connect_ms, checks.ttfb_ms, checks.loss, strict=True)
+    # Those that were published between the two queries are in both.
+    found |= zip(zip(checks.at, checks.claim, strict=True), packed, strict=True)
     steps: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in rows:
-        steps[(row[0] - first) // length].append(row)
+    for (at, _), row in found.items():
+        if at >= first:
+            steps[(at - first) // length].append(row)
     points = [_point(since + number * step, steps[number]) for number in sorted(steps)]
-    return Series(points, _point(since, rows))
+    return Series(points, _point(since, [row for rows in steps.values() for row in rows]))
 
 
 def _point(at: datetime, rows: Sequence[tuple[Any, ...]]) -> Point:
     if not rows:
         return Point(at, None, None, None)
-    _, passed, latencies, connects, ttfbs, losses = zip(*rows, strict=True)
+    passed, latencies, connects, ttfbs, losses = zip(*rows, strict=True)
     timed = sorted(_passed(latencies, passed))
     return Point(
         at,
