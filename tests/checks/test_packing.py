@@ -19,6 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from checks.results import packing, selectors, series
+from checks.results.history import rows_of
 from checks.results.hours import HOUR
 from checks.results.models import CheckResult, DeletedMonitor, HourlyRollup, LateHour, PackedReasons, PackedResults
 from checks.results.packing import pack
@@ -305,6 +306,22 @@ class TestSteps:
         assert not CheckResult.objects.exists()
         assert detached(RESULTS) == detached(PACKED) == []
         assert [bounds for bounds in parts(RESULTS) if bounds[1] <= PACKABLE] == []
+
+    def test_a_step_between_two_queries_of_a_reader(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fill()
+        done = 0
+
+        def step_and_read(*given: Any, **named: Any) -> Any:
+            nonlocal done
+            (steps,) = run_concurrently(partial(pack, PACKABLE, steps=1))
+            assert isinstance(steps, int)
+            done += steps
+            return rows_of(*given, **named)
+
+        monkeypatch.setattr(selectors, "rows_of", step_and_read)
+        while CheckResult.objects.exists():
+            assert claims(3) == list(range(1, 32))
+        assert done > 6
 
     def test_results_that_come_at_any_step_are_kept(self) -> None:
         self.fill()
