@@ -13,7 +13,7 @@ import redis
 from django.conf import settings
 from django.db import connection
 
-from checks.results.partitions import SERIES, detached, make, parts
+from checks.results.partitions import PUBLISHED, SERIES, detached, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import metrics
 from core.errors import ApiError
@@ -84,6 +84,9 @@ def restored_partitions() -> Iterator[None]:
                 with connection.cursor() as cursor:
                     cursor.execute(f"DROP TABLE {series.name(*bounds)}")
             make(series, there)
+        for bounds in detached(PUBLISHED):
+            with connection.cursor() as cursor:
+                cursor.execute(f"DROP TABLE {PUBLISHED.name(*bounds)}")
 
 
 def flush_broker() -> None:

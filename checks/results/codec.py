@@ -1,32 +1,35 @@
 """The bytes of many checks of one monitor: columns of small integers. Pure, and nothing is rounded.
 
 Column by column, what repeats is removed first: `checked_at` is stored as the number of the slot and the microseconds
-in it, claims as steps, the time to the first byte as the rest of the latency. A constant column takes two bytes. Others
-take as many bits per value as most of their values need, and the longer ones are listed; or, if that is shorter, zlib
-compresses their bytes (ADR 62). Whole planes of bits are moved at a time, so no step loops over bits in Python.
+in it, claims as steps, the time to the first byte as the rest of the latency. A constant column takes up to three bytes.
+Others take as many bits per value as most of their values need, and the longer ones are listed; or, if that is shorter,
+zlib compresses their bytes (ADR 62). Whole planes of bits are moved at a time, so no step loops over bits in Python.
 
-    version: 1 byte | crc32 of the rest: 4 | count, first `checked_at`, unit, period: varints | one block per column
+    version and unit: 1 byte | checksum of all others: 2 bytes | count, time, period, claim: varints
+    | how each of the ten columns is stored: 5 bytes | a block for each column that needs one
 """
 
 from __future__ import annotations
 
+import binascii
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import add, lt
 from typing import NamedTuple
 
 VERSION = 1
 SECOND = 1_000_000
-MOST = 10_000_000
+MOST = 4_000_000
 """How many checks are decoded at most, which is more than anyone stores."""
 _UNITS = (SECOND, 1_000, 1)
 # Below this zlib's own header costs more than it saves.
 _LEAST_FOR_ZLIB = 200
-_NULLS, _CONSTANT, _BITS, _DEFLATED = range(4)
-_NULLABLE = 4
+_NULLS, _ZEROS, _ONES, _CONSTANT, _BITS, _LONG_BITS, _DEFLATED = range(7)
+_NULLABLE = 8
+_OK = 200  # the usual status, which is then a zero
 
 Integers = Sequence[int]
 Nullable = Sequence[int | None]
@@ -66,36 +69,46 @@ def joined(parts: Iterable[Checks]) -> Checks:
 
 
 def encode(checks: Checks, *, start: int) -> bytes:
-    """Return the bytes of at least one check. `start` is a time at or before the first, in epoch microseconds."""
+    """Return the bytes of at least one check. `start` is a time near the first one, in epoch microseconds."""
     at, claim = checks.at, checks.claim
-    first = at[0]
-    steps = sorted(after - before for before, after in pairwise(at))
+    steps = sorted(_steps(at))
     period = (steps[len(steps) // 2] + SECOND // 2) // SECOND * SECOND if steps else 0
     period = period or SECOND
-    slots = [(moment - first + period // 2) // period for moment in at]
-    rest = [moment - first - slot * period for moment, slot in zip(at, slots, strict=True)]
-    unit = next(unit for unit in _UNITS if not any(moment % unit for moment in rest))
+    slots = [(moment - at[0] + period // 2) // period for moment in at]
+    rest = [moment - slot * period for moment, slot in zip(at, slots, strict=True)]
+    first = min(rest)
+    unit = next(unit for unit in _UNITS if not any((moment - first) % unit for moment in rest))
     tail = [
         None if ttfb is None else (latency or 0) - ttfb
         for latency, ttfb in zip(checks.latency_ms, checks.ttfb_ms, strict=True)
     ]
-    body = bytearray()
-    for number in (len(at), first - start, _UNITS.index(unit), period // SECOND, _zigzag(claim[0])):
-        _put(body, number)
-    for column in (
+    columns: tuple[Nullable, ...] = (
         _steps(slots),
-        [moment // unit for moment in rest],
+        [(moment - first) // unit for moment in rest],
         _steps(claim),
         checks.kind,
         checks.latency_ms,
         checks.location_id,
         checks.connect_ms,
         tail,
-        checks.http_status,
+        [None if status is None else status - _OK for status in checks.http_status],
         checks.loss,
-    ):
-        _write(body, column)
-    return bytes([VERSION]) + zlib.crc32(body).to_bytes(4, "little") + body
+    )
+    blocks = [_block(column) for column in columns]
+    data = bytearray([VERSION | _UNITS.index(unit) << 4])
+    for number in (len(at), _zigzag(first - start), period // SECOND, _zigzag(claim[0])):
+        _put(data, number)
+    modes = [mode for mode, _ in blocks]
+    data += bytes(mode | other << 4 for mode, other in zip(modes[::2], modes[1::2], strict=True))
+    for _, block in blocks:
+        data += block
+    data[1:1] = checksum(bytes(data))
+    return bytes(data)
+
+
+def checksum(data: bytes) -> bytes:
+    """Return two bytes that any change of two neighboring bytes changes."""
+    return binascii.crc_hqx(data, 0).to_bytes(2, "little")
 
 
 def decode(data: bytes, *, start: int, narrow: bool = False) -> Checks:
@@ -103,34 +116,35 @@ def decode(data: bytes, *, start: int, narrow: bool = False) -> Checks:
 
     With `narrow`, only `at`, `claim`, `kind`, `latency_ms` and `location_id` are read, and the others are empty.
     """
-    if not data or data[0] != VERSION:
-        raise DamagedHistory(f"packed checks of the unknown version {data[0] if data else None}")
-    if zlib.crc32(data[5:]).to_bytes(4, "little") != data[1:5]:
+    if len(data) < 3 or data[0] & 15 != VERSION:
+        raise DamagedHistory(f"packed checks of the unknown version {data[0] & 15 if data else None}")
+    if checksum(data[:1] + data[3:]) != data[1:3]:
         raise DamagedHistory("packed checks whose checksum is wrong")
     try:
-        return _decoded(_Reader(data, 5), start, narrow=narrow)
+        return _decoded(_Reader(data, 3), start, _UNITS[data[0] >> 4], narrow=narrow)
     except (ValueError, IndexError, OverflowError, zlib.error) as error:
         raise DamagedHistory(f"packed checks that cannot be read: {error}") from error
 
 
-def _decoded(reader: _Reader, start: int, *, narrow: bool) -> Checks:
-    count, first, unit, period = (reader.number() for _ in range(4))
-    if count > MOST:
+def _decoded(reader: _Reader, start: int, unit: int, *, narrow: bool) -> Checks:
+    count = reader.number()
+    if not 0 < count <= MOST:
         raise ValueError(f"{count} checks")
-    unit, period = _UNITS[unit], period * SECOND
-    first_claim = reader.signed()
-    steps = reader.integers(count - 1)
-    rest, least = reader.values(count)
+    first, period, first_claim = start + reader.signed(), reader.number() * SECOND, reader.signed()
+    reader.read_modes()
+    slots = _summed(reader.integers(count - 1), first, period)
+    rest = reader.integers(count)
     if unit > 1:
         rest = [moment * unit for moment in rest]
-    at = list(map(add, _summed(steps, start + first + least * unit, period), rest))
+    at = list(map(add, slots, rest))
     claim = list(_summed(reader.integers(count - 1), first_claim, 1))
     kind = reader.integers(count)
     latency, location = (reader.column(count) for _ in range(2))
     if narrow:
         return Checks(at, claim, latency, (), (), location, (), (), kind)
-    connect, tail, status, loss = (reader.column(count) for _ in range(4))
+    connect, tail, statuses, loss = (reader.column(count) for _ in range(4))
     ttfb = [None if late is None else (whole or 0) - late for whole, late in zip(latency, tail, strict=True)]
+    status = [None if number is None else number + _OK for number in statuses]
     return Checks(at, claim, latency, connect, ttfb, location, status, loss, kind)
 
 
@@ -146,23 +160,21 @@ def _steps(values: Integers) -> list[int]:
     return [after - before for before, after in pairwise(values)]
 
 
-def _write(body: bytearray, column: Nullable) -> None:
+def _block(column: Nullable) -> tuple[int, bytes]:
+    """Return how a column is stored, and its bytes."""
     found = [value for value in column if value is not None]
     if not found:
-        body.append(_NULLS)
-        return
+        return _NULLS, b""
     least = min(found)
+    block = bytearray()
+    _put(block, _zigzag(least))
     nullable = len(found) < len(column)
     if not nullable and least == max(found):
-        body.append(_CONSTANT)
-        _put(body, _zigzag(least))
-        return
+        return (_CONSTANT, bytes(block)) if least not in (0, 1) else ((_ZEROS, _ONES)[least], b"")
     # Zero stands for null.
     values = [0 if value is None else value - least + 1 for value in column] if nullable else [v - least for v in found]
-    mode, block = _shortest(values)
-    body.append(mode | nullable * _NULLABLE)
-    _put(body, _zigzag(least))
-    body += block
+    mode, packed = _shortest(values)
+    return mode | nullable * _NULLABLE, bytes(block + packed)
 
 
 def _shortest(values: list[int]) -> tuple[int, bytes]:
@@ -185,18 +197,19 @@ def _shortest(values: list[int]) -> tuple[int, bytes]:
             head = bytearray([size])
             _put(head, len(block))
             return _DEFLATED, bytes(head + block)
-    return _BITS, _bits(values, width)
+    return _bits(values, width)
 
 
-def _bits(values: list[int], width: int) -> bytes:
+def _bits(values: list[int], width: int) -> tuple[int, bytes]:
     block = bytearray([width])
     long = [(index, value >> width) for index, value in enumerate(values) if value >> width]
-    _put(block, len(long))
-    before = 0
-    for index, upper in long:
-        _put(block, index - before)
-        _put(block, upper)
-        before = index
+    if long:
+        _put(block, len(long))
+        before = 0
+        for index, upper in long:
+            _put(block, index - before)
+            _put(block, upper)
+            before = index
     if width:
         size = _size(width)
         lower = [value & (1 << width) - 1 for value in values] if long else values
@@ -206,7 +219,7 @@ def _bits(values: list[int], width: int) -> bytes:
         top = raw[width // 8 :: size]
         for bits, shift in _pieces(width % 8):
             block += _squeezed(top.translate(_FIELDS[bits, shift]), bits)
-    return bytes(block)
+    return (_LONG_BITS if long else _BITS), bytes(block)
 
 
 class _Reader:
@@ -215,6 +228,7 @@ class _Reader:
     def __init__(self, data: bytes, place: int) -> None:
         self._data = data
         self._place = place
+        self._modes: Iterator[int] = iter(())
 
     def number(self) -> int:
         found = shift = 0
@@ -230,6 +244,9 @@ class _Reader:
         number = self.number()
         return number >> 1 ^ -(number & 1)
 
+    def read_modes(self) -> None:
+        self._modes = iter([mode for byte in self._take(5) for mode in (byte & 15, byte >> 4)])
+
     def _take(self, length: int) -> bytes:
         end = self._place + length
         if end > len(self._data):
@@ -244,46 +261,40 @@ class _Reader:
             raise ValueError("a number is missing")
         return found  # type: ignore[return-value]
 
-    def values(self, count: int) -> tuple[list[int], int]:
-        """Return the values of a column without nulls, less its least one, and the least one."""
-        mode = self.number()
-        if mode not in (_CONSTANT, _BITS, _DEFLATED):
-            raise ValueError("a number is missing")
-        least = self.signed()
-        if mode == _CONSTANT:
-            return [0] * count, least
-        return self._values(mode, count), least
-
     def column(self, count: int) -> list[int | None]:
-        mode = self.number()
+        mode = next(self._modes)
         if mode == _NULLS:
             return [None] * count
+        if mode in (_ZEROS, _ONES):
+            return [mode - _ZEROS] * count
         least = self.signed()
         if mode == _CONSTANT:
             return [least] * count
-        values = self._values(mode, count)
+        how = mode & ~_NULLABLE
+        if how == _DEFLATED:
+            values = self._deflated(count)
+        elif how in (_BITS, _LONG_BITS):
+            values = self._bits(count, long=how == _LONG_BITS)
+        else:
+            raise ValueError(f"a column is stored as {mode}")
+        if len(values) != count:
+            raise ValueError("a column has another length")
         if mode & _NULLABLE:
             least -= 1
             return [value + least if value else None for value in values]
         return [value + least for value in values] if least else values  # type: ignore[return-value]
-
-    def _values(self, mode: int, count: int) -> list[int]:
-        values = self._deflated(count) if mode & ~_NULLABLE == _DEFLATED else self._bits(count)
-        if len(values) != count:
-            raise ValueError("a column has another length")
-        return values
 
     def _deflated(self, count: int) -> list[int]:
         size = self._take(1)[0]
         planes = zlib.decompress(self._take(self.number()), -15)
         return _values([planes[plane * count : (plane + 1) * count] for plane in range(size)], count)
 
-    def _bits(self, count: int) -> list[int]:
+    def _bits(self, count: int, *, long: bool) -> list[int]:
         width = self._take(1)[0]
-        index, long = 0, []
-        for _ in range(self.number()):
+        index, upper_bits = 0, []
+        for _ in range(self.number() if long else 0):
             index += self.number()
-            long.append((index, self.number() << width))
+            upper_bits.append((index, self.number() << width))
         planes = [self._take(count) for _ in range(width // 8)]
         if pieces := _pieces(width % 8):
             top = 0
@@ -293,7 +304,7 @@ class _Reader:
                 top |= int.from_bytes(_spread(squeezed, bits, count), "little") << shift
             planes.append(top.to_bytes(count, "little"))
         values = _values(planes, count) if planes else [0] * count
-        for index, upper in long:
+        for index, upper in upper_bits:
             values[index] |= upper
         return values
 

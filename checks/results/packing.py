@@ -27,9 +27,9 @@ from django.db.backends.utils import CursorWrapper
 from checks.results import history
 from checks.results.codec import Checks, DamagedHistory, joined
 from checks.results.history import EXPLAINED, Reason, Row, micros, packed_row, unpacked
-from checks.results.hours import HOUR, HOUR_OF_CHECK, PLAIN_FOR
-from checks.results.models import RollupProgress
-from checks.results.partitions import PACKED, REASONS, RESULTS, Bounds, catalogue, detached, make, parts
+from checks.results.hours import HOUR, HOUR_OF_CHECK, PLAIN_FOR, start_of_hour
+from checks.results.models import CheckResult, PackedResults, RollupProgress
+from checks.results.partitions import PACKED, PUBLISHED, REASONS, RESULTS, Bounds, catalogue, detached, make, parts
 from checks.results.rollups import LOCK as ROLL_UPS
 from checks.results.rollups import replace_rollup, take_late
 from core.bulk import array
@@ -94,7 +94,7 @@ def pack(now: datetime, *, steps: int | None = None) -> int:
 
 def _step(now: datetime) -> bool:
     """Do the first of what is to do. Return False if nothing is, or another job is working."""
-    for published in detached(RESULTS):
+    for published in detached(PUBLISHED):
         return _settle(published)
     return _pack_next(now) or _merge_next(now) or _add_late(now) or _recount()
 
@@ -104,7 +104,7 @@ def _step(now: datetime) -> bool:
 
 def _pack_next(now: datetime) -> bool:
     progress = RollupProgress.objects.filter(id=1).first()
-    rolled = progress and progress.rolled_until
+    rolled = None if progress is None else progress.rolled_until
     for bounds in parts(RESULTS):
         if rolled is None or bounds[1] > min(rolled, now - PLAIN_FOR):
             return False
@@ -218,6 +218,7 @@ def _publish(bounds: Bounds) -> bool:
         if is_ready and _next_monitor(cursor, name, packed) is None:
             _attach(cursor, bounds)
             cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
+            cursor.execute(f"ALTER TABLE {name} RENAME TO {PUBLISHED.name(*bounds)}")
             RollupProgress.objects.filter(id=1).update(packed_until=bounds[1])
             done = True
     return done
@@ -231,26 +232,30 @@ def _attach(cursor: CursorWrapper, bounds: Bounds) -> None:
 
 def _settle(bounds: Bounds) -> bool:
     """Drop the plain table of packed results. Those that were recorded after its part was packed become late ones."""
-    source, packed = RESULTS.name(*bounds), PACKED.name(*bounds)
     with transaction.atomic(durable=True), connection.cursor() as cursor:
-        if not try_advisory_lock(LOCK) or bounds not in detached(RESULTS):
+        if not try_advisory_lock(LOCK) or bounds not in detached(PUBLISHED):
             return False
-        if bounds in parts(PACKED):  # it may be too old already
-            # Results of deleted monitors are deleted in several steps.
-            cursor.execute(
-                f"""
-                SELECT plain.monitor_id
-                  FROM (SELECT monitor_id, count(*) AS count FROM {source} GROUP BY 1) AS plain
-                  LEFT JOIN (SELECT monitor_id, sum(count) AS count FROM {packed} GROUP BY 1) AS packed
-                       USING (monitor_id)
-                 WHERE packed.count IS DISTINCT FROM plain.count
-                   AND NOT EXISTS (SELECT FROM checks_deletedmonitor WHERE monitor_id = plain.monitor_id)
-                """
-            )
-            for (monitor_id,) in cursor.fetchall():
-                _give_back(cursor, monitor_id, source, packed)
-        cursor.execute(f"DROP TABLE {source}")
+        _drop_published(cursor, bounds)
     return True
+
+
+def _drop_published(cursor: CursorWrapper, bounds: Bounds) -> None:
+    source, packed = PUBLISHED.name(*bounds), PACKED.name(*bounds)
+    if bounds in parts(PACKED):  # it may be too old already
+        # Results of deleted monitors are deleted in several steps.
+        cursor.execute(
+            f"""
+            SELECT plain.monitor_id
+              FROM (SELECT monitor_id, count(*) AS count FROM {source} GROUP BY 1) AS plain
+              LEFT JOIN (SELECT monitor_id, sum(count) AS count FROM {packed} GROUP BY 1) AS packed
+                   USING (monitor_id)
+             WHERE packed.count IS DISTINCT FROM plain.count
+               AND NOT EXISTS (SELECT FROM checks_deletedmonitor WHERE monitor_id = plain.monitor_id)
+            """  # noqa: S608
+        )
+        for (monitor_id,) in cursor.fetchall():
+            _give_back(cursor, monitor_id, source, packed)
+    cursor.execute(f"DROP TABLE {source}")
 
 
 def _give_back(cursor: CursorWrapper, monitor_id: int, source: str, packed: str) -> None:
@@ -281,7 +286,7 @@ def _merge_next(now: datetime) -> bool:
     for bounds in parts(PACKED):
         by_day[PACKED.bounds(bounds[0])].append(bounds)
     progress = RollupProgress.objects.filter(id=1).first()
-    packed = progress and progress.packed_until
+    packed = None if progress is None else progress.packed_until
     for day, hours in by_day.items():
         if packed is None or day[1] > min(packed, now - MERGE_AFTER):
             return False
@@ -375,7 +380,7 @@ def _add_late(now: datetime) -> bool:
 
 def _is_settled(hour: datetime) -> bool:
     """Return whether no table that is being packed or merged has the hour."""
-    return not any(start <= hour < end for series in (RESULTS, PACKED) for start, end in detached(series))
+    return not any(start <= hour < end for series in (PUBLISHED, PACKED) for start, end in detached(series))
 
 
 def _add(cursor: CursorWrapper, monitor_id: int, hour: datetime) -> bool:
@@ -432,7 +437,7 @@ def _recount() -> bool:
     if packed_until is None:
         return False
     with transaction.atomic(durable=True), connection.cursor() as cursor:
-        if not try_advisory_lock(LOCK) or detached(RESULTS):
+        if not try_advisory_lock(LOCK) or detached(PUBLISHED):
             return False
         advisory_lock(ROLL_UPS)
         late = take_late(cursor, "hour < %s", packed_until, most=LATE_AT_ONCE)
@@ -467,3 +472,37 @@ def _aggregates(checks: Checks, hour: datetime) -> list[int | None]:
         sum(losses) if losses else None,
         len(losses) or None,
     ]
+
+
+# Going back ---------------------------------------------------------------------------------------------------------
+
+
+def unpack() -> None:
+    """Make all packed results rows again, and remove partitions by hour, which earlier versions do not know.
+
+    In the transaction of the caller, who then drops the packed tables.
+    """
+    with connection.cursor() as cursor:
+        hours = [RESULTS.name(start, end) for start, end in parts(RESULTS) if end - start <= HOUR]
+        for name in hours:
+            cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
+        for name in hours:
+            cursor.execute(f"INSERT INTO {RESULTS.table} ({_PLAIN}) SELECT {_PLAIN} FROM {name}")  # noqa: S608
+            cursor.execute(f"DROP TABLE {name}")
+        for bounds in detached(PUBLISHED):
+            _drop_published(cursor, bounds)
+        for bounds in detached(PACKED):
+            cursor.execute(f"DROP TABLE {PACKED.name(*bounds)}")
+    packed = PackedResults.objects.order_by("start", "monitor_id").values_list("monitor_id", "start", "data")
+    for monitor_id, start, data in packed.iterator(chunk_size=100):
+        try:
+            checks = unpacked(Row(monitor_id, start, bytes(data)))
+        except DamagedHistory:
+            logger.exception("The results of monitor %d from %s are lost.", monitor_id, start)
+            continue
+        found = history.as_results(monitor_id, checks, range(len(checks.at)))
+        explained = (row.checked_at for row, kind in zip(found, checks.kind, strict=True) if kind >= EXPLAINED)
+        evidence = history.evidence_in([monitor_id], {start_of_hour(at) for at in explained})
+        for row in found:
+            row.evidence = evidence.get((monitor_id, micros(row.checked_at), row.claim))
+        CheckResult.objects.bulk_create(found, batch_size=2_000)

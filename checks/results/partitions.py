@@ -89,6 +89,8 @@ RESULTS = Series("checks_checkresult", "checked_at")
 ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True, kept_days="ROLLUPS_KEPT_DAYS")
 PACKED = Series("checks_packedresults", "start", ahead=False)
 REASONS = Series("checks_packedreasons", "hour", ahead=False)
+PUBLISHED = Series("checks_publishedresults", "checked_at", ahead=False)
+"""Tables with the names of such partitions were partitions of RESULTS, which are packed now, and are not dropped yet."""
 SERIES = [RESULTS, ROLLUPS, PACKED, REASONS]
 """All such tables. Apps of higher floors add theirs, which have a column `monitor_id` too."""
 

@@ -13,6 +13,7 @@ from checks.results.models import DeletedMonitor, LateHour, RollupProgress
 from checks.results.packing import LOCK as PACKING
 from checks.results.partitions import (
     PACKED,
+    PUBLISHED,
     REASONS,
     RESULTS,
     ROLLUPS,
@@ -57,9 +58,11 @@ def keep_partitions(now: datetime) -> None:
             if rolled < before:
                 logger.warning("results are rolled up until %s", rolled)
                 before = rolled
-        for bounds in detached(series) if series is PACKED else []:
-            if bounds[1] <= before:  # what was packed into it was dropped
-                drop_detached(series, bounds)
+        if series is PACKED:
+            for unfinished in (PACKED, PUBLISHED):  # what it was packed into, or is packed from, is dropped
+                for bounds in detached(unfinished):
+                    if bounds[1] <= before:
+                        drop_detached(unfinished, bounds)
         for name in drop(series, before=before):
             logger.info("dropped %s", name)
         if strays := delete_strays(series, before=before):
@@ -97,7 +100,7 @@ def erase_deleted() -> int:
 def _erase_detached(monitor_ids: list[int]) -> None:
     """Delete the rows in tables that are being packed, or were just packed."""
     with connection.cursor() as cursor:
-        for series in (RESULTS, PACKED):
+        for series in (PUBLISHED, PACKED):
             for bounds in detached(series):
                 cursor.execute(f"DELETE FROM {series.name(*bounds)} WHERE monitor_id = ANY (%s)", [monitor_ids])
 

@@ -235,7 +235,8 @@ def take_late(cursor: CursorWrapper, condition: str, value: datetime, *, most: i
         """,
         [value, most],
     )
-    return cursor.fetchall()
+    found: list[tuple[int, datetime]] = cursor.fetchall()
+    return found
 
 
 def replace_rollup(monitor_id: int, hour: datetime, values: Sequence[int | None]) -> None:

@@ -186,13 +186,16 @@ def _point(at: datetime, rows: Sequence[tuple[Any, ...]]) -> Point:
         return Point(at, None, None, None)
     passed, latencies, connects, ttfbs, losses = zip(*rows, strict=True)
     timed = sorted(_passed(latencies, passed))
+    # As percentile_disc: the first value that at least this share of the values does not exceed.
+    p50, p95, p99 = (timed[-(-percent * len(timed) // 100) - 1] if timed else None for percent in (50, 95, 99))
     return Point(
         at,
         _mean(timed),
         timed[0] if timed else None,
         timed[-1] if timed else None,
-        # As percentile_disc: the first value that at least this share of the values does not exceed.
-        *(timed[-(-percent * len(timed) // 100) - 1] if timed else None for percent in (50, 95, 99)),
+        p50,
+        p95,
+        p99,
         connect=_mean(_passed(connects, passed)),
         ttfb=_mean(_passed(ttfbs, passed)),
         loss=_mean([loss for loss in losses if loss is not None]),

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from checks.results import packing, selectors, series
 from checks.results.history import rows_of
 from checks.results.hours import HOUR
-from checks.results.models import CheckResult, DeletedMonitor, HourlyRollup, LateHour, PackedReasons, PackedResults
-from checks.results.packing import pack
-from checks.results.partitions import PACKED, RESULTS, detached, make, parts, split_days
+from checks.results.models import CheckResult, DeletedMonitor, HourlyRollup, LateHour, PackedReasons, PackedResults, RollupProgress
+from checks.results.packing import pack, unpack
+from checks.results.partitions import PACKED, PUBLISHED, RESULTS, detached, make, parts, split_days
 from checks.results.retention import erase_deleted, keep_partitions
 from checks.results.rollups import roll_up
 from checks.results.store import NewResult, store_results, stored_claims
@@ -63,7 +63,7 @@ def generated(seed: int) -> list[CheckResult]:
     def any_of(*values: Any) -> Any:
         return random.choice([None, *values])
 
-    def number(bits: int) -> int | None:
+    def number(bits: int) -> Any:
         return any_of(random.randrange(300), random.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1)))
 
     def text() -> str:
@@ -154,10 +154,16 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any], *, without: Seq
 @contextmanager
 def undone() -> Iterator[None]:
     block = transaction.atomic()
-    block._from_testcase = True  # as that of the whole test: durable blocks are allowed inside
+    block._from_testcase = True  # type: ignore[attr-defined]  # as that of the whole test: durable blocks are allowed inside
     with block:
         yield
         transaction.set_rollback(True)
+
+
+def drop_packed() -> None:
+    for bounds in parts(PACKED):
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP TABLE {PACKED.name(*bounds)}")
 
 
 def roll_all_up(now: datetime) -> None:
@@ -204,9 +210,13 @@ def test_readers_see_no_difference(
         assert_same(everything(rows, start, until), expected)
         pack(MUCH_LATER)
         assert all(end - begin == DAY for begin, end in parts(PACKED))
-        assert detached(PACKED) == detached(RESULTS) == []
+        assert detached(PACKED) == detached(PUBLISHED) == []
         assert_same(everything(rows, start, until), expected)
         assert list(HourlyRollup.objects.order_by("monitor_id", "hour").values()) == rollups
+        unpack()
+        assert_same(everything(rows, start, until), expected)
+        drop_packed()
+        assert_same(everything(rows, start, until), expected)
 
 
 def store(*moments: datetime, monitor_id: int = 3, claim: int = 1, down: bool = False) -> None:
@@ -249,15 +259,17 @@ def killed_at(number: int) -> Iterator[list[int]]:
         yield seen
 
 
-HOURS = [(NOON - DAY + number * HOUR, NOON - DAY + (number + 1) * HOUR) for number in range(3)]
-"""Three hours of a day that is never whole."""
-PACKABLE = HOURS[-1][1] + 2 * HOUR
+NIGHT = NOON.replace(hour=0) - DAY
+HOURS = [(NIGHT + number * HOUR, NIGHT + (number + 1) * HOUR) for number in (12, 13, 14)]
+LAST = NIGHT + 23 * HOUR, NIGHT + DAY
+PACKABLE = LAST[1] + 2 * HOUR
+MERGEABLE = PACKABLE + DAY
 
 
 @pytest.fixture
 def hours(restored_partitions: None) -> Iterator[None]:
     with time_machine.travel(PACKABLE, tick=False):
-        make(RESULTS, HOURS)
+        make(RESULTS, [*HOURS, LAST])
         yield
 
 
@@ -285,7 +297,7 @@ class TestSteps:
         rolled = counted()
         kills = 0
         # Each run gets one statement further than the last one that was killed in the same transaction.
-        for now in (PACKABLE, PACKABLE + 2 * DAY):
+        for now in (PACKABLE, MERGEABLE):
             number = 1
             while True:
                 try:
@@ -304,8 +316,9 @@ class TestSteps:
                 assert counted() == rolled
         assert kills > 50
         assert not CheckResult.objects.exists()
-        assert detached(RESULTS) == detached(PACKED) == []
+        assert detached(PUBLISHED) == detached(PACKED) == []
         assert [bounds for bounds in parts(RESULTS) if bounds[1] <= PACKABLE] == []
+        assert (NIGHT, NIGHT + DAY) in parts(PACKED)
 
     def test_a_step_between_two_queries_of_a_reader(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fill()
@@ -336,13 +349,17 @@ class TestSteps:
             # Until the next step, those that were recorded just before the last one may be in no partition.
             found = claims(3)
             assert len(set(found)) == len(found)
-            assert detached(RESULTS) or found == [*range(1, 32), *range(100, claim)]
+            assert detached(PUBLISHED) or found == [*range(1, 32), *range(100, claim)]
             if not done or claim > 200:
                 break
         roll_up(PACKABLE)
         while pack(PACKABLE):
             pass
         roll_up(PACKABLE)
+        store(HOURS[0][0], claim=90)
+        pack(MERGEABLE)
+        store(HOURS[0][0], claim=91)
+        pack(MERGEABLE)
         assert not CheckResult.objects.exists()
         assert not LateHour.objects.exists()
         assert counted() == len(claims(3)) + len(claims(5))
@@ -359,7 +376,7 @@ class TestSteps:
                 [HOURS[0][0]],
             )
         assert pack(PACKABLE, steps=1)
-        assert detached(RESULTS)
+        assert detached(PUBLISHED)
         assert pack(PACKABLE, steps=1)
         assert 99 in claims(3)
         pack(PACKABLE)
@@ -379,23 +396,21 @@ class TestSteps:
 
     def test_nothing_is_left_of_a_deleted_monitor(self) -> None:
         """Whichever step the deletion comes after."""
-        for steps in range(12):
+        for steps in (0, 1, 2, 3, 5, 9, 20):
             self.fill()
             pack(PACKABLE, steps=steps)
             DeletedMonitor.objects.create(monitor_id=3)
             erase_deleted()
-            pack(PACKABLE + 2 * DAY)
+            pack(MERGEABLE)
             assert claims(3) == []
             assert claims(5) == list(range(1, 31))
             for model in (CheckResult, PackedResults, PackedReasons, HourlyRollup):
                 assert not model._default_manager.filter(monitor_id=3).exists()
             DeletedMonitor.objects.create(monitor_id=5)
             erase_deleted()
-            for bounds in parts(PACKED):
-                with connection.cursor() as cursor:
-                    cursor.execute(f"DROP TABLE {PACKED.name(*bounds)}")
-                    cursor.execute("UPDATE checks_rollupprogress SET packed_until = NULL")
-            make(RESULTS, HOURS)
+            drop_packed()
+            RollupProgress.objects.update(packed_until=None)
+            make(RESULTS, [*HOURS, LAST])
 
     def test_expired_days_are_dropped_packed_or_not(self, settings: Any) -> None:
         settings.RESULTS_KEPT_DAYS = 2
@@ -405,7 +420,7 @@ class TestSteps:
         pack(PACKABLE + 9 * DAY)
         keep_partitions(PACKABLE + 9 * DAY)
         assert claims(3) == claims(5) == []
-        assert detached(RESULTS) == detached(PACKED) == []
+        assert detached(PUBLISHED) == detached(PACKED) == []
         assert not PackedReasons.objects.exists()
 
 
@@ -432,10 +447,10 @@ def test_a_damaged_row_is_logged_and_leaves_a_gap(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.ERROR):
         assert claims() == list(range(11, 21))
     assert "monitor 3" in caplog.text
-    pack(PACKABLE + 2 * DAY)
+    pack(MERGEABLE)
     assert claims() == list(range(11, 21)), "the other hour is still read"
     store(HOURS[0][0] + timedelta(minutes=1), claim=50)
-    pack(PACKABLE + 2 * DAY)
+    pack(MERGEABLE)
     assert claims() == [*range(11, 21), 50]
     assert CheckResult.objects.count() == 1, "a late result is not added to a damaged row"
 
@@ -454,6 +469,16 @@ class TestSplitting:
         with connection.cursor() as cursor:
             cursor.execute("SELECT tableoid::regclass::text FROM checks_checkresult")
             assert cursor.fetchone() == (RESULTS.name(day[0] + 5 * HOUR, day[0] + 6 * HOUR),)
+
+    def test_an_earlier_version_finds_days(self) -> None:
+        day = RESULTS.bounds(NOON + DAY)
+        make(RESULTS, [day])
+        split_days(now=day[0] - HOUR)
+        store(day[0] + 5 * HOUR)
+        with transaction.atomic():
+            unpack()
+        assert all(end - start == DAY for start, end in parts(RESULTS))
+        assert CheckResult.objects.count() == 1
 
     def test_a_day_with_results_stays(self) -> None:
         day = RESULTS.bounds(NOON + DAY)

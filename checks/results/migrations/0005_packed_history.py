@@ -1,6 +1,13 @@
 from django.db import migrations, models
 
 
+def unpack(apps, schema_editor):
+    # Imported here: only this direction needs it.
+    from checks.results.packing import unpack
+
+    unpack()
+
+
 # Django makes no partitioned tables. `checks.results.packing` adds their partitions. Packed bytes cannot be compressed.
 PACKED = """
 CREATE TABLE checks_packedresults (
@@ -64,4 +71,5 @@ class Migration(migrations.Migration):
                 ),
             ],
         ),
+        migrations.RunPython(migrations.RunPython.noop, unpack),
     ]
