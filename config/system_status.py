@@ -301,7 +301,8 @@ def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[s
     if database.rolled_until is not None and now - database.rolled_until > MOST_ROLLUP_AGE:
         yield "The hourly roll-ups are behind: the task checks.tasks.roll_up does not run."
     if database.packed_until is not None and now - database.packed_until > MOST_PACKED_AGE:
-        yield "Results are not packed, and take more and more space: does the task checks.tasks.pack run?"
+        age = duration(now - database.packed_until)
+        yield f"Results of the last {age} are not packed. After an upgrade this takes hours; does checks.tasks.pack run?"
 
 
 def _broker_problems(broker: BrokerStatus) -> Iterator[str]:

@@ -19,6 +19,7 @@ from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.bulk import array
 from core.clock import EPOCH
+from core.db import fetch_binary
 
 logger = logging.getLogger(__name__)
 
@@ -100,10 +101,8 @@ def rows_of(
     """Return the rows that may have checks of [start, end), and of that verdict."""
     condition = "" if verdict is None else f"AND verdicts & {1 << VERDICTS.index(verdict)} > 0"
     statement = _ROWS.format(verdict=condition, order="DESC" if newest_first else "")
-    with connection.cursor() as cursor:
-        # A row of a day begins with it.
-        cursor.execute(statement, [array(monitor_ids), start_of_day(start), end])
-        return [Row(monitor_id, at, bytes(data)) for monitor_id, at, data in cursor.fetchall()]
+    # A row of a day begins with it.
+    return [Row._make(row) for row in fetch_binary(statement, [array(monitor_ids), start_of_day(start), end])]
 
 
 def checks_of(rows: Iterable[Row], *, narrow: bool = False) -> Checks:

@@ -212,7 +212,7 @@ class TestChecks:
                     monitor.pk, limit=101, now=NOON + minutes(30_000), before=(NOON + minutes(20_000), 20_000)
                 )
         assert [row.claim for row in rows] == list(range(19_998, 19_796, -2))
-        plan, _ = plans.found  # the second is for packed results
+        (plan,) = plans.found
         assert "Seq Scan" not in plan
         assert max(plans.rows_read) <= 720, "a day of the monitor's at most, of the ten that there are"
         assert plan.count("'Relation Name'") == (2 if partitioned else 1), "no other day is even planned for"
