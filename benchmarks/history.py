@@ -8,8 +8,8 @@ that other load of the machine affects both. 200 monitors at 60 s for 30 days ar
 and a minute or two.
 
 Before the requests, results are packed as the task `checks.tasks.pack` does, by the day. Two more sets measure the
-bytes: hours of many monitors, which are packed by the hour and then merged, and days. Last comes a backtest of 90 days of
-a monitor at 60 s.
+bytes: hours of many monitors, which are packed by the hour and then merged, and days. Last comes a backtest of 90 days
+of a monitor at 60 s.
 
 The last line is one JSON object: medians in ms, the ratio of each pair, and the bytes of tables and indexes for each
 result: `bytes_per_check` as rows, `bytes_per_check_hour` and `_day` packed. `read_14_days_ms` is the median time for
@@ -221,7 +221,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--monitors", type=int, default=200)
     parser.add_argument("--days", type=int, default=30)
-    parser.add_argument("--packed", type=int, default=5_000, help="monitors whose hours are packed, and five times those whose days are")
+    parser.add_argument(
+        "--packed", type=int, default=5_000, help="monitors whose hours are packed, and five times those whose days are"
+    )
     parser.add_argument("--requests", type=int, default=100, help="of each kind to each")
     options = parser.parse_args()
     packed = packed_results(monitors=options.packed)

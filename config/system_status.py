@@ -302,7 +302,7 @@ def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[s
         yield "The hourly roll-ups are behind: the task checks.tasks.roll_up does not run."
     if database.packed_until is not None and now - database.packed_until > MOST_PACKED_AGE:
         age = duration(now - database.packed_until)
-        yield f"Results of the last {age} are not packed. After an upgrade this takes hours; does checks.tasks.pack run?"
+        yield f"Results of the last {age} are not packed: after an upgrade wait, otherwise checks.tasks.pack fails."
 
 
 def _broker_problems(broker: BrokerStatus) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """The bytes of many checks of one monitor: columns of small integers. Pure, and nothing is rounded.
 
 Column by column, what repeats is removed first: `checked_at` is stored as the number of the slot and the microseconds
-in it, claims as steps, the time to the first byte as the rest of the latency. A constant column takes up to three bytes.
-Others take as many bits per value as most of their values need, and the longer ones are listed; or, if that is shorter,
-zlib compresses their bytes (ADR 62). Whole planes of bits are moved at a time, so no step loops over bits in Python.
+in it, claims as steps, the time to the first byte as the rest of the latency. A constant column takes up to three
+bytes. Others take as many bits per value as most of their values need, and the longer ones are listed; or, if that is
+shorter, zlib compresses their bytes (ADR 62). Whole planes of bits are moved at a time, so no step loops over bits in
+Python.
 
     version and unit: 1 byte | checksum of all others: 2 bytes | count, time, period, claim: varints
     | how each of the ten columns is stored: 5 bytes | a block for each column that needs one

@@ -257,7 +257,7 @@ def _drop_published(cursor: CursorWrapper, bounds: Bounds) -> None:
                    USING (monitor_id)
              WHERE packed.count IS DISTINCT FROM plain.count
                AND NOT EXISTS (SELECT FROM checks_deletedmonitor WHERE monitor_id = plain.monitor_id)
-            """  # noqa: S608
+            """
         )
         for (monitor_id,) in cursor.fetchall():
             _give_back(cursor, monitor_id, source, packed)
@@ -494,7 +494,7 @@ def unpack() -> None:
         for name in hours:
             cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
         for name in hours:
-            cursor.execute(f"INSERT INTO {RESULTS.table} ({_PLAIN}) SELECT {_PLAIN} FROM {name}")  # noqa: S608
+            cursor.execute(f"INSERT INTO {RESULTS.table} ({_PLAIN}) SELECT {_PLAIN} FROM {name}")
             cursor.execute(f"DROP TABLE {name}")
         for bounds in detached(PUBLISHED):
             _drop_published(cursor, bounds)

@@ -90,7 +90,7 @@ ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True, kept_days="ROLLUPS
 PACKED = Series("checks_packedresults", "start", ahead=False)
 REASONS = Series("checks_packedreasons", "hour", ahead=False)
 PUBLISHED = Series("checks_publishedresults", "checked_at", ahead=False)
-"""Tables with the names of such partitions were partitions of RESULTS, which are packed now, and are not dropped yet."""
+"""Tables with names of such partitions were partitions of RESULTS. They are packed, and not dropped yet."""
 SERIES = [RESULTS, ROLLUPS, PACKED, REASONS]
 """All such tables. Apps of higher floors add theirs, which have a column `monitor_id` too."""
 
