@@ -67,6 +67,12 @@ def start_of_day(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
+def start_of_quarter(moment: datetime) -> datetime:
+    """Return the start of the six hours that share a row once the hours of a day are merged."""
+    moment = start_of_hour(moment)
+    return moment.replace(hour=moment.hour // 6 * 6)
+
+
 def verdict_of(kind: int) -> Verdict:
     return VERDICTS[kind % EXPLAINED]
 
@@ -101,8 +107,18 @@ def rows_of(
     """Return the rows that may have checks of [start, end), and of that verdict."""
     condition = "" if verdict is None else f"AND verdicts & {1 << VERDICTS.index(verdict)} > 0"
     statement = _ROWS.format(verdict=condition, order="DESC" if newest_first else "")
-    # A row of a day begins with it.
+    # A row of six hours begins with them.
     return [Row._make(row) for row in fetch_binary(statement, [array(monitor_ids), start_of_day(start), end])]
+
+
+def rows_of_hour(monitor_ids: Collection[int], hour: datetime) -> list[Row]:
+    """Return the rows that may have checks of that hour, and of few others."""
+    statement = (
+        "SELECT monitor_id, start, data FROM checks_packedresults"
+        " WHERE monitor_id = ANY (%s::bigint[]) AND start = ANY (%s::timestamptz[])"
+    )
+    starts = array({hour, start_of_quarter(hour)})
+    return [Row._make(row) for row in fetch_binary(statement, [array(monitor_ids), starts])]
 
 
 def checks_of(rows: Iterable[Row], *, narrow: bool = False) -> Checks:

@@ -53,10 +53,10 @@ class CheckResult(models.Model):
 
 
 class PackedResults(models.Model):
-    """The results of one monitor in an hour or in a day, in the bytes of `checks.results.codec` (ADR 62).
+    """The results of one monitor in an hour or in six, in the bytes of `checks.results.codec` (ADR 62).
 
-    Partitioned by hour, and by day once the hours of a day are merged. A day with very many results keeps a row for
-    each hour. `verdicts` has a bit for each verdict among them, in the order of VERDICTS.
+    Partitioned by hour, and by day once the hours of a day are merged. Six hours with very many results keep a row for
+    each. `verdicts` has a bit for each verdict among them, in the order of VERDICTS.
     """
 
     pk = models.CompositePrimaryKey("monitor_id", "start")
@@ -67,7 +67,7 @@ class PackedResults(models.Model):
     data = models.BinaryField()
 
     class Meta:
-        # Without the start: in a partition, nearly every monitor has one row.
+        # Without the start: in a partition, nearly every monitor has one row or four.
         indexes: ClassVar = [models.Index("monitor_id", name="packed_monitors")]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Pack results: a row for each monitor and hour, later one for each day, instead of one for each check (ADR 62).
+"""Pack results: a row for each monitor and hour, later four for each day, instead of one for each check (ADR 62).
 
 A partition of results is packed into a table that nobody reads yet, in parts of a few monitors. Then one transaction
 makes that table a partition of the packed results, and the plain one no longer a partition: each result is always read
@@ -26,7 +26,7 @@ from django.db.backends.utils import CursorWrapper
 
 from checks.results import history
 from checks.results.codec import Checks, DamagedHistory, joined
-from checks.results.history import EXPLAINED, Reason, Row, micros, packed_row, unpacked
+from checks.results.history import EXPLAINED, Reason, Row, micros, packed_row, start_of_quarter, unpacked
 from checks.results.hours import HOUR, HOUR_OF_CHECK, PLAIN_FOR, start_of_hour
 from checks.results.models import CheckResult, PackedResults, RollupProgress
 from checks.results.partitions import PACKED, PUBLISHED, REASONS, RESULTS, Bounds, catalogue, detached, make, parts
@@ -43,7 +43,7 @@ MERGE_AFTER = timedelta(hours=25)
 CHECKS_AT_ONCE = 60_000
 """About how many checks of monitors at 60 s are packed in one transaction."""
 MOST_IN_ROW = 20_000
-"""A day with more results keeps its hours: reading a page of it would decode all."""
+"""Six hours with more results keep their hours: reading a page of them would decode all."""
 LATE_AT_ONCE = 500
 RUN_SEC = 200.0
 
@@ -170,14 +170,14 @@ def _groups(reader: CursorWrapper, explained: set[int]) -> Iterator[tuple[int, d
 
 
 def _packed(groups: Iterable[tuple[int, datetime, Checks]], bounds: Bounds) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of each monitor: one, or one for each hour of a day that has too many."""
-    for monitor_id, of_monitor in groupby(groups, key=lambda group: group[0]):
-        hours = list(of_monitor)
+    """Yield the rows of each monitor: of the hour, or of six hours of a day, unless these have too many."""
+    for (monitor_id, quarter), of_quarter in groupby(groups, key=lambda group: (group[0], start_of_quarter(group[1]))):
+        hours = list(of_quarter)
         if sum(len(checks.at) for _, _, checks in hours) > MOST_IN_ROW:
             yield from (packed_row(monitor_id, hour, checks) for _, hour, checks in hours)
         else:
             whole = hours[0][2] if len(hours) == 1 else joined(checks for _, _, checks in hours)
-            yield packed_row(monitor_id, bounds[0], whole)
+            yield packed_row(monitor_id, max(bounds[0], quarter), whole)
         _give_way()
 
 
@@ -318,7 +318,7 @@ def _merge_part(day: Bounds) -> bool:
                 f" WHERE monitor_id >= %(first)s AND monitor_id < %(until)s AND {span} ORDER BY monitor_id, start",
                 given,
             )
-            rows = list(_merged(reader, day))
+            rows = list(_merged(reader))
         _copy(cursor, target, rows)
     return True
 
@@ -328,17 +328,18 @@ def _span(bounds: Bounds) -> str:
     return f"start >= '{bounds[0].isoformat()}' AND start < '{bounds[1].isoformat()}'"
 
 
-def _merged(rows: Iterable[tuple[Any, ...]], day: Bounds) -> Iterator[tuple[Any, ...]]:
-    for monitor_id, of_monitor in groupby(rows, key=lambda row: row[0]):
+def _merged(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each six hours of a monitor. A whole day would be stored in chunks that fill pages badly."""
+    for (monitor_id, quarter), of_quarter in groupby(rows, key=lambda row: (row[0], start_of_quarter(row[1]))):
         _give_way()
-        hours = list(of_monitor)
+        hours = list(of_quarter)
         if sum(count for _, _, count, _, _ in hours) <= MOST_IN_ROW:
             try:
                 checks = joined(unpacked(Row(monitor_id, start, bytes(data))) for _, start, _, _, data in hours)
             except DamagedHistory:
-                logger.exception("The results of monitor %d from %s stay in hours.", monitor_id, day[0])
+                logger.exception("The results of monitor %d from %s stay in hours.", monitor_id, quarter)
             else:
-                yield packed_row(monitor_id, day[0], checks)
+                yield packed_row(monitor_id, quarter, checks)
                 continue
         yield from hours
 
@@ -397,7 +398,9 @@ def _add(cursor: CursorWrapper, monitor_id: int, hour: datetime) -> bool:
     target = PACKED.name(*part)
     cursor.execute(f"SELECT monitor_id, start, data FROM {target} WHERE monitor_id = %s ORDER BY start", [monitor_id])
     there = [Row(*row) for row in cursor.fetchall()]
-    same = [row for row in there if row.start == hour] or (there if len(there) == 1 else [])
+    by_start = {row.start: row for row in there}
+    found = by_start.get(hour) or by_start.get(start_of_quarter(hour))
+    same = [] if found is None else [found]
     try:
         before = [unpacked(row) for row in there]
         reasons = {key[1:]: reason for key, reason in history.reasons_of([monitor_id], [hour]).items()}

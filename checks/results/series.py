@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection
 
-from checks.results.history import DOWN, EXPLAINED, checks_of, micros, rows_of
+from checks.results.history import DOWN, EXPLAINED, checks_of, micros, rows_of, rows_of_hour
 from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
 from checks.results.rollups import AGGREGATES, rolled_until
 
@@ -124,7 +124,7 @@ def _means(monitor_ids: Collection[int], *, since: datetime, key: str) -> dict[A
         cursor.execute(_SUMS.format(key=key), {**_span(monitor_ids, first), "hour": hour, "start": since})
         sums = {key: (total, timed) for key, total, timed in cursor.fetchall()}
     if hour != since:
-        for row in rows_of(monitor_ids, since, first):
+        for row in rows_of_hour(monitor_ids, hour):
             checks = checks_of([row], narrow=True)
             kept = slice(bisect_left(checks.at, micros(since)), bisect_left(checks.at, micros(first)))
             timed = _passed(checks.latency_ms[kept], [kind % EXPLAINED != DOWN for kind in checks.kind[kept]])
