@@ -1,9 +1,9 @@
 """Pack results: a row for each monitor and hour, later four for each day, instead of one for each check (ADR 62).
 
-A partition of results is packed into a table that nobody reads yet, in parts of a few monitors. Then one transaction
-makes that table a partition of the packed results, and the plain one no longer a partition: each result is always read
-from exactly one of them. The plain table is compared with what was packed before it is dropped, because a result may
-have been recorded meanwhile. What comes even later lies in the default partition, and is added to the packed row.
+A partition of results is packed into a separate table, in parts of a few monitors. Then one transaction makes that
+table a partition of the packed results, and the plain one no longer a partition: each result is always read from
+exactly one of them. The plain table is compared with the packed rows before it is dropped, because a result may have
+been recorded after its part was packed. Later results go to the default partition, and are added to the packed row.
 
 The catalogue says how far this is, and parts are written in the order of monitors, so a run that is killed anywhere is
 continued by the next one. Each transaction holds LOCK. Nothing here is on the path of a check.

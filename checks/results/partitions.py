@@ -121,7 +121,7 @@ def parts(series: Series) -> list[Bounds]:
 
 
 def detached(series: Series) -> list[Bounds]:
-    """Return the tables that have the name of a partition and are none (yet, or any more), oldest first."""
+    """Return the tables that have the name of a partition and are not attached, oldest first."""
     with connection.cursor() as cursor:
         cursor.execute(
             """

@@ -76,7 +76,7 @@ def test_damage_is_an_error_and_never_another_history(checks: Checks, place: int
 @given(body=st.binary(max_size=60))
 def test_any_bytes_with_a_checksum_are_read_or_refused(body: bytes) -> None:
     with suppress(DamagedHistory):
-        body = bytes([60]) + body  # so many checks
+        body = bytes([60]) + body  # the number of checks
         decode(bytes([VERSION]) + checksum(bytes([VERSION]) + body) + body, start=START)
 
 

@@ -236,7 +236,7 @@ def store(*moments: datetime, monitor_id: int = 3, claim: int = 1, down: bool = 
 
 
 def claims(monitor_id: int = 3) -> list[int]:
-    """Return the claims of all results, each as often as it is read."""
+    """Return the claims of all results that are read."""
     rows = selectors.results_of(monitor_id, limit=10_000, now=MUCH_LATER)
     past = selectors.history_of(monitor_id, START - DAY, MUCH_LATER)
     assert sorted(row.claim for row in rows) == sorted(row[1] for row in past)
