@@ -17,9 +17,9 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import add, lt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 VERSION = 1
 SECOND = 1_000_000
@@ -59,7 +59,7 @@ class Checks(NamedTuple):
 
 def joined(parts: Iterable[Checks]) -> Checks:
     """Return the checks of all parts, by time and claim. Columns that a narrow part lacks stay empty."""
-    columns = [[value for column in same for value in column] for same in zip(*parts, strict=True)]
+    columns: list[list[Any]] = [list(chain.from_iterable(same)) for same in zip(*parts, strict=True)]
     if not columns:
         return Checks(*([] for _ in Checks._fields))
     at, claim = columns[:2]
