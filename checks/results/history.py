@@ -198,12 +198,11 @@ def evidence_in(monitors: Collection[int], hours: Collection[datetime]) -> dict[
 def newest_reasons(monitor_id: int, *, limit: int, since: datetime | None = None) -> list[tuple[int, int, Reason]]:
     """Return (microseconds, claim, reason) of the newest packed checks with a reason code, newest first."""
     found: list[tuple[int, int, Reason]] = []
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT hour FROM checks_packedreasons WHERE monitor_id = %s AND hour >= %s ORDER BY hour DESC",
-            [monitor_id, EPOCH if since is None else start_of_hour(since)],
-        )
-        hours = [hour for (hour,) in cursor.fetchall()]
+    rows = fetch_binary(
+        "SELECT hour FROM checks_packedreasons WHERE monitor_id = %s AND hour >= %s ORDER BY hour DESC",
+        [monitor_id, EPOCH if since is None else start_of_hour(since)],
+    )
+    hours = [hour for (hour,) in rows]
     at_once = 24
     for first in range(0, len(hours), at_once):
         some = reasons_of([monitor_id], hours[first : first + at_once])

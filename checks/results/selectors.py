@@ -34,7 +34,7 @@ from checks.results.hours import HOUR_OF_CHECK, PLAIN_FOR, HourOf, start_of_hour
 from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.bulk import array
-from core.clock import EPOCH
+from core.clock import EPOCH, utc_now
 from core.db import fetch_binary
 
 _PAGE_SPANS = (timedelta(days=1), timedelta(days=7))
@@ -263,7 +263,7 @@ def failures_at(times: Mapping[int, datetime]) -> dict[int, tuple[str | None, st
         cursor.execute(_FAILURES, given)
         rows = cursor.fetchall()
     found = {monitor_id: (reason, detail) for monitor_id, at, reason, detail in rows if times[monitor_id] == at}
-    if older := {monitor_id: at for monitor_id, at in times.items() if monitor_id not in found}:
+    if older := {key: at for key, at in times.items() if key not in found and _may_be_packed(at)}:
         packed = reasons_of(older, {start_of_hour(at) for at in older.values()})
         for (monitor_id, moment, _), reason in packed.items():
             if reason.verdict == DOWN and moment == micros(older[monitor_id]):
@@ -292,12 +292,16 @@ def failed_at(monitor_id: int, times: Collection[datetime]) -> dict[datetime, Fa
     """Return the results with a reason code at these times, by time."""
     rows = _failed(monitor_id).filter(checked_at__in=times).values_list("checked_at", "reason_code", "detail")
     found = {at: Failure(code, detail) for at, code, detail in rows if code}
-    if older := {micros(at) for at in times if at not in found}:
+    if older := {micros(at) for at in times if at not in found and _may_be_packed(at)}:
         packed = reasons_of([monitor_id], {start_of_hour(moment_of(at)) for at in older})
         for (_, moment, _), reason in packed.items():
             if moment in older and reason.reason_code is not None:
                 found[moment_of(moment)] = Failure(reason.reason_code, reason.detail)
     return found
+
+
+def _may_be_packed(at: datetime) -> bool:
+    return at < utc_now() - PLAIN_FOR
 
 
 def _failed(monitor_id: int) -> QuerySet[CheckResult]:
@@ -316,7 +320,7 @@ def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int
     )
     rows = results.values_list("monitor_id", "claim", "evidence")
     found = {(monitor_id, claim): evidence for monitor_id, claim, evidence in rows if (monitor_id, claim) in wanted}
-    if older := [check for check in checks if check[:2] not in found]:
+    if older := [check for check in checks if check[:2] not in found and _may_be_packed(check[2])]:
         packed = evidence_in({check[0] for check in older}, {start_of_hour(at) for _, _, at in older})
         for monitor_id, claim, at in older:
             if (evidence := packed.get((monitor_id, micros(at), claim))) is not None:
