@@ -1,30 +1,30 @@
 """The bytes of many checks of one monitor: columns of small integers. Pure, and nothing is rounded.
 
-Column by column, what repeats is removed first: `checked_at` is stored as the number of the slot and the microseconds
-in it, claims as steps, the time to the first byte as the rest of the latency. A constant column takes up to three
-bytes. Others take as many bits per value as most of their values need, and the longer ones are listed; or, if that is
-shorter, zlib compresses their bytes (ADR 62). Whole planes of bits are moved at a time, so no step loops over bits in
-Python.
+Column by column, what repeats is removed first: `checked_at` is stored as the number of the slot and the time in it, in
+the largest unit that is exact, claims as steps, the time to the first byte as the rest of the latency. A constant
+column takes up to three bytes. Others take as many bits per value as most of their values need, and the longer ones are
+listed; or, if that is shorter, zlib compresses their bytes (ADR 62). Whole planes of bits are moved at a time, so no
+step loops over bits in Python.
 
-    version and unit: 1 byte | checksum of all others: 2 bytes | count, time, period, claim: varints
+    version and unit: 1 byte | checksum of all others: 4 bytes | count, time, period, claim: varints
     | how each of the ten columns is stored: 5 bytes | a block for each column that needs one
 """
 
 from __future__ import annotations
 
-import binascii
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
-from operator import add, lt
+from operator import lt
 from typing import Any, NamedTuple
 
 VERSION = 1
 SECOND = 1_000_000
 MOST = 4_000_000
 """How many checks are decoded at most, which is more than anyone stores."""
+_CHECKSUM = 4
 _UNITS = (SECOND, 1_000, 1)
 # Below this zlib's own header costs more than it saves.
 _LEAST_FOR_ZLIB = 200
@@ -108,8 +108,8 @@ def encode(checks: Checks, *, start: int) -> bytes:
 
 
 def checksum(data: bytes) -> bytes:
-    """Return two bytes that any change of two neighboring bytes changes."""
-    return binascii.crc_hqx(data, 0).to_bytes(2, "little")
+    """Return four bytes that any change of four neighboring bytes changes."""
+    return zlib.crc32(data).to_bytes(_CHECKSUM, "little")
 
 
 def decode(data: bytes, *, start: int, narrow: bool = False) -> Checks:
@@ -117,12 +117,13 @@ def decode(data: bytes, *, start: int, narrow: bool = False) -> Checks:
 
     With `narrow`, only `at`, `claim`, `kind`, `latency_ms` and `location_id` are read, and the others are empty.
     """
-    if len(data) < 3 or data[0] & 15 != VERSION:
+    if not data or data[0] & 15 != VERSION:
         raise DamagedHistory(f"packed checks of the unknown version {data[0] & 15 if data else None}")
-    if checksum(data[:1] + data[3:]) != data[1:3]:
+    body = 1 + _CHECKSUM
+    if checksum(data[:1] + data[body:]) != data[1:body]:
         raise DamagedHistory("packed checks whose checksum is wrong")
     try:
-        return _decoded(_Reader(data, 3), start, _UNITS[data[0] >> 4], narrow=narrow)
+        return _decoded(_Reader(data, body), start, _UNITS[data[0] >> 4], narrow=narrow)
     except (ValueError, IndexError, OverflowError, zlib.error) as error:
         raise DamagedHistory(f"packed checks that cannot be read: {error}") from error
 
@@ -135,9 +136,7 @@ def _decoded(reader: _Reader, start: int, unit: int, *, narrow: bool) -> Checks:
     reader.read_modes()
     slots = _summed(reader.integers(count - 1), first, period)
     rest = reader.integers(count)
-    if unit > 1:
-        rest = [moment * unit for moment in rest]
-    at = list(map(add, slots, rest))
+    at = [slot + since * unit for slot, since in zip(slots, rest, strict=False)]  # their lengths are known
     claim = list(_summed(reader.integers(count - 1), first_claim, 1))
     kind = reader.integers(count)
     latency, location = (reader.column(count) for _ in range(2))
@@ -257,13 +256,16 @@ class _Reader:
         return found
 
     def integers(self, count: int) -> list[int]:
-        found = self.column(count)
-        if None in found:
+        mode = next(self._modes)
+        found = self._column(mode, count)
+        if (mode == _NULLS or mode & _NULLABLE) and None in found:
             raise ValueError("a number is missing")
         return found  # type: ignore[return-value]
 
     def column(self, count: int) -> list[int | None]:
-        mode = next(self._modes)
+        return self._column(next(self._modes), count)
+
+    def _column(self, mode: int, count: int) -> list[int | None]:
         if mode == _NULLS:
             return [None] * count
         if mode in (_ZEROS, _ONES):
@@ -292,10 +294,7 @@ class _Reader:
 
     def _bits(self, count: int, *, long: bool) -> list[int]:
         width = self._take(1)[0]
-        index, upper_bits = 0, []
-        for _ in range(self.number() if long else 0):
-            index += self.number()
-            upper_bits.append((index, self.number() << width))
+        exceptions = self._exceptions(self.number()) if long else []
         planes = [self._take(count) for _ in range(width // 8)]
         if pieces := _pieces(width % 8):
             top = 0
@@ -305,9 +304,20 @@ class _Reader:
                 top |= int.from_bytes(_spread(squeezed, bits, count), "little") << shift
             planes.append(top.to_bytes(count, "little"))
         values = _values(planes, count) if planes else [0] * count
-        for index, upper in upper_bits:
-            values[index] |= upper
+        index = 0
+        for step, upper in exceptions:
+            index += step
+            values[index] |= upper << width
         return values
+
+    def _exceptions(self, count: int) -> Iterable[tuple[int, int]]:
+        """Return the distances of the longer values, and their upper bits."""
+        numbers: Sequence[int] = self._data[self._place : self._place + 2 * count]
+        if max(numbers, default=0) < 128:  # nearly always
+            self._take(2 * count)
+        else:
+            numbers = [self.number() for _ in range(2 * count)]
+        return zip(numbers[::2], numbers[1::2], strict=True)
 
 
 _TYPES = {1: "B", 2: "H", 4: "I", 8: "Q"}
