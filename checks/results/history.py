@@ -1,4 +1,8 @@
-"""Packed history: rows of many results of one monitor, and their reasons (ADR 62)."""
+"""Packed history: rows of many results of one monitor, and their reasons (ADR 62).
+
+Packed checks have the millisecond of `checked_at`, rounded down, as the API does. Reasons and evidence have the exact
+time, which status changes and signals repeat, and it is that of the result that is read.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import lt
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -29,6 +34,7 @@ EXPLAINED = len(VERDICTS)
 """The kind of a check is the number of its verdict, and this more if it has a reason, detail or confirmation."""
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
+_MILLISECOND = 1_000  # microseconds
 
 Key = tuple[int, int]
 """The epoch microseconds and the claim of a check, which identify it in its monitor."""
@@ -59,6 +65,11 @@ def micros(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
 
 
+def in_millisecond(at: int, claim: int) -> Key:
+    """Return what identifies a check in its monitor, whether its time is exact or packed."""
+    return at // _MILLISECOND, claim
+
+
 def moment_of(at: int) -> datetime:
     return EPOCH + at * _MICROSECOND
 
@@ -78,7 +89,10 @@ def verdict_of(kind: int) -> Verdict:
 
 
 def packed_row(monitor_id: int, start: datetime, checks: Checks) -> tuple[int, datetime, int, int, bytes]:
-    """Return the values of a row of PackedResults."""
+    """Return the values of a row of PackedResults. Checks that end in the same millisecond stay in their order."""
+    rounded = [at - at % _MILLISECOND for at in checks.at]
+    if all(map(lt, rounded, rounded[1:])):
+        checks = checks._replace(at=rounded)
     verdicts = sum(1 << number for number in {kind % EXPLAINED for kind in checks.kind})
     return monitor_id, start, len(checks.at), verdicts, encode(checks, start=micros(start))
 
@@ -111,14 +125,9 @@ def rows_of(
     return [Row._make(row) for row in fetch_binary(statement, [array(monitor_ids), start_of_day(start), end])]
 
 
-def rows_of_hour(monitor_ids: Collection[int], hour: datetime) -> list[Row]:
-    """Return the rows that may have checks of that hour, and of few others."""
-    statement = (
-        "SELECT monitor_id, start, data FROM checks_packedresults"
-        " WHERE monitor_id = ANY (%s::bigint[]) AND start = ANY (%s::timestamptz[])"
-    )
-    starts = array({hour, start_of_quarter(hour)})
-    return [Row._make(row) for row in fetch_binary(statement, [array(monitor_ids), starts])]
+def starts_of_hour(hour: datetime) -> list[datetime]:
+    """Return the starts of the rows that may have checks of that hour."""
+    return sorted({hour, start_of_quarter(hour)})
 
 
 def checks_of(rows: Iterable[Row], *, narrow: bool = False) -> Checks:
@@ -195,6 +204,11 @@ def evidence_in(monitors: Collection[int], hours: Collection[datetime]) -> dict[
     }
 
 
+def exact(found: Mapping[tuple[int, int, int], Any]) -> dict[tuple[int, Key], tuple[int, Any]]:
+    """Return the exact microseconds and the value of each, by monitor and `in_millisecond`."""
+    return {(monitor_id, in_millisecond(at, claim)): (at, value) for (monitor_id, at, claim), value in found.items()}
+
+
 def newest_reasons(monitor_id: int, *, limit: int, since: datetime | None = None) -> list[tuple[int, int, Reason]]:
     """Return (microseconds, claim, reason) of the newest packed checks with a reason code, newest first."""
     found: list[tuple[int, int, Reason]] = []
@@ -237,14 +251,18 @@ def write_reasons(
 def as_results(monitor_id: int, checks: Checks, numbers: Sequence[int]) -> list[CheckResult]:
     """Return the checks with these numbers as rows of the model, without their evidence."""
     hours = {start_of_hour(moment_of(checks.at[n])) for n in numbers if checks.kind[n] >= EXPLAINED}
-    reasons = reasons_of([monitor_id], hours)
+    reasons = exact(reasons_of([monitor_id], hours))
+    explained = [
+        reasons.get((monitor_id, in_millisecond(checks.at[n], checks.claim[n])), (checks.at[n], NO_REASON))
+        for n in numbers
+    ]
     return [
         CheckResult.from_db(
             None,
             _NAMES,
             (
                 monitor_id,
-                moment_of(checks.at[n]),
+                moment_of(at),
                 checks.claim[n],
                 checks.latency_ms[n],
                 checks.connect_ms[n],
@@ -253,10 +271,10 @@ def as_results(monitor_id: int, checks: Checks, numbers: Sequence[int]) -> list[
                 checks.http_status[n],
                 checks.loss[n],
                 verdict_of(checks.kind[n]).value,
-                *reasons.get((monitor_id, checks.at[n], checks.claim[n]), NO_REASON)[1:],
+                *reason[1:],
             ),
         )
-        for n in numbers
+        for n, (at, reason) in zip(numbers, explained, strict=True)
     ]
 
 

@@ -26,7 +26,16 @@ from django.db.backends.utils import CursorWrapper
 
 from checks.results import history
 from checks.results.codec import Checks, DamagedHistory, joined
-from checks.results.history import EXPLAINED, Reason, Row, micros, packed_row, start_of_quarter, unpacked
+from checks.results.history import (
+    EXPLAINED,
+    Reason,
+    Row,
+    in_millisecond,
+    micros,
+    packed_row,
+    start_of_quarter,
+    unpacked,
+)
 from checks.results.hours import HOUR, HOUR_OF_CHECK, PLAIN_FOR, start_of_hour
 from checks.results.models import CheckResult, PackedResults, RollupProgress
 from checks.results.partitions import PACKED, PUBLISHED, REASONS, RESULTS, Bounds, catalogue, detached, make, parts
@@ -269,11 +278,11 @@ def _give_back(cursor: CursorWrapper, monitor_id: int, source: str, packed: str)
     known: Counter[history.Key] = Counter()
     for row in cursor.fetchall():
         checks = unpacked(Row(*row))
-        known.update(zip(checks.at, checks.claim, strict=True))
+        known.update(map(in_millisecond, checks.at, checks.claim))
     cursor.execute(f"SELECT ctid::text, checked_at, claim FROM {source} WHERE monitor_id = %s", [monitor_id])
     missing = []
     for place, at, claim in cursor.fetchall():
-        key = micros(at), claim
+        key = in_millisecond(micros(at), claim)
         if known[key]:
             known[key] -= 1
         else:

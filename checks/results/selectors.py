@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain, repeat
-from operator import itemgetter
+from itertools import accumulate, chain, repeat
+from operator import itemgetter, sub
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -22,6 +22,8 @@ from checks.results.history import (
     checks_of,
     days_of,
     evidence_in,
+    exact,
+    in_millisecond,
     micros,
     moment_of,
     newest_reasons,
@@ -39,7 +41,7 @@ from core.db import fetch_binary
 
 _PAGE_SPANS = (timedelta(days=1), timedelta(days=7))
 _DAY = timedelta(days=1)
-_MICROSECOND = timedelta(microseconds=1)
+_MILLISECOND = timedelta(milliseconds=1)
 _VERDICTS = [verdict.value for verdict in VERDICTS] * 2
 """By the kind of a check, explained or not."""
 
@@ -88,10 +90,13 @@ def results_of(
         plain = list((span if end is None else span.filter(checked_at__lt=end))[:wanted])
         if len(plain) < wanted or plain[-1].checked_at < now - PLAIN_FOR:
             span_ends = ends if end is None else [*ends, (micros(end), 0)]
-            packed = _packed_before(monitor_id, start or EPOCH, span_ends, verdict=verdict, limit=wanted, now=now)
+            # One more: the last one of the previous page may have been packed since.
+            packed = _packed_before(monitor_id, start or EPOCH, span_ends, verdict=verdict, limit=wanted + 1, now=now)
             # Those that were published between the two queries are in both.
-            known = {(row.checked_at, row.claim) for row in plain}
-            packed = [row for row in packed if (row.checked_at, row.claim) not in known]
+            known = {in_millisecond(micros(row.checked_at), row.claim) for row in plain}
+            if before is not None:
+                known.add(in_millisecond(micros(before[0]), before[1]))
+            packed = [row for row in packed if in_millisecond(micros(row.checked_at), row.claim) not in known]
             plain = sorted([*plain, *packed], key=lambda row: (row.checked_at, row.claim), reverse=True)[:wanted]
         rows += plain
         if len(rows) == limit:
@@ -160,7 +165,8 @@ def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
     for number, moment in enumerate(checks.at):
         if micros(at) <= moment < micros(end) and checks.claim[number] == claim:
             (found,) = as_results(monitor_id, checks, [number])
-            found.evidence = evidence_in([monitor_id], [start_of_hour(at)]).get((monitor_id, moment, claim))
+            evidence = exact(evidence_in([monitor_id], [start_of_hour(at)]))
+            _, found.evidence = evidence.get((monitor_id, in_millisecond(moment, claim)), (moment, None))
             return found
     return None
 
@@ -210,18 +216,45 @@ def _history(monitor_id: int, start: datetime, end: datetime) -> Iterator[list[P
         if packed := rows_of([monitor_id], start, until):
             past = _past(monitor_id, checks_of(packed, narrow=True), micros(start), micros(until))
             if rows:
-                known = {row[:2] for row in rows}  # those that were published between the two queries are in both
-                past = [each for each in past if each[:2] not in known]
+                # Those that were published between the two queries are in both.
+                known = {_key(row) for row in rows}
+                near = bisect_left(past, rows[0][0] - _MILLISECOND, key=itemgetter(0))
+                past[near:] = [each for each in past[near:] if _key(each) not in known]
             rows = sorted([*past, *rows], key=itemgetter(0, 1)) if rows else past
         yield rows
         start = until
+
+
+def _key(check: PastCheck) -> tuple[int, int]:
+    return in_millisecond(micros(check[0]), check[1])
+
+
+class _Steps(dict[int, timedelta]):
+    """Times between checks by their microseconds: most are within a second of the interval."""
+
+    def __missing__(self, step: int) -> timedelta:
+        found = timedelta(microseconds=step)
+        if len(self) < _MOST_STEPS:
+            self[step] = found
+        return found
+
+
+_MOST_STEPS = 10_000
+_steps = _Steps()
+
+
+def _times(at: Sequence[int]) -> list[datetime]:
+    """Return the moments of these microseconds. Adding two times is cheaper than making one."""
+    if not at:
+        return []
+    return list(accumulate(map(_steps.__getitem__, map(sub, at[1:], at)), datetime.__add__, initial=moment_of(at[0])))
 
 
 def _past(monitor_id: int, checks: Checks, start: int, end: int) -> list[PastCheck]:
     """Return the checks of these microseconds."""
     kept = slice(bisect_left(checks.at, start), bisect_left(checks.at, end))
     at, claims, kinds = checks.at[kept], checks.claim[kept], checks.kind[kept]
-    times = list(map(EPOCH.__add__, map(_MICROSECOND.__mul__, at)))
+    times = _times(at)
     verdicts = map(_VERDICTS.__getitem__, kinds) if any(kinds) else repeat(_VERDICTS[0])
     found: list[PastCheck] = list(
         zip(
@@ -232,11 +265,12 @@ def _past(monitor_id: int, checks: Checks, start: int, end: int) -> list[PastChe
     )
     if max(kinds, default=0) >= EXPLAINED:
         explained = [number for number, kind in enumerate(kinds) if kind >= EXPLAINED]
-        reasons = reasons_of([monitor_id], {start_of_hour(times[number]) for number in explained})
+        reasons = exact(reasons_of([monitor_id], {start_of_hour(times[number]) for number in explained}))
         for number in explained:
-            reason = reasons.get((monitor_id, at[number], claims[number]), NO_REASON)
+            key = monitor_id, in_millisecond(at[number], claims[number])
+            moment, reason = reasons.get(key, (at[number], NO_REASON))
             row = found[number]
-            found[number] = (*row[:4], reason.reason_code, row[5], reason.confirmed)
+            found[number] = (moment_of(moment), *row[1:4], reason.reason_code, row[5], reason.confirmed)
     return found
 
 
@@ -321,8 +355,8 @@ def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int
     rows = results.values_list("monitor_id", "claim", "evidence")
     found = {(monitor_id, claim): evidence for monitor_id, claim, evidence in rows if (monitor_id, claim) in wanted}
     if older := [check for check in checks if check[:2] not in found and _may_be_packed(check[2])]:
-        packed = evidence_in({check[0] for check in older}, {start_of_hour(at) for _, _, at in older})
+        packed = exact(evidence_in({check[0] for check in older}, {start_of_hour(at) for _, _, at in older}))
         for monitor_id, claim, at in older:
-            if (evidence := packed.get((monitor_id, micros(at), claim))) is not None:
-                found[monitor_id, claim] = evidence
+            if (evidence := packed.get((monitor_id, in_millisecond(micros(at), claim)))) is not None:
+                found[monitor_id, claim] = evidence[1]
     return found

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection
 
-from checks.results.history import DOWN, EXPLAINED, checks_of, micros, rows_of, rows_of_hour
+from checks.results.history import DOWN, EXPLAINED, Row, checks_of, in_millisecond, micros, rows_of, starts_of_hour
 from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
 from checks.results.rollups import AGGREGATES, rolled_until
 
@@ -36,9 +36,10 @@ def _hours(*columns: str) -> str:
 """
 
 
-# With the rest of the hour before `since`, from `start` on.
+# With the rest of the hour before `since`, from `start` on. Its packed results are read by the same statement: between
+# two, it may be published, and counted twice.
 _SUMS = f"""
-    SELECT {{key}}, sum(latency_sum)::bigint, sum(timed)::bigint
+    SELECT {{key}}, sum(latency_sum)::bigint, sum(timed)::bigint, NULL::bigint, NULL::timestamptz, NULL::bytea
       FROM ({_hours("latency_sum", "timed")}
              UNION ALL
             SELECT monitor_id, {HOUR_OF_CHECK}, {AGGREGATES["latency_sum"]}, {AGGREGATES["timed"]}
@@ -47,6 +48,10 @@ _SUMS = f"""
                AND checked_at >= %(start)s AND checked_at < %(since)s
              GROUP BY 1, 2) AS hours
      GROUP BY 1
+     UNION ALL
+    SELECT NULL, NULL, NULL, monitor_id, start, data
+      FROM checks_packedresults
+     WHERE monitor_id = ANY (%(ids)s) AND start = ANY (%(starts)s)
 """
 _BY_MONITOR = f"""
     SELECT monitor_id,
@@ -119,18 +124,21 @@ def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
 def _means(monitor_ids: Collection[int], *, since: datetime, key: str) -> dict[Any, float]:
     hour = start_of_hour(since)
     first = hour if hour == since else hour + HOUR
-    sums: dict[Any, tuple[int, int]] = {}
+    starts = [] if hour == since else starts_of_hour(hour)
+    sums: dict[Any, tuple[int, int]] = defaultdict(lambda: (0, 0))
     with connection.cursor() as cursor:
-        cursor.execute(_SUMS.format(key=key), {**_span(monitor_ids, first), "hour": hour, "start": since})
-        sums = {key: (total, timed) for key, total, timed in cursor.fetchall()}
-    if hour != since:
-        for row in rows_of_hour(monitor_ids, hour):
-            checks = checks_of([row], narrow=True)
+        given = _span(monitor_ids, first) | {"hour": hour, "start": since, "starts": starts}
+        cursor.execute(_SUMS.format(key=key), given)
+        rows = cursor.fetchall()
+    for each, total, count, monitor_id, start, data in rows:
+        if data is not None:
+            checks = checks_of([Row(monitor_id, start, bytes(data))], narrow=True)
             kept = slice(bisect_left(checks.at, micros(since)), bisect_left(checks.at, micros(first)))
             timed = _passed(checks.latency_ms[kept], [kind % EXPLAINED != DOWN for kind in checks.kind[kept]])
-            each = row.monitor_id if key == "monitor_id" else since.astimezone(UTC).date()
-            total, count = sums.get(each, (0, 0))
-            sums[each] = total + sum(timed), count + len(timed)
+            each = monitor_id if key == "monitor_id" else since.astimezone(UTC).date()
+            total, count = sum(timed), len(timed)
+        before = sums[each]
+        sums[each] = before[0] + total, before[1] + count
     return {key: round(total / timed, 2) for key, (total, timed) in sums.items() if timed}
 
 
@@ -166,22 +174,24 @@ def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series
     """Return points of `step` from results, from `since` on, as far back as results are kept."""
     with connection.cursor() as cursor:
         cursor.execute(_PLAIN, {"id": monitor_id, "hour": start_of_hour(since), "since": since})
-        found: dict[tuple[int, int], tuple[Any, ...]] = {row[:2]: row[2:] for row in cursor.fetchall()}
+        found: dict[tuple[int, int], tuple[Any, ...]] = {
+            in_millisecond(*row[:2]): (row[0], *row[2:]) for row in cursor.fetchall()
+        }
     checks = checks_of(rows_of([monitor_id], since, datetime.max.replace(tzinfo=UTC)))
     passed = [kind % EXPLAINED != DOWN for kind in checks.kind]
     first, length = micros(since), step // timedelta(microseconds=1)
-    packed = zip(passed, checks.latency_ms, checks.connect_ms, checks.ttfb_ms, checks.loss, strict=True)
+    packed = zip(checks.at, passed, checks.latency_ms, checks.connect_ms, checks.ttfb_ms, checks.loss, strict=True)
     # Those that were published between the two queries are in both.
-    found |= zip(zip(checks.at, checks.claim, strict=True), packed, strict=True)
-    steps: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    for (at, _), row in found.items():
+    found |= zip(map(in_millisecond, checks.at, checks.claim), packed, strict=True)
+    steps: dict[int, list[list[Any]]] = defaultdict(list)
+    for at, *row in found.values():
         if at >= first:
             steps[(at - first) // length].append(row)
     points = [_point(since + number * step, steps[number]) for number in sorted(steps)]
     return Series(points, _point(since, [row for rows in steps.values() for row in rows]))
 
 
-def _point(at: datetime, rows: Sequence[tuple[Any, ...]]) -> Point:
+def _point(at: datetime, rows: Sequence[Sequence[Any]]) -> Point:
     if not rows:
         return Point(at, None, None, None)
     passed, latencies, connects, ttfbs, losses = zip(*rows, strict=True)

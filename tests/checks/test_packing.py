@@ -80,6 +80,9 @@ def generated(seed: int) -> list[CheckResult]:
     rows: dict[tuple[int, int], CheckResult] = {}
     for monitor_id in MONITORS:
         moments = [moment(random.randrange(3 * 6 * 3_600_000_000)) for _ in range(random.randrange(9))]
+        if monitor_id == MONITORS[0] and moments:  # in one millisecond, in another order than their claims
+            moments = [at.replace(microsecond=at.microsecond // 1000 * 1000 + 500) for at in moments]
+            moments += [moments[0] - timedelta(microseconds=n) for n in (300, 7, 400)]
         first = moment(random.randrange(18) * 3_600_000_000)
         step = timedelta(seconds=61, microseconds=random.choice([0, 7, 12_345]))
         moments += [first + n * step for n in range(random.randrange(80))]
@@ -107,9 +110,14 @@ def generated(seed: int) -> list[CheckResult]:
     return list(rows.values())
 
 
+def shown(at: datetime) -> datetime:
+    """Return the time as the API does."""
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
 def fields(row: CheckResult) -> dict[str, Any]:
     assert "evidence" in row.get_deferred_fields()
-    return {name: getattr(row, name) for name in _FIELDS}
+    return {name: getattr(row, name) for name in _FIELDS} | {"checked_at": shown(row.checked_at)}
 
 
 def pages(monitor_id: int, limit: int, **conditions: Any) -> list[dict[str, Any]]:
@@ -134,13 +142,14 @@ def everything(rows: Sequence[CheckResult], since: datetime, until: datetime) ->
         for verdict in Verdict:
             found[f"{monitor_id} {verdict}"] = pages(monitor_id, 20, verdict=verdict, until=until)
         for row in rows[::15]:
-            result = selectors.result_of(
-                monitor_id, row.claim, row.checked_at.replace(microsecond=row.checked_at.microsecond // 1000 * 1000)
-            )
-            found[f"{monitor_id} {row.claim} {row.checked_at}"] = result and {
-                name: getattr(result, name) for name in [*_FIELDS, "evidence"]
+            result = selectors.result_of(monitor_id, row.claim, shown(row.checked_at))
+            values = result and {name: getattr(result, name) for name in [*_FIELDS, "evidence"]}
+            found[f"{monitor_id} {row.claim} {row.checked_at}"] = values and values | {
+                "checked_at": shown(values["checked_at"])
             }
-        found[f"{monitor_id} history"] = list(selectors.history_of(monitor_id, since, until))
+        history = list(selectors.history_of(monitor_id, since, until))
+        found[f"{monitor_id} history"] = [(shown(check[0]), *check[1:]) for check in history]
+        found[f"{monitor_id} exact"] = [check[:2] for check in history if check[2] == Verdict.DOWN and check[4]]
         found[f"{monitor_id} failed at"] = selectors.failed_at(monitor_id, times)
         for limit in (1, 5, 1_000):
             found[f"{monitor_id} failed {limit}"] = selectors.failed_since(monitor_id, since=None, limit=limit)
@@ -342,6 +351,36 @@ class TestSteps:
         while CheckResult.objects.exists():
             assert claims(3) == list(range(1, 32))
         assert done > 6
+
+    def test_a_step_before_any_statement_of_a_mean(self) -> None:
+        self.fill()
+        since = HOURS[0][0] + timedelta(minutes=20)
+        readers = [partial(series.average_latency, MONITORS), partial(series.daily_latency, 3)]
+        expected = [read(since=since) for read in readers]
+        assert expected[0]
+
+        def step(execute: Callable[..., Any], *given: Any) -> Any:
+            run_concurrently(partial(pack, PACKABLE, steps=1))
+            return execute(*given)
+
+        reads = 0
+        while CheckResult.objects.exists():
+            with connection.execute_wrapper(step):
+                assert [read(since=since) for read in readers] == expected
+            reads += 1
+        assert reads > 1
+
+    @pytest.mark.parametrize("steps", [1, 2, 3, None])
+    def test_pages_between_which_it_is_packed(self, steps: int | None) -> None:
+        self.fill()
+        found: list[int] = []
+        before = None
+        while page := selectors.results_of(3, limit=4, now=PACKABLE, before=before):
+            assert len(page) == 4 or len(found) == 28
+            found += [row.claim for row in page]
+            before = page[-1].checked_at, page[-1].claim
+            pack(PACKABLE, steps=steps)
+        assert sorted(found) == list(range(1, 32))
 
     def test_results_that_come_at_any_step_are_kept(self) -> None:
         self.fill()
