@@ -23,7 +23,7 @@ from alerts.outbox import oldest_alert
 from checks.agent_protocol import OFFLINE_SEC, PROTOCOL
 from checks.probes.ping.rights import HOW_TO_ALLOW
 from checks.results.hours import PLAIN_FOR
-from checks.results.partitions import RESULTS, SERIES, Series
+from checks.results.partitions import PACKS_FROM, PACKS_FROM_VALUES, RESULTS, SERIES, Series
 from config.health import OK, run_checks
 from config.history import PATIENCE_SEC
 from config.metrics import MOST_DUE, processes
@@ -179,7 +179,8 @@ class LocationStatus:
 class DatabaseStatus:
     """The status of the database. Counts stop at MOST_COUNTED.
 
-    `unpacked` is how much time the results cover that should be packed by now, or None.
+    `packs_from` is when packing begins, if that is in the future. `unpacked` is how much time the results cover that
+    should be packed by now, or None.
 
     `ahead` is how far in the future partitions exist, by table. `failing_channels` counts channels with waiting
     messages whose last attempt failed. `private_offline` are private locations with monitors, `private_outdated` agents
@@ -197,6 +198,7 @@ class DatabaseStatus:
     deleted_monitors: int
     rolled_until: datetime | None
     packed_until: datetime | None
+    packs_from: datetime | None
     unpacked: timedelta | None
     failing_channels: int
     private_offline: int
@@ -349,7 +351,8 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
                 ]
             with database.cursor(row_factory=namedtuple_row) as named:
                 tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
-            unpacked = _unpacked(database, now)
+            (packs_from,) = database.execute(PACKS_FROM, PACKS_FROM_VALUES).fetchone() or (now,)
+            unpacked = _unpacked(database, now) if packs_from <= now else None
             ahead = {series.table: _ahead(database, series, now) for series in SERIES if series.ahead}
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
@@ -362,6 +365,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
         tables=tables,
         locations=locations,
         ahead=ahead,
+        packs_from=packs_from if packs_from > now else None,
         unpacked=unpacked,
         **counts,
     )

@@ -32,6 +32,9 @@ Bounds = tuple[datetime, datetime]  # from the first to before the second
 _HOURLY = "%Y%m%d%H"
 SPLIT_BEFORE = timedelta(hours=3)
 """How long before it begins a day of results gets partitions by hour."""
+_UPGRADE = timedelta(days=1)
+PACKS_FROM = "SELECT applied + %(wait)s FROM django_migrations WHERE app = 'checks' AND name = '0005_packed_history'"
+PACKS_FROM_VALUES = {"wait": _UPGRADE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,18 @@ def detached(series: Series) -> list[Bounds]:
             [f"^{series.table}_p[0-9]+$"],
         )
         return sorted(series.bounds_of(name) for (name,) in cursor.fetchall())
+
+
+def may_pack(now: datetime) -> bool:
+    """Return whether a day has passed since the migration for packed results.
+
+    Until then processes of an earlier version may run. They do not see packed results, and fail if a partition has the
+    name of an hour.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(PACKS_FROM, PACKS_FROM_VALUES)
+        row = cursor.fetchone()
+    return row is None or row[0] <= now
 
 
 def make(series: Series, wanted: list[Bounds]) -> list[str]:

@@ -24,6 +24,7 @@ from checks.results.partitions import (
     drop,
     drop_detached,
     make,
+    may_pack,
     parts,
     split_days,
 )
@@ -45,7 +46,7 @@ def keep_partitions(now: datetime) -> None:
             wanted = [bounds for bounds in wanted if bounds[0] >= packed_until]
         for name in make(series, wanted):
             logger.info("created %s", name)
-    if names := split_days(now=now):
+    if may_pack(now) and (names := split_days(now=now)):
         logger.info("created %s and the following hours", names[0])
     for series in SERIES:
         before = now - timedelta(days=getattr(settings, series.kept_days))

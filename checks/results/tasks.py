@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from checks.results import packing, retention, rollups
+from checks.results import packing, partitions, retention, rollups
 from core.clock import utc_now
 
 
@@ -22,8 +22,10 @@ def roll_up() -> None:
 
 @shared_task(name="checks.tasks.pack")
 def pack() -> None:
-    """Pack results that are old enough, and merge the hours of a day."""
-    packing.pack(utc_now())
+    """Pack results that are old enough, and merge the hours of a day. Not in the first day after an upgrade."""
+    now = utc_now()
+    if partitions.may_pack(now):
+        packing.pack(now)
 
 
 @shared_task(name="checks.tasks.erase_deleted")

@@ -18,7 +18,7 @@ from hypothesis import Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from checks.results import packing, selectors, series
+from checks.results import packing, selectors, series, tasks
 from checks.results.history import rows_of
 from checks.results.hours import HOUR
 from checks.results.models import (
@@ -31,11 +31,12 @@ from checks.results.models import (
     RollupProgress,
 )
 from checks.results.packing import pack, unpack
-from checks.results.partitions import PACKED, PUBLISHED, RESULTS, detached, make, parts, split_days
+from checks.results.partitions import PACKED, PUBLISHED, RESULTS, detached, make, may_pack, parts, split_days
 from checks.results.retention import erase_deleted, keep_partitions
 from checks.results.rollups import roll_up
 from checks.results.store import NewResult, store_results, stored_claims
 from checks.spec import ReasonCode, Verdict
+from core.clock import utc_now
 from tests.helpers import NOON, examples, outcome, run_concurrently
 
 DAY = timedelta(days=1)
@@ -532,3 +533,48 @@ class TestSplitting:
         store(day[0] + HOUR)
         assert split_days(now=day[0] - HOUR) == []
         assert day in parts(RESULTS)
+
+
+@pytest.mark.usefixtures("hours")
+@pytest.mark.django_db(transaction=True)
+class TestUpgrade:
+    """Processes of an earlier version parse the names of days only, and read rows only."""
+
+    @pytest.fixture(autouse=True)
+    def migrated(self) -> Iterator[None]:
+        self.migrate(PACKABLE)
+        yield
+        self.migrate(NOON - timedelta(days=9_000))
+
+    def migrate(self, at: datetime) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE django_migrations SET applied = %s WHERE name = '0005_packed_history'", [at])
+            assert cursor.rowcount == 1
+
+    def test_nothing_changes_for_a_day(self) -> None:
+        drop_hours()
+        make(RESULTS, [RESULTS.bounds(NIGHT), *RESULTS.wanted(now=PACKABLE)])
+        store(*minutes_of(HOURS[0][0]))
+        roll_all_up(PACKABLE)
+        for hours in (0, 22, 23):  # the last hours of a day, too
+            with time_machine.travel(PACKABLE + hours * HOUR, tick=False):
+                tasks.keep_partitions()
+                tasks.pack()
+            assert all(end - start == DAY for start, end in parts(RESULTS))
+            assert CheckResult.objects.count() == 10
+        assert not may_pack(PACKABLE + DAY - timedelta(microseconds=1))
+        assert may_pack(PACKABLE + DAY)
+        with time_machine.travel(PACKABLE + DAY + 20 * HOUR, tick=False):
+            roll_all_up(utc_now())
+            tasks.keep_partitions()
+            tasks.pack()
+        assert any(end - start == HOUR for start, end in parts(RESULTS))
+        assert not CheckResult.objects.exists()
+        assert claims() == list(range(1, 11))
+
+
+def drop_hours() -> None:
+    for start, end in parts(RESULTS):
+        if end - start == HOUR:
+            with connection.cursor() as cursor:
+                cursor.execute(f"DROP TABLE {RESULTS.name(start, end)}")
