@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, compress, count, repeat
 from operator import itemgetter, sub
 from typing import Any, NamedTuple
 
@@ -247,7 +247,8 @@ def _times(at: Sequence[int]) -> list[datetime]:
     """Return the moments of these microseconds. Adding two times is cheaper than making one."""
     if not at:
         return []
-    return list(accumulate(map(_steps.__getitem__, map(sub, at[1:], at)), datetime.__add__, initial=moment_of(at[0])))
+    steps: Iterator[Any] = map(_steps.__getitem__, map(sub, at[1:], at))
+    return list(accumulate(steps, initial=moment_of(at[0])))
 
 
 def _past(monitor_id: int, checks: Checks, start: int, end: int) -> list[PastCheck]:
@@ -255,7 +256,8 @@ def _past(monitor_id: int, checks: Checks, start: int, end: int) -> list[PastChe
     kept = slice(bisect_left(checks.at, start), bisect_left(checks.at, end))
     at, claims, kinds = checks.at[kept], checks.claim[kept], checks.kind[kept]
     times = _times(at)
-    verdicts = map(_VERDICTS.__getitem__, kinds) if any(kinds) else repeat(_VERDICTS[0])
+    present = set(kinds)
+    verdicts = repeat(_VERDICTS[0]) if present == {0} else map(_VERDICTS.__getitem__, kinds)
     found: list[PastCheck] = list(
         zip(
             *(times, claims, verdicts, checks.latency_ms[kept]),
@@ -263,8 +265,8 @@ def _past(monitor_id: int, checks: Checks, start: int, end: int) -> list[PastChe
             strict=False,
         )
     )
-    if max(kinds, default=0) >= EXPLAINED:
-        explained = [number for number, kind in enumerate(kinds) if kind >= EXPLAINED]
+    if max(present, default=0) >= EXPLAINED:
+        explained = list(compress(count(), map(EXPLAINED.__le__, kinds)))
         reasons = exact(reasons_of([monitor_id], {start_of_hour(times[number]) for number in explained}))
         for number in explained:
             key = monitor_id, in_millisecond(at[number], claims[number])
