@@ -13,8 +13,8 @@ of a monitor at 60 s.
 
 The last line is one JSON object: medians in ms, the ratio of each pair, and the bytes of tables and indexes for each
 result: `bytes_per_check` as rows, `bytes_per_check_hour` and `_day` packed. `read_14_days_ms` is the median time for
-14 packed days of a monitor, `read_14_days_cpu_ms` the CPU of this process for them, `pack_us_per_check` the CPU of this process to pack a result, and `backtest_90_days_ms` the
-CPU of a backtest. Exits 1 if a response is wrong or a goal is missed.
+14 packed days of a monitor, `read_14_days_cpu_ms` the CPU of this process for them, `pack_us_per_check` that to pack a
+result, and `backtest_90_days_ms` the CPU of a backtest. Exits 1 if a response is wrong or a goal is missed.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ def _past(monitor_id: int, checks: Checks, start: int, end: int) -> list[PastChe
 # Constants, not a join: with them the planner opens only the partitions of these times. The ORM would compile the query
 # again for each list.
 _FAILURES = f"""
-    SELECT monitor_id, checked_at, reason_code, detail
+    SELECT monitor_id, checked_at, claim, reason_code, detail
       FROM checks_checkresult
      WHERE monitor_id = ANY (%(ids)s::bigint[]) AND checked_at = ANY (%(times)s::timestamptz[])
        AND {HOUR_OF_CHECK} = ANY (%(hours)s::timestamptz[]) AND verdict = 'down'
@@ -287,7 +287,10 @@ _FAILURES = f"""
 
 
 def failures_at(times: Mapping[int, datetime]) -> dict[int, tuple[str | None, str | None]]:
-    """Return the reason and the message of the failed checks that ended at these times, both by monitor."""
+    """Return the reason and the message of the failed checks that ended at these times, both by monitor.
+
+    Of two that ended at once, that of the lower claim.
+    """
     if not times:
         return {}
     given = {
@@ -298,13 +301,13 @@ def failures_at(times: Mapping[int, datetime]) -> dict[int, tuple[str | None, st
     with connection.cursor() as cursor:
         cursor.execute(_FAILURES, given)
         rows = cursor.fetchall()
-    found = {monitor_id: (reason, detail) for monitor_id, at, reason, detail in rows if times[monitor_id] == at}
-    if older := {key: at for key, at in times.items() if key not in found and _may_be_packed(at)}:
+    found = {(key, claim): (code, detail) for key, at, claim, code, detail in rows if times[key] == at}
+    if older := {key: at for key, at in times.items() if _may_be_packed(at)}:
         packed = reasons_of(older, {start_of_hour(at) for at in older.values()})
-        for (monitor_id, moment, _), reason in packed.items():
-            if reason.verdict == DOWN and moment == micros(older[monitor_id]):
-                found[monitor_id] = reason.reason_code, reason.detail
-    return found
+        for (key, moment, claim), reason in packed.items():
+            if reason.verdict == DOWN and moment == micros(older[key]):
+                found[key, claim] = reason.reason_code, reason.detail
+    return {key: found[key, claim] for key, claim in sorted(found, reverse=True)}
 
 
 class Failure(NamedTuple):
@@ -325,15 +328,15 @@ def failed_since(monitor_id: int, *, since: datetime | None, limit: int) -> dict
 
 
 def failed_at(monitor_id: int, times: Collection[datetime]) -> dict[datetime, Failure]:
-    """Return the results with a reason code at these times, by time."""
-    rows = _failed(monitor_id).filter(checked_at__in=times).values_list("checked_at", "reason_code", "detail")
-    found = {at: Failure(code, detail) for at, code, detail in rows if code}
-    if older := {micros(at) for at in times if at not in found and _may_be_packed(at)}:
+    """Return the results with a reason code at these times, by time. Of two at once, that of the lower claim."""
+    rows = _failed(monitor_id).filter(checked_at__in=times).values_list("checked_at", "claim", "reason_code", "detail")
+    found = {(at, claim): Failure(code, detail) for at, claim, code, detail in rows if code}
+    if older := {micros(at) for at in times if _may_be_packed(at)}:
         packed = reasons_of([monitor_id], {start_of_hour(moment_of(at)) for at in older})
-        for (_, moment, _), reason in packed.items():
+        for (_, moment, claim), reason in packed.items():
             if moment in older and reason.reason_code is not None:
-                found[moment_of(moment)] = Failure(reason.reason_code, reason.detail)
-    return found
+                found[moment_of(moment), claim] = Failure(reason.reason_code, reason.detail)
+    return {at: found[at, claim] for at, claim in sorted(found, reverse=True)}
 
 
 def _may_be_packed(at: datetime) -> bool:
