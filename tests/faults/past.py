@@ -293,7 +293,7 @@ def _compare(audit: Audit, monitor_id: int, chunks: Sequence[int]) -> None:
 
 
 def _time(at: datetime, verdict: str) -> datetime:
-    """Return the time as it is packed."""
+    """Return the time that a packed result has."""
     return at if verdict != "up" else at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
