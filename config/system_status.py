@@ -23,7 +23,7 @@ from alerts.outbox import oldest_alert
 from checks.agent_protocol import OFFLINE_SEC, PROTOCOL
 from checks.probes.ping.rights import HOW_TO_ALLOW
 from checks.results.hours import PLAIN_FOR
-from checks.results.partitions import PACKS_FROM, PACKS_FROM_VALUES, RESULTS, SERIES, Series
+from checks.results.partitions import PACKS_FROM, RESULTS, SERIES, Series
 from config.health import OK, run_checks
 from config.history import PATIENCE_SEC
 from config.metrics import MOST_DUE, processes
@@ -351,7 +351,7 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
                 ]
             with database.cursor(row_factory=namedtuple_row) as named:
                 tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
-            (packs_from,) = database.execute(PACKS_FROM, PACKS_FROM_VALUES).fetchone() or (now,)
+            (packs_from,) = database.execute(PACKS_FROM).fetchone() or (now,)
             unpacked = _unpacked(database, now) if packs_from <= now else None
             ahead = {series.table: _ahead(database, series, now) for series in SERIES if series.ahead}
     except psycopg.Error as error:

@@ -32,9 +32,9 @@ Bounds = tuple[datetime, datetime]  # from the first to before the second
 _HOURLY = "%Y%m%d%H"
 SPLIT_BEFORE = timedelta(hours=3)
 """How long before it begins a day of results gets partitions by hour."""
-_UPGRADE = timedelta(days=1)
-PACKS_FROM = "SELECT applied + %(wait)s FROM django_migrations WHERE app = 'checks' AND name = '0005_packed_history'"
-PACKS_FROM_VALUES = {"wait": _UPGRADE}
+PACKS_FROM = """
+    SELECT applied + interval '1 day' FROM django_migrations WHERE app = 'checks' AND name = '0005_packed_history'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def may_pack(now: datetime) -> bool:
     name of an hour.
     """
     with connection.cursor() as cursor:
-        cursor.execute(PACKS_FROM, PACKS_FROM_VALUES)
+        cursor.execute(PACKS_FROM)
         row = cursor.fetchone()
     return row is None or row[0] <= now
 

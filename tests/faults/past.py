@@ -37,7 +37,7 @@ CHUNK = timedelta(minutes=5)
 HOURS = 96
 CHUNKS = HOURS * 12
 HOUR_SEC = 2.4
-"""How long an hour takes. Most of a run is over before beat, every five minutes, closes and packs all of them."""
+"""How long an hour takes. All are over before beat, every five minutes, closes all of them at once."""
 LATE_SEC = 300.0
 VIOLATION = "violation: "
 KILLED = "killed"

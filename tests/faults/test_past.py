@@ -41,7 +41,7 @@ def audited(log: Path) -> tuple[dict[str, int], dict[str, int]]:
     return done, {kind: count for kind, count in audit.counts().items() if count}
 
 
-def change(statement: str, *values: object) -> None:
+def change(statement: str, *values: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         assert cursor.rowcount > 0
