@@ -352,7 +352,9 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
             with database.cursor(row_factory=namedtuple_row) as named:
                 tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
             (packs_from,) = database.execute(PACKS_FROM).fetchone() or (now,)
-            unpacked = _unpacked(database, now) if packs_from <= now else None
+            # Without any result, nothing is rolled up, and nothing packed.
+            may_pack = packs_from <= now and counts["rolled_until"] is not None
+            unpacked = _unpacked(database, now) if may_pack else None
             ahead = {series.table: _ahead(database, series, now) for series in SERIES if series.ahead}
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
