@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import accumulate, chain, compress, count, repeat
+from itertools import accumulate, chain, repeat
 from operator import itemgetter, sub
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from checks.results.history import (
     EXPLAINED,
     NO_REASON,
     VERDICTS,
+    Row,
     as_results,
     checks_of,
     days_of,
@@ -214,7 +215,7 @@ def _history(monitor_id: int, start: datetime, end: datetime) -> Iterator[list[P
         until = min(end, start_of_day(start) + _HISTORY_AT_ONCE)
         rows = fetch_binary(_HISTORY, [monitor_id, start_of_hour(start), start_of_hour(until), start, until])
         if packed := rows_of([monitor_id], start, until):
-            past = _past(monitor_id, checks_of(packed, narrow=True), micros(start), micros(until))
+            past = _past(monitor_id, packed, micros(start), micros(until))
             if rows:
                 # Those that were published between the two queries are in both.
                 known = {_key(row) for row in rows}
@@ -251,29 +252,38 @@ def _times(at: Sequence[int]) -> list[datetime]:
     return list(accumulate(steps, initial=moment_of(at[0])))
 
 
-def _past(monitor_id: int, checks: Checks, start: int, end: int) -> list[PastCheck]:
-    """Return the checks of these microseconds."""
-    kept = slice(bisect_left(checks.at, start), bisect_left(checks.at, end))
-    at, claims, kinds = checks.at[kept], checks.claim[kept], checks.kind[kept]
-    times = _times(at)
-    present = set(kinds)
-    verdicts = repeat(_VERDICTS[0]) if present == {0} else map(_VERDICTS.__getitem__, kinds)
-    found: list[PastCheck] = list(
-        zip(
-            *(times, claims, verdicts, checks.latency_ms[kept]),
-            *(repeat(None), checks.location_id[kept], repeat(None)),
+def _past(monitor_id: int, rows: Sequence[Row], start: int, end: int) -> list[PastCheck]:
+    """Return the checks of these microseconds, by time and claim."""
+    found: list[PastCheck] = []
+    explained: list[tuple[int, int]] = []  # numbers in `found`, and microseconds
+    in_order = True
+    for row in rows:
+        checks = checks_of([row], narrow=True)
+        if checks.at and not start <= checks.at[0] <= checks.at[-1] < end:
+            kept = slice(bisect_left(checks.at, start), bisect_left(checks.at, end))
+            checks = Checks._make(column[kept] for column in checks)
+        if not (at := checks.at):
+            continue
+        if any(kinds := checks.kind):
+            here = len(found)
+            explained += [(here + n, at[n]) for n, kind in enumerate(kinds) if kind >= EXPLAINED]
+        verdicts = map(_VERDICTS.__getitem__, kinds)
+        times = _times(at)
+        in_order = in_order and (not found or found[-1][0] < times[0])
+        found += zip(
+            *(times, checks.claim, verdicts, checks.latency_ms),
+            *(repeat(None), checks.location_id, repeat(None)),
             strict=False,
         )
-    )
-    if max(present, default=0) >= EXPLAINED:
-        explained = list(compress(count(), map(EXPLAINED.__le__, kinds)))
-        reasons = exact(reasons_of([monitor_id], {start_of_hour(times[number]) for number in explained}))
-        for number in explained:
-            key = monitor_id, in_millisecond(at[number], claims[number])
-            moment, reason = reasons.get(key, (at[number], NO_REASON))
-            row = found[number]
-            found[number] = (moment_of(moment), *row[1:4], reason.reason_code, row[5], reason.confirmed)
-    return found
+    if explained:
+        reasons = exact(reasons_of([monitor_id], {start_of_hour(found[number][0]) for number, _ in explained}))
+        for number, moment in explained:
+            each = found[number]
+            key = monitor_id, in_millisecond(moment, each[1])
+            moment, reason = reasons.get(key, (moment, NO_REASON))
+            found[number] = (moment_of(moment), *each[1:4], reason.reason_code, each[5], reason.confirmed)
+    # Late results may have rows of an hour within the six of another row.
+    return found if in_order else sorted(found, key=itemgetter(0, 1))
 
 
 # Constants, not a join: with them the planner opens only the partitions of these times. The ORM would compile the query
