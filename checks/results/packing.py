@@ -58,7 +58,9 @@ RUN_SEC = 200.0
 
 _KIND = """
     CASE verdict WHEN 'up' THEN 0 WHEN 'slow' THEN 1 ELSE 2 END
-      + CASE WHEN reason_code IS NULL AND detail IS NULL AND confirmed IS NULL AND evidence IS NULL THEN 0 ELSE 3 END
+      + CASE WHEN verdict <> 'down' AND reason_code IS NULL AND detail IS NULL AND confirmed IS NULL
+                  AND evidence IS NULL
+             THEN 0 ELSE 3 END
 """
 # Whole microseconds of less than 2 ** 53, so nothing is rounded.
 _SINCE = "(date_part('epoch', checked_at - {start}) * 1000000)::bigint"
@@ -78,7 +80,8 @@ _REASONS = f"""
            {_KIND}, reason_code, detail, confirmed, evidence::text
       FROM {{source}}
      WHERE monitor_id = ANY (%(monitors)s::bigint[])
-       AND (reason_code IS NOT NULL OR detail IS NOT NULL OR confirmed IS NOT NULL OR evidence IS NOT NULL)
+       AND (verdict = 'down' OR reason_code IS NOT NULL OR detail IS NOT NULL OR confirmed IS NOT NULL
+            OR evidence IS NOT NULL)
      ORDER BY 1, 2
 """
 _PLAIN = (
