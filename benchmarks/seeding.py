@@ -28,19 +28,25 @@ _CALM = timedelta(hours=1)
 
 # Slots are counted from the epoch. A monitor's number shifts its outages, and its checks within the interval.
 _IN_OUTAGE = "(slot + number * 997) %% %(every)s < %(outage)s AND slot < %(calm)s"
-_AT = "to_timestamp(slot * %(interval)s + number %% %(interval)s)"
+# Checks end up to a second after their turn, at any microsecond, and their latencies vary a little, as those of the
+# pipeline do: packed history would be much smaller, or larger, with others.
+_ANY = "((hashint8(slot * 1000003 + number)::bigint + 2147483648) %% 1000000)"
+_AT = f"(to_timestamp(slot * %(interval)s + number %% %(interval)s) + {_ANY} * interval '1 microsecond')"
 _MONITORS = "unnest(%(ids)s::bigint[]) WITH ORDINALITY AS monitor (id, number)"
 _RESULTS = f"""
     INSERT INTO checks_checkresult (
         monitor_id, checked_at, claim, latency_ms, connect_ms, ttfb_ms, http_status, verdict, reason_code, detail)
-    SELECT id, {_AT}, slot - %(first)s + 1, latency, latency / 4, latency / 2,
+    SELECT id, {_AT}, slot - %(first)s + 1, latency, 3 + number %% 8 + any_number / 64 %% 4,
+           latency - any_number / 256 %% 3,
            CASE WHEN down THEN 500 ELSE 200 END,
            CASE WHEN down THEN 'down' ELSE 'up' END,
            CASE WHEN down THEN 'http_failure' END,
            CASE WHEN down THEN 'Answered 500.' END
       FROM generate_series(%(start)s::bigint, %(end)s - 1) AS slot,
            {_MONITORS},
-           LATERAL (SELECT {_IN_OUTAGE} AS down, 20 + (slot * 7919 + number * 104729) %% 200 AS latency) AS found
+           LATERAL (SELECT {_IN_OUTAGE} AS down, {_ANY} AS any_number) AS drawn,
+           LATERAL (SELECT 20 + number %% 8 * 35 + any_number %% 8 + any_number / 8 %% 8
+                           + CASE WHEN any_number %% 100 = 0 THEN any_number %% 900 ELSE 0 END AS latency) AS found
      ORDER BY 2  -- as they would have come, and lie on disk: a monitor's far from each other
 """
 _CHANGES = f"""
@@ -70,7 +76,7 @@ class Seeded:
     changes: int
 
 
-def seed_history(owner: User, *, monitors: int, days: int, interval_sec: int, now: datetime) -> Seeded:
+def seed_history(owner: User, *, monitors: int, days: float, interval_sec: int, now: datetime) -> Seeded:
     """Create monitors of `owner` with a past of `days` days. They are never due, so no worker checks them."""
     first, end = (_slot(moment, interval_sec) for moment in (now - timedelta(days=days), now))
     start = EPOCH + timedelta(seconds=first * interval_sec)

@@ -47,7 +47,7 @@ class Serving:
             [sys.executable, *arguments], cwd=root, env=self.environment, check=True, stdout=subprocess.PIPE, text=True
         ).stdout
 
-    def seed(self, email: str, *, monitors: int, days: int, interval_sec: int = 60) -> str:
+    def seed(self, email: str, *, monitors: int, days: float, interval_sec: int = 60) -> str:
         """Create monitors with history (`benchmarks.seeding`) for the account, and return what was created."""
         return self.python("-c", _SEED.format(email=email, monitors=monitors, days=days, interval_sec=interval_sec))
 

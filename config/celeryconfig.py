@@ -62,6 +62,7 @@ _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "keep-partitions": ("checks.tasks.keep_partitions", crontab(minute="11"), 3000),
     "erase-deleted": ("checks.tasks.erase_deleted", crontab(minute="41"), 3000),
     "roll-up": ("checks.tasks.roll_up", 300, 250),
+    "pack": ("checks.tasks.pack", 300, 250),
     "write-days": ("monitors.tasks.write_days", crontab(minute="3,33"), 1500),
     "apply-tzdata": ("monitors.tasks.apply_tzdata", crontab(minute="21"), 3000),
     "forget-oauth-states": ("connectors.tasks.sweep", crontab(minute="27"), 3000),

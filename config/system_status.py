@@ -22,7 +22,8 @@ from psycopg.rows import dict_row, namedtuple_row
 from alerts.outbox import oldest_alert
 from checks.agent_protocol import OFFLINE_SEC, PROTOCOL
 from checks.probes.ping.rights import HOW_TO_ALLOW
-from checks.results.partitions import SERIES, Series
+from checks.results.hours import PLAIN_FOR
+from checks.results.partitions import PACKS_FROM, RESULTS, SERIES, Series
 from config.health import OK, run_checks
 from config.history import PATIENCE_SEC
 from config.metrics import MOST_DUE, processes
@@ -53,6 +54,7 @@ MAX_LAG = timedelta(seconds=10)
 MOST_ALERT_LAG = timedelta(seconds=30)
 LEAST_AHEAD = timedelta(days=2)
 MOST_ROLLUP_AGE = timedelta(hours=3)
+MOST_PACKED_AGE = timedelta(hours=27)
 # A single failing receiver is its owner's problem. Several, while no alert is delivered, suggest a network problem.
 FEWEST_FAILING = 2
 NOTHING_SENT_FOR = timedelta(minutes=10)
@@ -84,6 +86,7 @@ _COUNTS = f"""
            {_count(_OUTDATED)} AS private_outdated,
            (SELECT max(last_sent_at) FROM alerts_alertchannel) AS last_sent_at,
            (SELECT rolled_until FROM checks_rollupprogress) AS rolled_until,
+           (SELECT packed_until FROM checks_rollupprogress) AS packed_until,
            pg_database_size(current_database()) AS bytes
 """  # noqa: S608 - our own conditions
 # Partitions count toward their table. Row counts are estimates of the planner.
@@ -120,8 +123,8 @@ _LOCATIONS = """
      ORDER BY is_private, location.id
      LIMIT %(most)s
 """
-_LAST_PART = """
-    SELECT max(part.relname) FROM pg_inherits JOIN pg_class AS part ON part.oid = inhrelid
+_PARTS = """
+    SELECT part.relname FROM pg_inherits JOIN pg_class AS part ON part.oid = inhrelid
      WHERE inhparent = to_regclass(%(table)s) AND part.relname <> %(default)s
 """
 
@@ -176,6 +179,9 @@ class LocationStatus:
 class DatabaseStatus:
     """The status of the database. Counts stop at MOST_COUNTED.
 
+    `packs_from` is when packing begins, if that is in the future. `unpacked` is how much time the results cover that
+    should be packed by now, or None.
+
     `ahead` is how far in the future partitions exist, by table. `failing_channels` counts channels with waiting
     messages whose last attempt failed. `private_offline` are private locations with monitors, `private_outdated` agents
     of such locations that speak an older version of the protocol.
@@ -191,6 +197,9 @@ class DatabaseStatus:
     waiting_deliveries: int
     deleted_monitors: int
     rolled_until: datetime | None
+    packed_until: datetime | None
+    packs_from: datetime | None
+    unpacked: timedelta | None
     failing_channels: int
     private_offline: int
     private_outdated: int
@@ -293,6 +302,9 @@ def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[s
             yield f"{table} has no partitions for the coming days: the task checks.tasks.keep_partitions does not run."
     if database.rolled_until is not None and now - database.rolled_until > MOST_ROLLUP_AGE:
         yield "The hourly roll-ups are behind: the task checks.tasks.roll_up does not run."
+    if database.packed_until is not None and now - database.packed_until > MOST_PACKED_AGE:
+        age = duration(now - database.packed_until)
+        yield f"Results of the last {age} are not packed: after an upgrade wait, otherwise checks.tasks.pack fails."
 
 
 def _broker_problems(broker: BrokerStatus) -> Iterator[str]:
@@ -339,7 +351,11 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
                 ]
             with database.cursor(row_factory=namedtuple_row) as named:
                 tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
-            ahead = {series.table: _ahead(database, series, now) for series in SERIES}
+            (packs_from,) = database.execute(PACKS_FROM).fetchone() or (now,)
+            # Without any result, nothing is rolled up, and nothing packed.
+            may_pack = packs_from <= now and counts["rolled_until"] is not None
+            unpacked = _unpacked(database, now) if may_pack else None
+            ahead = {series.table: _ahead(database, series, now) for series in SERIES if series.ahead}
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
         return None
@@ -351,16 +367,25 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
         tables=tables,
         locations=locations,
         ahead=ahead,
+        packs_from=packs_from if packs_from > now else None,
+        unpacked=unpacked,
         **counts,
     )
 
 
+def _unpacked(database: psycopg.Connection, now: datetime) -> timedelta | None:
+    """Return how much time the partitions of results cover that should be packed by now, or None."""
+    rows = database.execute(_PARTS, {"table": RESULTS.table, "default": RESULTS.default}).fetchall()
+    spans = [RESULTS.bounds_of(name) for (name,) in rows]
+    due = [end - start for start, end in spans if end <= now - PLAIN_FOR]
+    return sum(due, timedelta()) or None
+
+
 def _ahead(database: psycopg.Connection, series: Series, now: datetime) -> timedelta | None:
     """Return how far in the future partitions exist, or None without partitions."""
-    row = database.execute(_LAST_PART, {"table": series.table, "default": series.default}).fetchone()
-    if row is None or row[0] is None:
-        return None
-    return series.bounds(series.start(row[0]))[1] - now
+    rows = database.execute(_PARTS, {"table": series.table, "default": series.default}).fetchall()
+    ends = [series.bounds_of(name)[1] for (name,) in rows]
+    return max(ends) - now if ends else None
 
 
 def _broker_status() -> BrokerStatus | None:

@@ -105,6 +105,7 @@ def note_reasons(now: datetime) -> None:
         IncidentEvent.objects.bulk_create(events)
 
 
+# Packed results are over an hour old: their reasons were noted when they came.
 _LATEST_REASONS = """
     SELECT incident.id, latest.checked_at, latest.reason_code, latest.detail
       FROM incidents_incident AS incident

@@ -15,7 +15,9 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from checks.results.hours import HOUR_OF_CHECK, start_of_hour
+from checks.results.hours import HOUR_OF_CHECK, PLAIN_FOR, start_of_hour
+from checks.results.selectors import history_of
+from checks.spec import Verdict
 from core.bulk import array
 from incidents.models import Incident
 from monitors import types
@@ -241,4 +243,20 @@ def _checked_enough(recovered: Mapping[int, tuple[Incident, datetime]], *, now: 
         with connection.cursor() as cursor:
             cursor.execute(_CHECKS_SINCE, given)
             enough |= {key for key, count in cursor.fetchall() if count >= wanted[key]}
+        for key, (incident, at) in polled.items():
+            if key not in enough and at < now - PLAIN_FOR and _failed_since(incident, at, now=now) >= wanted[key]:
+                enough.add(key)
     return enough
+
+
+def _failed_since(incident: Incident, at: datetime, *, now: datetime) -> int:
+    """Count as _CHECKS_SINCE does, also packed results: rare, as the monitor is checked less than once an hour."""
+    assert incident.monitor is not None
+    assert incident.monitor_id is not None
+    timeout = incident.monitor.timeout_ms
+    return sum(
+        verdict == Verdict.DOWN
+        and confirmed is not False
+        and checked_at - timedelta(milliseconds=timeout if latency is None else latency) > at
+        for checked_at, _, verdict, latency, _, _, confirmed in history_of(incident.monitor_id, at, now)
+    )

@@ -13,7 +13,7 @@ import redis
 from django.conf import settings
 from django.db import connection
 
-from checks.results.partitions import SERIES, make, parts
+from checks.results.partitions import PUBLISHED, SERIES, detached, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
 from core import metrics
 from core.errors import ApiError
@@ -80,10 +80,13 @@ def restored_partitions() -> Iterator[None]:
         yield
     finally:
         for series, there in before.items():
-            for start, _ in set(parts(series)) - set(there):
+            for bounds in {*parts(series), *detached(series)} - set(there):
                 with connection.cursor() as cursor:
-                    cursor.execute(f"DROP TABLE {series.name(start)}")
+                    cursor.execute(f"DROP TABLE {series.name(*bounds)}")
             make(series, there)
+        for bounds in detached(PUBLISHED):
+            with connection.cursor() as cursor:
+                cursor.execute(f"DROP TABLE {PUBLISHED.name(*bounds)}")
 
 
 def flush_broker() -> None:

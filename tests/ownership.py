@@ -34,6 +34,8 @@ NOT_EXPORTED = {
     "checks.DeletedMonitor": "what is left to erase of a deleted monitor",
     "checks.HourlyRollup": "too many; NOT_INCLUDED names them",
     "checks.LateHour": _OPERATION,
+    "checks.PackedReasons": "too many; NOT_INCLUDED names them",
+    "checks.PackedResults": "too many; NOT_INCLUDED names them",
     "checks.RollupProgress": _OPERATION,
     "connectors.OAuthState": _SECRET,
     "contenttypes.ContentType": _LIBRARY,

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import DateTimeField, Func
 
 HOUR = timedelta(hours=1)
+PLAIN_FOR = HOUR
+"""How long the results of an hour stay rows after its end: checks on demand, incidents and pages read them often."""
 # Exactly the expression of the index result_hours: PostgreSQL uses the index for no other spelling. date_trunc
 # depends on the session's time zone, which an index may not.
 HOUR_OF_CHECK = "date_bin('1 hour', checked_at, '2000-01-01 00:00+00')"

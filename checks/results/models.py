@@ -52,6 +52,45 @@ class CheckResult(models.Model):
         return f"{self.verdict} at {self.checked_at}"
 
 
+class PackedResults(models.Model):
+    """The results of one monitor in an hour or in six, in the bytes of `checks.results.codec` (ADR 62).
+
+    Partitioned by hour, and by day once the hours of a day are merged. Six hours with very many results keep a row for
+    each. `verdicts` has a bit for each verdict among them, in the order of VERDICTS.
+    """
+
+    pk = models.CompositePrimaryKey("monitor_id", "start")
+    monitor_id = models.BigIntegerField()
+    start = models.DateTimeField()
+    count = models.IntegerField()
+    verdicts = models.SmallIntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        # Without the start: in a partition, nearly every monitor has one row or four.
+        indexes: ClassVar = [models.Index("monitor_id", name="packed_monitors")]
+
+    def __str__(self) -> str:
+        return f"{self.count} results from {self.start}"
+
+
+class PackedReasons(models.Model):
+    """Reason, detail, confirmation and evidence of the packed results of one monitor in one hour that have any.
+
+    Compressed JSON: lists of (microseconds since the hour, claim, number of the verdict, reason_code, detail,
+    confirmed), and of (microseconds, claim, evidence). Partitioned by day.
+    """
+
+    pk = models.CompositePrimaryKey("monitor_id", "hour")
+    monitor_id = models.BigIntegerField()
+    hour = models.DateTimeField()
+    reasons = models.BinaryField()
+    evidence = models.BinaryField(null=True)
+
+    def __str__(self) -> str:
+        return f"reasons of {self.hour}"
+
+
 class HourlyRollup(models.Model):
     """The results of one monitor in one hour. Partitioned by month of UTC.
 
@@ -80,12 +119,14 @@ class RollupProgress(models.Model):
     """How far the roll-ups are, in one row. Null: nothing is rolled up yet.
 
     Hours before `closed_until` are closed: a result that is recorded for one of them adds a LateHour. Hours before
-    `rolled_until`, which follows, are rolled up. Of the hour `part_hour`, monitors before `part_until` are too.
+    `rolled_until`, which follows, are rolled up. Of the hour `part_hour`, monitors before `part_until` are too. Results
+    before `packed_until`, which follows too, are packed, except late ones that will be.
     """
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     closed_until = models.DateTimeField(null=True)
     rolled_until = models.DateTimeField(null=True)
+    packed_until = models.DateTimeField(null=True)
     part_hour = models.DateTimeField(null=True)
     part_until = models.BigIntegerField(null=True)
 

@@ -16,6 +16,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from psycopg.errors import LockNotAvailable
 
+from checks.results.hours import HOUR
 from core.db import advisory_lock
 
 logger = logging.getLogger(__name__)
@@ -28,16 +29,26 @@ MOST_MOVED = 500_000
 STRAYS_AT_ONCE = 10_000
 
 Bounds = tuple[datetime, datetime]  # from the first to before the second
+_HOURLY = "%Y%m%d%H"
+SPLIT_BEFORE = timedelta(hours=3)
+"""How long before it begins a day of results gets partitions by hour."""
+PACKS_FROM = """
+    SELECT applied + interval '1 day' FROM django_migrations WHERE app = 'checks' AND name = '0005_packed_history'
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A table partitioned by `column`, by days or by months of UTC. `kept_days` names the setting of its retention."""
+    """A table partitioned by `column`, by days or by months of UTC. `kept_days` names the setting of its retention.
+
+    A series by days may have partitions of an hour too. One that is not made `ahead` has no default partition.
+    """
 
     table: str
     column: str
     monthly: bool = False
     kept_days: str = "RESULTS_KEPT_DAYS"
+    ahead: bool = True
 
     @property
     def default(self) -> str:
@@ -51,20 +62,26 @@ class Series:
         first = day.replace(day=1)
         return first, (first + timedelta(days=31)).replace(day=1)
 
-    def name(self, start: datetime) -> str:
-        return f"{self.table}_p{start.strftime(self._suffix)}"
+    def name(self, start: datetime, end: datetime | None = None) -> str:
+        """Return the name of a partition. `end` is needed for one of an hour only."""
+        suffix = "%Y%m" if self.monthly else _HOURLY if end is not None and end - start <= HOUR else "%Y%m%d"
+        return f"{self.table}_p{start.strftime(suffix)}"
 
-    def start(self, name: str) -> datetime:
+    def bounds_of(self, name: str) -> Bounds:
         """Reverse `name`. Raises ValueError for other names."""
         text = name.removeprefix(f"{self.table}_p")
-        return datetime.strptime(text, self._suffix).replace(tzinfo=UTC)
+        if len(text) == len("YYYYMMDDHH") and not self.monthly:
+            start = datetime.strptime(text, _HOURLY).replace(tzinfo=UTC)
+            return start, start + HOUR
+        return self.bounds(datetime.strptime(text, "%Y%m" if self.monthly else "%Y%m%d").replace(tzinfo=UTC))
 
-    @property
-    def _suffix(self) -> str:
-        return "%Y%m" if self.monthly else "%Y%m%d"
+    def start(self, name: str) -> datetime:
+        return self.bounds_of(name)[0]
 
     def wanted(self, *, now: datetime) -> list[Bounds]:
         """Return the partitions that should exist now, oldest first."""
+        if not self.ahead:
+            return []
         found = [self.bounds(now - BEHIND)]
         while (start := found[-1][1]) <= now + AHEAD:
             found.append(self.bounds(start))
@@ -73,14 +90,18 @@ class Series:
 
 RESULTS = Series("checks_checkresult", "checked_at")
 ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True, kept_days="ROLLUPS_KEPT_DAYS")
-SERIES = [RESULTS, ROLLUPS]
+PACKED = Series("checks_packedresults", "start", ahead=False)
+REASONS = Series("checks_packedreasons", "hour", ahead=False)
+PUBLISHED = Series("checks_publishedresults", "checked_at", ahead=False)
+"""Tables with names of such partitions were partitions of RESULTS. They are packed, and not dropped yet."""
+SERIES = [RESULTS, ROLLUPS, PACKED, REASONS]
 """All such tables. Apps of higher floors add theirs, which have a column `monitor_id` too."""
 
 
 def exists(series: Series) -> bool:
     """Return whether the table is migrated."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [series.default])
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [series.table])
         return bool(cursor.fetchone()[0])
 
 
@@ -99,7 +120,34 @@ def parts(series: Series) -> list[Bounds]:
             """,
             [series.table, series.default],
         )
-        return sorted(series.bounds(series.start(name)) for (name,) in cursor.fetchall())
+        return sorted(series.bounds_of(name) for (name,) in cursor.fetchall())
+
+
+def detached(series: Series) -> list[Bounds]:
+    """Return the tables that have the name of a partition and are not attached, oldest first."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT relname
+              FROM pg_class
+             WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND NOT relispartition
+               AND relname ~ %s
+            """,
+            [f"^{series.table}_p[0-9]+$"],
+        )
+        return sorted(series.bounds_of(name) for (name,) in cursor.fetchall())
+
+
+def may_pack(now: datetime) -> bool:
+    """Return whether a day has passed since the migration for packed results.
+
+    Until then processes of an earlier version may run. They do not see packed results, and fail if a partition has the
+    name of an hour.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(PACKS_FROM)
+        row = cursor.fetchone()
+    return row is None or row[0] <= now
 
 
 def make(series: Series, wanted: list[Bounds]) -> list[str]:
@@ -108,16 +156,50 @@ def make(series: Series, wanted: list[Bounds]) -> list[str]:
     # The latest first, so that the coming days are created even if the present one fails, because the default partition
     # has too many of its rows.
     for bounds in sorted(set(wanted) - set(parts(series)), reverse=True):
-        name = series.name(bounds[0])
-        with _catalogue(f"make {name}") as cursor:
-            if bounds not in parts(series) and _make(cursor, series, bounds):
+        name = series.name(*bounds)
+        with catalogue(f"make {name}") as cursor:
+            if not _overlaps(bounds, parts(series)) and _make(cursor, series, bounds):
                 made.append(name)
+    return made
+
+
+def _overlaps(bounds: Bounds, others: list[Bounds]) -> bool:
+    """Return whether one of the others has some of that time: hours of the same day, for example."""
+    return any(start < bounds[1] and bounds[0] < end for start, end in others)
+
+
+def split_days(*, now: datetime) -> list[str]:
+    """Replace the empty partition of a day of results that begins soon by hours, and return their names.
+
+    Only a whole partition can be dropped once it is packed. Days ahead are not split, because each hour costs files:
+    if this does not run, results go to the day, which is packed when it is over.
+    """
+    made = []
+    for start, end in parts(RESULTS):
+        if now < start <= now + SPLIT_BEFORE and end - start > HOUR:
+            day = RESULTS.name(start, end)
+            with catalogue(f"split {day}") as cursor:
+                if (start, end) not in parts(RESULTS):
+                    continue
+                cursor.execute(f"LOCK TABLE ONLY {RESULTS.table} IN ACCESS EXCLUSIVE MODE")
+                cursor.execute(f"SELECT EXISTS (SELECT FROM {day})")
+                if cursor.fetchone()[0]:  # of a worker whose clock is wrong
+                    continue
+                cursor.execute(f"DROP TABLE {day}")
+                hours = [
+                    (start + number * HOUR, start + (number + 1) * HOUR) for number in range((end - start) // HOUR)
+                ]
+                made += [RESULTS.name(*hour) for hour in hours if _make(cursor, RESULTS, hour)]
     return made
 
 
 def _make(cursor: CursorWrapper, series: Series, bounds: Bounds) -> bool:
     """Create a partition and move its rows out of the default one. Return False if they are too many."""
-    name, default = series.name(bounds[0]), series.default
+    name, default = series.name(*bounds), series.default
+    if not series.ahead:
+        cursor.execute(f"CREATE TABLE {name} (LIKE {series.table} INCLUDING DEFAULTS INCLUDING STORAGE)")
+        cursor.execute(f"ALTER TABLE {series.table} ATTACH PARTITION {name} FOR VALUES FROM (%s) TO (%s)", bounds)
+        return True
     inside = f"{series.column} >= %s AND {series.column} < %s"
     # Recording has to wait at the parent: a row that waits at the default partition would be refused once it belongs
     # into the new one. ATTACH takes a weaker lock on the parent and the same on the default partition, but after the
@@ -147,8 +229,8 @@ def drop(series: Series, *, before: datetime) -> list[str]:
     dropped = []
     for bounds in parts(series):
         if bounds[1] <= before:
-            name = series.name(bounds[0])
-            with _catalogue(f"drop {name}") as cursor:
+            name = series.name(*bounds)
+            with catalogue(f"drop {name}") as cursor:
                 if bounds in parts(series):
                     # Detaching first would take the same lock; DETACH CONCURRENTLY fails if there is a default
                     # partition.
@@ -157,12 +239,21 @@ def drop(series: Series, *, before: datetime) -> list[str]:
     return dropped
 
 
+def drop_detached(series: Series, bounds: Bounds) -> None:
+    name = series.name(*bounds)
+    with catalogue(f"drop {name}") as cursor:
+        if bounds in detached(series):
+            cursor.execute(f"DROP TABLE {name}")
+
+
 def delete_strays(series: Series, *, before: datetime) -> int:
     """Delete rows of the default partition from before that time, and return their number.
 
     They are few: late results for a dropped partition, or results from a wrong clock.
     """
     deleted: int = 0
+    if not series.ahead:
+        return deleted
     with connection.cursor() as cursor:
         while True:
             cursor.execute(
@@ -176,7 +267,7 @@ def delete_strays(series: Series, *, before: datetime) -> int:
 
 
 @contextmanager
-def _catalogue(what: str) -> Iterator[CursorWrapper]:
+def catalogue(what: str) -> Iterator[CursorWrapper]:
     """Run one transaction at a time, which gives up rather than keep recording waiting."""
     try:
         with transaction.atomic(durable=True), connection.cursor() as cursor:

@@ -9,8 +9,25 @@ from itertools import pairwise
 from django.conf import settings
 from django.db import connection, transaction
 
-from checks.results.models import DeletedMonitor, LateHour
-from checks.results.partitions import RESULTS, ROLLUPS, SERIES, Series, delete_strays, drop, make, parts
+from checks.results.models import DeletedMonitor, LateHour, RollupProgress
+from checks.results.packing import LOCK as PACKING
+from checks.results.partitions import (
+    PACKED,
+    PUBLISHED,
+    REASONS,
+    RESULTS,
+    ROLLUPS,
+    SERIES,
+    Series,
+    delete_strays,
+    detached,
+    drop,
+    drop_detached,
+    make,
+    may_pack,
+    parts,
+    split_days,
+)
 from checks.results.rollups import LOCK, rolled_until
 from core.db import advisory_lock
 
@@ -21,9 +38,16 @@ MONITORS_AT_ONCE = 20
 
 def keep_partitions(now: datetime) -> None:
     """Create the partitions of the coming days, and drop expired ones. Idempotent."""
+    packed_until = RollupProgress.objects.values_list("packed_until", flat=True).first()
     for series in SERIES:
-        for name in make(series, series.wanted(now=now)):
+        wanted = series.wanted(now=now)
+        if series is RESULTS and packed_until is not None:
+            # A packed partition is dropped. Its late results are few, and stay in the default one until they are added.
+            wanted = [bounds for bounds in wanted if bounds[0] >= packed_until]
+        for name in make(series, wanted):
             logger.info("created %s", name)
+    if may_pack(now) and (names := split_days(now=now)):
+        logger.info("created %s and the following hours", names[0])
     for series in SERIES:
         before = now - timedelta(days=getattr(settings, series.kept_days))
         if series is RESULTS:
@@ -35,6 +59,11 @@ def keep_partitions(now: datetime) -> None:
             if rolled < before:
                 logger.warning("results are rolled up until %s", rolled)
                 before = rolled
+        if series is PACKED:
+            for unfinished in (PACKED, PUBLISHED):  # what it was packed into, or is packed from, is dropped
+                for bounds in detached(unfinished):
+                    if bounds[1] <= before:
+                        drop_detached(unfinished, bounds)
         for name in drop(series, before=before):
             logger.info("dropped %s", name)
         if strays := delete_strays(series, before=before):
@@ -57,12 +86,24 @@ def erase_deleted() -> int:
             for start, end in pairwise(edges):  # each step is one transaction
                 _erase(series, monitor_ids, start, end)
         with transaction.atomic():
-            advisory_lock(LOCK)  # no roll-up from results read before their deletion is written after this
-            _erase(ROLLUPS, monitor_ids, "-infinity", "infinity")
+            # No roll-up and no packed row from results read before their deletion is written after this.
+            advisory_lock(PACKING)
+            advisory_lock(LOCK)
+            for series in (PACKED, REASONS, ROLLUPS):
+                _erase(series, monitor_ids, "-infinity", "infinity")
+            _erase_detached(monitor_ids)
             LateHour.objects.filter(monitor_id__in=monitor_ids).delete()
             DeletedMonitor.objects.filter(monitor_id__in=monitor_ids).delete()
         erased += len(monitor_ids)
     return erased
+
+
+def _erase_detached(monitor_ids: list[int]) -> None:
+    """Delete the rows in tables that are being packed, or were just packed."""
+    with connection.cursor() as cursor:
+        for series in (PUBLISHED, PACKED):
+            for bounds in detached(series):
+                cursor.execute(f"DELETE FROM {series.name(*bounds)} WHERE monitor_id = ANY (%s)", [monitor_ids])
 
 
 def _erase(series: Series, monitor_ids: list[int], start: datetime | str, end: datetime | str) -> None:

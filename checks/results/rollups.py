@@ -9,17 +9,19 @@ and each upsert replaces the row, so concurrent or interrupted jobs count nothin
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
 from checks.results.models import RollupProgress
 from checks.results.partitions import RESULTS, parts
 from core.bulk import insert_rows
+from core.clock import EPOCH
 from core.db import advisory_lock, try_advisory_lock
 
 logger = logging.getLogger(__name__)
@@ -191,10 +193,10 @@ def _first_hour(now: datetime) -> datetime | None:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT min(checked_at) FROM {RESULTS.default} WHERE checked_at >= %s", [oldest])
         found += filter(None, cursor.fetchone())
-        for start, _ in parts(RESULTS):
-            cursor.execute(f"SELECT EXISTS (SELECT FROM {RESULTS.name(start)})")
+        for bounds in parts(RESULTS):
+            cursor.execute(f"SELECT EXISTS (SELECT FROM {RESULTS.name(*bounds)})")
             if cursor.fetchone()[0]:
-                found.append(start)
+                found.append(bounds[0])
                 break
     return max(start_of_hour(min(found)), oldest) if found else None
 
@@ -223,25 +225,45 @@ def _roll_up_next() -> bool | None:
     return part_until is None
 
 
+def take_late(cursor: CursorWrapper, condition: str, value: datetime, *, most: int) -> list[tuple[int, datetime]]:
+    """Delete LateHour rows that meet the condition, the oldest first, and return their (monitor, hour)."""
+    cursor.execute(
+        f"""
+        DELETE FROM checks_latehour
+         WHERE id = ANY (ARRAY(SELECT id FROM checks_latehour WHERE {condition} ORDER BY id LIMIT %s))
+        RETURNING monitor_id, hour
+        """,
+        [value, most],
+    )
+    found: list[tuple[int, datetime]] = cursor.fetchall()
+    return found
+
+
+def replace_rollup(monitor_id: int, hour: datetime, values: Sequence[int | None]) -> None:
+    """Store the roll-up of one hour. `values` are those of AGGREGATES."""
+    names = ", ".join(AGGREGATES)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO checks_hourlyrollup (monitor_id, hour, {names}) VALUES (%s, %s{', %s' * len(AGGREGATES)})"
+            f" ON CONFLICT (monitor_id, hour) DO UPDATE"
+            f" SET ({names}) = ROW ({', '.join(f'excluded.{name}' for name in AGGREGATES)})",
+            [monitor_id, hour, *values],
+        )
+
+
 def _redo(now: datetime) -> int:
     """Roll up hours with late results again, and return the number of LateHour rows that were processed.
 
     The rows are deleted before the results are read, so a later one is left for the next run. An hour that is nearly
-    too old is left alone: some of its results may be dropped, and its roll-up must stay.
+    too old is left alone: some of its results may be dropped, and its roll-up must stay. Packed ones are left to
+    `checks.results.packing`.
     """
     oldest = start_of_hour(now) + HOUR - timedelta(days=settings.RESULTS_KEPT_DAYS)
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         if not try_advisory_lock(LOCK):
             return 0
-        cursor.execute(
-            """
-            DELETE FROM checks_latehour
-             WHERE id = ANY (ARRAY(SELECT id FROM checks_latehour ORDER BY id LIMIT %s))
-            RETURNING monitor_id, hour
-            """,
-            [LATE_AT_ONCE],
-        )
-        late: list[Any] = cursor.fetchall()
+        packed = RollupProgress.objects.values_list("packed_until", flat=True).first()
+        late = take_late(cursor, "hour >= %s", packed or EPOCH, most=LATE_AT_ONCE)
         pairs = {(monitor_id, hour) for monitor_id, hour in late if hour >= oldest}
         if pairs:
             hours = [hour for _, hour in pairs]

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import accumulate, chain, repeat
+from operator import itemgetter, sub
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from checks.results.hours import HOUR_OF_CHECK, HourOf, start_of_hour
+from checks.results.codec import Checks
+from checks.results.history import (
+    DOWN,
+    EXPLAINED,
+    NO_REASON,
+    VERDICTS,
+    Row,
+    as_results,
+    checks_of,
+    days_of,
+    evidence_in,
+    exact,
+    in_millisecond,
+    micros,
+    moment_of,
+    newest_reasons,
+    reasons_of,
+    rows_of,
+    start_of_day,
+    verdict_of,
+)
+from checks.results.hours import HOUR_OF_CHECK, PLAIN_FOR, HourOf, start_of_hour
 from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.bulk import array
+from core.clock import EPOCH, utc_now
 from core.db import fetch_binary
 
 _PAGE_SPANS = (timedelta(days=1), timedelta(days=7))
 _DAY = timedelta(days=1)
+_MILLISECOND = timedelta(milliseconds=1)
+_VERDICTS = [verdict.value for verdict in VERDICTS] * 2
+"""By the kind of a check, explained or not."""
 
 PastCheck = tuple[datetime, int, str, int | None, str | None, int | None, bool | None]
 """checked_at, claim, verdict, latency_ms, reason_code, location_id and confirmed, as in CheckResult."""
@@ -37,7 +65,7 @@ def results_of(
     Two checks may end in the same microsecond, so the claim decides between them.
 
     The last day is queried first, then its week, then the rest: the day fills most pages, and without a bound the
-    planner opens every partition.
+    planner opens every partition. Packed results are read where rows do not fill the page.
     """
     results: QuerySet[CheckResult] = CheckResult.objects.filter(monitor_id=monitor_id)
     newest = now
@@ -52,28 +80,66 @@ def results_of(
         results = results.filter(verdict=verdict)
     # Evidence is read for one result at a time: it can be larger than the rest of a page.
     results = results.defer("evidence").order_by(HourOf("checked_at").desc(), "-checked_at", "-claim")
+    # Times and claims that a packed check must be before.
+    ends = [(micros(until), 0)] if until is not None else []
+    if before is not None:
+        ends.append((micros(before[0]), before[1]))
     rows: list[CheckResult] = []
-    for span in _backwards(results, newest, since):
-        rows += span[: limit - len(rows)]
+    for start, end in _backwards(newest, since):
+        wanted = limit - len(rows)
+        span = results if start is None else results.filter(checked_at__gte=start)
+        plain = list((span if end is None else span.filter(checked_at__lt=end))[:wanted])
+        if len(plain) < wanted or plain[-1].checked_at < now - PLAIN_FOR:
+            span_ends = ends if end is None else [*ends, (micros(end), 0)]
+            # One more: the last one of the previous page may have been packed since.
+            packed = _packed_before(monitor_id, start or EPOCH, span_ends, verdict=verdict, limit=wanted + 1, now=now)
+            # Those that were published between the two queries are in both.
+            known = {in_millisecond(micros(row.checked_at), row.claim) for row in plain}
+            if before is not None:
+                known.add(in_millisecond(micros(before[0]), before[1]))
+            packed = [row for row in packed if in_millisecond(micros(row.checked_at), row.claim) not in known]
+            plain = sorted([*plain, *packed], key=lambda row: (row.checked_at, row.claim), reverse=True)[:wanted]
+        rows += plain
         if len(rows) == limit:
             break
     return rows
 
 
-def _backwards(
-    results: QuerySet[CheckResult], newest: datetime, since: datetime | None
-) -> Iterator[QuerySet[CheckResult]]:
-    """Yield the results in spans of time, the latest first."""
+def _backwards(newest: datetime, since: datetime | None) -> Iterator[tuple[datetime | None, datetime | None]]:
+    """Yield the spans of time to query, the latest first. None is no bound."""
     end: datetime | None = None
     for length in _PAGE_SPANS:
         start = newest - length
         if since is not None and since >= start:
             break
-        yield results.filter(checked_at__gte=start, **({} if end is None else {"checked_at__lt": end}))
+        yield start, end
         end = start
-    if end is not None:
-        results = results.filter(checked_at__lt=end)
-    yield results if since is None else results.filter(checked_at__gte=since)
+    yield since, end
+
+
+def _packed_before(
+    monitor_id: int,
+    start: datetime,
+    ends: Sequence[tuple[int, int]],
+    *,
+    verdict: Verdict | None,
+    limit: int,
+    now: datetime,
+) -> list[CheckResult]:
+    """Return the newest packed results since `start` whose (microseconds, claim) are before all `ends`."""
+    least, end = micros(start), min(ends, default=None)
+    last = now + _DAY if end is None else moment_of(end[0] + 1)
+    found: list[CheckResult] = []
+    for day in days_of(rows_of([monitor_id], start, last, verdict=verdict, newest_first=True)):
+        first = bisect_left(day.at, least)
+        after = len(day.at) if end is None else bisect_left(list(zip(day.at, day.claim, strict=True)), end)
+        numbers: Sequence[int] = range(after - 1, first - 1, -1)
+        if verdict is not None:
+            numbers = [number for number in numbers if verdict_of(day.kind[number]) is verdict]
+        found += as_results(monitor_id, day, numbers[: limit - len(found)])
+        if len(found) == limit:
+            break
+    return found
 
 
 def _up_to(results: QuerySet[CheckResult], end: datetime) -> QuerySet[CheckResult]:
@@ -88,15 +154,29 @@ def _up_to(results: QuerySet[CheckResult], end: datetime) -> QuerySet[CheckResul
 def result_of(monitor_id: int, claim: int, at: datetime) -> CheckResult | None:
     """Return the result of a claim that was checked in the millisecond from `at` on."""
     results = CheckResult.objects.filter(monitor_id=monitor_id, claim=claim)
-    return (
+    end = at + timedelta(milliseconds=1)
+    plain = (
         results.alias(hour=HourOf("checked_at"))
-        .filter(hour=start_of_hour(at), checked_at__gte=at, checked_at__lt=at + timedelta(milliseconds=1))
+        .filter(hour=start_of_hour(at), checked_at__gte=at, checked_at__lt=end)
         .first()
     )
+    if plain is not None:
+        return plain
+    checks = checks_of(rows_of([monitor_id], at, end))
+    for number, moment in enumerate(checks.at):
+        if micros(at) <= moment < micros(end) and checks.claim[number] == claim:
+            (found,) = as_results(monitor_id, checks, [number])
+            evidence = exact(evidence_in([monitor_id], [start_of_hour(at)]))
+            _, found.evidence = evidence.get((monitor_id, in_millisecond(moment, claim)), (moment, None))
+            return found
+    return None
 
 
 def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, CheckResult]:
-    """Return by monitor the result of that claim or the first after it, of checks that ended since then."""
+    """Return by monitor the result of that claim or the first after it, of checks that ended since then.
+
+    `since` is minutes ago: none of them is packed.
+    """
     results = CheckResult.objects.alias(hour=HourOf("checked_at")).filter(
         monitor_id__in=claims, hour__gte=start_of_hour(since), checked_at__gte=since
     )
@@ -119,21 +199,97 @@ _HISTORY = f"""
 """
 
 
+_HISTORY_AT_ONCE = timedelta(days=7)
+
+
 def history_of(monitor_id: int, start: datetime, end: datetime) -> Iterator[PastCheck]:
     """Yield the results of [start, end), oldest first; of two that ended at once, the lower claim.
 
-    One query and its rows in memory per UTC day: 90 days of a monitor at 10 s are 777,600 results.
+    Three queries and its rows in memory per week: 90 days of a monitor at 10 s are 777,600 results.
     """
+    return chain.from_iterable(_history(monitor_id, start, end))
+
+
+def _history(monitor_id: int, start: datetime, end: datetime) -> Iterator[list[PastCheck]]:
     while start < end:
-        until = min(end, start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + _DAY)
-        yield from fetch_binary(_HISTORY, [monitor_id, start_of_hour(start), start_of_hour(until), start, until])
+        until = min(end, start_of_day(start) + _HISTORY_AT_ONCE)
+        rows = fetch_binary(_HISTORY, [monitor_id, start_of_hour(start), start_of_hour(until), start, until])
+        if packed := rows_of([monitor_id], start, until):
+            past = _past(monitor_id, packed, micros(start), micros(until))
+            if rows:
+                # Those that were published between the two queries are in both.
+                known = {_key(row) for row in rows}
+                near = bisect_left(past, rows[0][0] - _MILLISECOND, key=itemgetter(0))
+                past[near:] = [each for each in past[near:] if _key(each) not in known]
+            rows = sorted([*past, *rows], key=itemgetter(0, 1)) if rows else past
+        yield rows
         start = until
+
+
+def _key(check: PastCheck) -> tuple[int, int]:
+    return in_millisecond(micros(check[0]), check[1])
+
+
+class _Steps(dict[int, timedelta]):
+    """Times between checks by their microseconds: most are within a second of the interval."""
+
+    def __missing__(self, step: int) -> timedelta:
+        found = timedelta(microseconds=step)
+        if len(self) < _MOST_STEPS:
+            self[step] = found
+        return found
+
+
+_MOST_STEPS = 10_000
+_steps = _Steps()
+
+
+def _times(at: Sequence[int]) -> list[datetime]:
+    """Return the moments of these microseconds. Adding two times is cheaper than making one."""
+    if not at:
+        return []
+    steps: Iterator[Any] = map(_steps.__getitem__, map(sub, at[1:], at))
+    return list(accumulate(steps, initial=moment_of(at[0])))
+
+
+def _past(monitor_id: int, rows: Sequence[Row], start: int, end: int) -> list[PastCheck]:
+    """Return the checks of these microseconds, by time and claim."""
+    found: list[PastCheck] = []
+    explained: list[tuple[int, int]] = []  # numbers in `found`, and microseconds
+    in_order = True
+    for row in rows:
+        checks = checks_of([row], narrow=True)
+        if checks.at and not start <= checks.at[0] <= checks.at[-1] < end:
+            kept = slice(bisect_left(checks.at, start), bisect_left(checks.at, end))
+            checks = Checks._make(column[kept] for column in checks)
+        if not (at := checks.at):
+            continue
+        if any(kinds := checks.kind):
+            here = len(found)
+            explained += [(here + n, at[n]) for n, kind in enumerate(kinds) if kind >= EXPLAINED]
+        verdicts = map(_VERDICTS.__getitem__, kinds)
+        times = _times(at)
+        in_order = in_order and (not found or found[-1][0] < times[0])
+        found += zip(
+            *(times, checks.claim, verdicts, checks.latency_ms),
+            *(repeat(None), checks.location_id, repeat(None)),
+            strict=False,
+        )
+    if explained:
+        reasons = exact(reasons_of([monitor_id], {start_of_hour(found[number][0]) for number, _ in explained}))
+        for number, moment in explained:
+            each = found[number]
+            key = monitor_id, in_millisecond(moment, each[1])
+            moment, reason = reasons.get(key, (moment, NO_REASON))
+            found[number] = (moment_of(moment), *each[1:4], reason.reason_code, each[5], reason.confirmed)
+    # Late results may have rows of an hour within the six of another row.
+    return found if in_order else sorted(found, key=itemgetter(0, 1))
 
 
 # Constants, not a join: with them the planner opens only the partitions of these times. The ORM would compile the query
 # again for each list.
 _FAILURES = f"""
-    SELECT monitor_id, checked_at, reason_code, detail
+    SELECT monitor_id, checked_at, claim, reason_code, detail
       FROM checks_checkresult
      WHERE monitor_id = ANY (%(ids)s::bigint[]) AND checked_at = ANY (%(times)s::timestamptz[])
        AND {HOUR_OF_CHECK} = ANY (%(hours)s::timestamptz[]) AND verdict = 'down'
@@ -141,7 +297,10 @@ _FAILURES = f"""
 
 
 def failures_at(times: Mapping[int, datetime]) -> dict[int, tuple[str | None, str | None]]:
-    """Return the reason and the message of the failed checks that ended at these times, both by monitor."""
+    """Return the reason and the message of the failed checks that ended at these times, both by monitor.
+
+    Of two that ended at once, that of the lower claim.
+    """
     if not times:
         return {}
     given = {
@@ -152,7 +311,50 @@ def failures_at(times: Mapping[int, datetime]) -> dict[int, tuple[str | None, st
     with connection.cursor() as cursor:
         cursor.execute(_FAILURES, given)
         rows = cursor.fetchall()
-    return {monitor_id: (reason, detail) for monitor_id, at, reason, detail in rows if times[monitor_id] == at}
+    found = {(key, claim): (code, detail) for key, at, claim, code, detail in rows if times[key] == at}
+    if older := {key: at for key, at in times.items() if _may_be_packed(at)}:
+        packed = reasons_of(older, {start_of_hour(at) for at in older.values()})
+        for (key, moment, claim), reason in packed.items():
+            if reason.verdict == DOWN and moment == micros(older[key]):
+                found[key, claim] = reason.reason_code, reason.detail
+    return {key: found[key, claim] for key, claim in sorted(found, reverse=True)}
+
+
+class Failure(NamedTuple):
+    """Why a check has a reason code, and which."""
+
+    reason_code: str
+    detail: str | None
+
+
+def failed_since(monitor_id: int, *, since: datetime | None, limit: int) -> dict[datetime, Failure]:
+    """Return the newest results with a reason code, newest first, by their time."""
+    failed = _failed(monitor_id) if since is None else _failed(monitor_id).filter(checked_at__gte=since)
+    rows = failed.order_by("-checked_at", "-claim").values_list("checked_at", "claim", "reason_code", "detail")[:limit]
+    found = {(at, claim): Failure(code, detail) for at, claim, code, detail in rows if code}
+    for moment, claim, reason in newest_reasons(monitor_id, limit=limit, since=since):
+        found[moment_of(moment), claim] = Failure(reason.reason_code or "", reason.detail)
+    return {key[0]: found[key] for key in sorted(found, reverse=True)[:limit]}
+
+
+def failed_at(monitor_id: int, times: Collection[datetime]) -> dict[datetime, Failure]:
+    """Return the results with a reason code at these times, by time. Of two at once, that of the lower claim."""
+    rows = _failed(monitor_id).filter(checked_at__in=times).values_list("checked_at", "claim", "reason_code", "detail")
+    found = {(at, claim): Failure(code, detail) for at, claim, code, detail in rows if code}
+    if older := {micros(at) for at in times if _may_be_packed(at)}:
+        packed = reasons_of([monitor_id], {start_of_hour(moment_of(at)) for at in older})
+        for (_, moment, claim), reason in packed.items():
+            if moment in older and reason.reason_code is not None:
+                found[moment_of(moment), claim] = Failure(reason.reason_code, reason.detail)
+    return {at: found[at, claim] for at, claim in sorted(found, reverse=True)}
+
+
+def _may_be_packed(at: datetime) -> bool:
+    return at < utc_now() - PLAIN_FOR
+
+
+def _failed(monitor_id: int) -> QuerySet[CheckResult]:
+    return CheckResult.objects.filter(monitor_id=monitor_id, reason_code__isnull=False)
 
 
 def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int, int], Any]:
@@ -165,5 +367,11 @@ def evidence_of(checks: Collection[tuple[int, int, datetime]]) -> dict[tuple[int
         checked_at__in=times,
         evidence__isnull=False,
     )
-    found = results.values_list("monitor_id", "claim", "evidence")
-    return {(monitor_id, claim): evidence for monitor_id, claim, evidence in found if (monitor_id, claim) in wanted}
+    rows = results.values_list("monitor_id", "claim", "evidence")
+    found = {(monitor_id, claim): evidence for monitor_id, claim, evidence in rows if (monitor_id, claim) in wanted}
+    if older := [check for check in checks if check[:2] not in found and _may_be_packed(check[2])]:
+        packed = exact(evidence_in({check[0] for check in older}, {start_of_hour(at) for _, _, at in older}))
+        for monitor_id, claim, at in older:
+            if (evidence := packed.get((monitor_id, in_millisecond(micros(at), claim)))) is not None:
+                found[monitor_id, claim] = evidence[1]
+    return found

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from itertools import compress
 from typing import Any
 
 from django.db import connection
 
+from checks.results.history import DOWN, EXPLAINED, Row, checks_of, in_millisecond, micros, rows_of, starts_of_hour
 from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
-from checks.results.rollups import AGGREGATES, PASSED, rolled_until
+from checks.results.rollups import AGGREGATES, rolled_until
 
 _STEP = "date_bin(make_interval(secs => %(step)s), {at}, %(since)s)"
 
@@ -32,9 +36,10 @@ def _hours(*columns: str) -> str:
 """
 
 
-# With the rest of the hour before `since`, from `start` on.
-_MEANS = f"""
-    SELECT {{key}}, sum(latency_sum) / sum(timed)
+# With the rest of the hour before `since`, from `start` on. Its packed results are read by the same statement: between
+# two, it may be published, and counted twice.
+_SUMS = f"""
+    SELECT {{key}}, sum(latency_sum)::bigint, sum(timed)::bigint, NULL::bigint, NULL::timestamptz, NULL::bytea
       FROM ({_hours("latency_sum", "timed")}
              UNION ALL
             SELECT monitor_id, {HOUR_OF_CHECK}, {AGGREGATES["latency_sum"]}, {AGGREGATES["timed"]}
@@ -43,7 +48,10 @@ _MEANS = f"""
                AND checked_at >= %(start)s AND checked_at < %(since)s
              GROUP BY 1, 2) AS hours
      GROUP BY 1
-    HAVING sum(timed) > 0
+     UNION ALL
+    SELECT NULL, NULL, NULL, monitor_id, start, data
+      FROM checks_packedresults
+     WHERE monitor_id = ANY (%(ids)s) AND start = ANY (%(starts)s)
 """
 _BY_MONITOR = f"""
     SELECT monitor_id,
@@ -60,15 +68,11 @@ _ROLLED = f"""
      GROUP BY GROUPING SETS ((1), ())
      ORDER BY 1 NULLS LAST
 """
-_EXACT = f"""
-    SELECT {_STEP.format(at="checked_at")},
-           avg(latency_ms) {PASSED}, min(latency_ms) {PASSED}, max(latency_ms) {PASSED}, avg(loss),
-           avg(connect_ms) {PASSED}, avg(ttfb_ms) {PASSED},
-           percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY latency_ms) {PASSED}
+_PLAIN = f"""
+    SELECT (extract(epoch FROM checked_at) * 1000000)::bigint, claim,
+           verdict <> 'down', latency_ms, connect_ms, ttfb_ms, loss
       FROM checks_checkresult
      WHERE monitor_id = %(id)s AND {HOUR_OF_CHECK} >= %(hour)s AND checked_at >= %(since)s
-     GROUP BY GROUPING SETS ((1), ())
-     ORDER BY 1 NULLS LAST
 """
 
 
@@ -120,9 +124,27 @@ def daily_latency(monitor_id: int, *, since: datetime) -> dict[date, float]:
 def _means(monitor_ids: Collection[int], *, since: datetime, key: str) -> dict[Any, float]:
     hour = start_of_hour(since)
     first = hour if hour == since else hour + HOUR
+    starts = [] if hour == since else starts_of_hour(hour)
+    sums: dict[Any, tuple[int, int]] = defaultdict(lambda: (0, 0))
     with connection.cursor() as cursor:
-        cursor.execute(_MEANS.format(key=key), {**_span(monitor_ids, first), "hour": hour, "start": since})
-        return {key: round(float(mean), 2) for key, mean in cursor.fetchall()}
+        given = _span(monitor_ids, first) | {"hour": hour, "start": since, "starts": starts}
+        cursor.execute(_SUMS.format(key=key), given)
+        rows = cursor.fetchall()
+    for each, total, count, monitor_id, start, data in rows:
+        if data is not None:
+            checks = checks_of([Row(monitor_id, start, bytes(data))], narrow=True)
+            kept = slice(bisect_left(checks.at, micros(since)), bisect_left(checks.at, micros(first)))
+            timed = _passed(checks.latency_ms[kept], [kind % EXPLAINED != DOWN for kind in checks.kind[kept]])
+            each = monitor_id if key == "monitor_id" else since.astimezone(UTC).date()
+            total, count = sum(timed), len(timed)
+        before = sums[each]
+        sums[each] = before[0] + total, before[1] + count
+    return {key: round(total / timed, 2) for key, (total, timed) in sums.items() if timed}
+
+
+def _passed(values: Sequence[int | None], passed: Sequence[bool]) -> list[int]:
+    """Return the values that passed checks have."""
+    return [value for value in compress(values, passed) if value is not None]
 
 
 def hours_of(monitor_ids: Collection[int], *, since: datetime, now: datetime) -> dict[int, Hours]:
@@ -150,19 +172,56 @@ def rolled_series(monitor_id: int, *, since: datetime, step: timedelta) -> Serie
 
 def exact_series(monitor_id: int, *, since: datetime, step: timedelta) -> Series:
     """Return points of `step` from results, from `since` on, as far back as results are kept."""
-    values = {"id": monitor_id, "hour": start_of_hour(since), "since": since, "step": step.total_seconds()}
-    return _series(_EXACT, values, since=since)
+    with connection.cursor() as cursor:
+        cursor.execute(_PLAIN, {"id": monitor_id, "hour": start_of_hour(since), "since": since})
+        found: dict[tuple[int, int], tuple[Any, ...]] = {
+            in_millisecond(*row[:2]): (row[0], *row[2:]) for row in cursor.fetchall()
+        }
+    checks = checks_of(rows_of([monitor_id], since, datetime.max.replace(tzinfo=UTC)))
+    passed = [kind % EXPLAINED != DOWN for kind in checks.kind]
+    first, length = micros(since), step // timedelta(microseconds=1)
+    packed = zip(checks.at, passed, checks.latency_ms, checks.connect_ms, checks.ttfb_ms, checks.loss, strict=True)
+    # Those that were published between the two queries are in both.
+    found |= zip(map(in_millisecond, checks.at, checks.claim), packed, strict=True)
+    steps: dict[int, list[list[Any]]] = defaultdict(list)
+    for at, *row in found.values():
+        if at >= first:
+            steps[(at - first) // length].append(row)
+    points = [_point(since + number * step, steps[number]) for number in sorted(steps)]
+    return Series(points, _point(since, [row for rows in steps.values() for row in rows]))
+
+
+def _point(at: datetime, rows: Sequence[Sequence[Any]]) -> Point:
+    if not rows:
+        return Point(at, None, None, None)
+    passed, latencies, connects, ttfbs, losses = zip(*rows, strict=True)
+    timed = sorted(_passed(latencies, passed))
+    # As percentile_disc: the first value that at least this share of the values does not exceed.
+    p50, p95, p99 = (timed[-(-percent * len(timed) // 100) - 1] if timed else None for percent in (50, 95, 99))
+    return Point(
+        at,
+        _mean(timed),
+        timed[0] if timed else None,
+        timed[-1] if timed else None,
+        p50,
+        p95,
+        p99,
+        connect=_mean(_passed(connects, passed)),
+        ttfb=_mean(_passed(ttfbs, passed)),
+        loss=_mean([loss for loss in losses if loss is not None]),
+    )
+
+
+def _mean(values: Collection[int]) -> float | None:
+    return round(sum(values) / len(values), 1) if values else None
 
 
 def _series(statement: str, values: Mapping[str, Any], *, since: datetime) -> Series:
     points = []
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        for at, mean, least, most, loss, *exact in cursor.fetchall():
-            connect, ttfb, percentiles = exact or (None, None, None)
-            p50, p95, p99 = percentiles or (None, None, None)
-            phases = map(_float, (connect, ttfb, loss))
-            points.append(Point(at or since, _float(mean), least, most, p50, p95, p99, *phases))
+        for at, mean, least, most, loss in cursor.fetchall():
+            points.append(Point(at or since, _float(mean), least, most, loss=_float(loss)))
     return Series(points[:-1], points[-1])
 
 

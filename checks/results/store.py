@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from checks.results.hours import HOUR, HourOf, start_of_hour
+from checks.results.history import checks_of, moment_of, rows_of
+from checks.results.hours import HOUR, PLAIN_FOR, HourOf, start_of_hour
 from checks.results.models import CheckResult
 from checks.results.rollups import note_late
 from checks.spec import CheckOutcome
@@ -75,4 +76,11 @@ def stored_claims(results: Sequence[NewResult]) -> set[tuple[int, int]]:
         checked_at__gte=min(hours),  # these two select the partitions
         checked_at__lt=max(hours) + HOUR,
     )
-    return wanted.intersection(stored.values_list("monitor_id", "claim"))
+    found = wanted.intersection(stored.values_list("monitor_id", "claim"))
+    if min(hours) < utc_now() - PLAIN_FOR:  # of an agent that was offline
+        for row in rows_of({monitor_id for monitor_id, _ in wanted}, min(hours), max(hours) + HOUR):
+            checks = checks_of([row], narrow=True)
+            near = zip(checks.at, checks.claim, strict=True)
+            claims = {claim for at, claim in near if start_of_hour(moment_of(at)) in hours}
+            found |= wanted & {(row.monitor_id, claim) for claim in claims}
+    return found

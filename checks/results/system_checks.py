@@ -30,5 +30,5 @@ def partitions_are_made_ahead(
             id="checks.W001",
         )
         for series in SERIES
-        if exists(series) and series.bounds(now + AHEAD) not in parts(series)
+        if series.ahead and exists(series) and series.bounds(now + AHEAD) not in parts(series)
     ]

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from django.http import HttpResponse
 
+from checks.results.selectors import failed_at
 from core.errors import NotFound
 from core.templatetags.pulsekeeper import span
 from dashboard.pages import PageRequest, read_only, render_page
 from dashboard.paging import Position
-from monitors.heartbeats.history import Ending, Found, Run, failures_at, is_earlier, last_runs, search
+from monitors.heartbeats.history import Ending, Found, Run, is_earlier, last_runs, search
 from monitors.heartbeats.runs import unwatched
 from monitors.models import Monitor, Ping
 from monitors.selectors import get_monitor, show_to
@@ -100,7 +101,7 @@ def recent(monitor: Monitor, *, now: datetime) -> dict[str, Any]:
 
 
 def _shown(monitor: Monitor, found: Found) -> list[Shown]:
-    failures = failures_at(monitor, [ping.at for ping in found.pings])
+    failures = failed_at(monitor.pk, [ping.at for ping in found.pings])
     return [
         Shown(ping, (failures[ping.at].detail or "") if ping.at in failures else "", is_earlier(monitor, ping))
         for ping in found.pings

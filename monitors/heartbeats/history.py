@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from django.db.models import Q, QuerySet
 
-from checks.results.models import CheckResult
+from checks.results.selectors import Failure, failed_since
 from checks.spec import ReasonCode
 from monitors.heartbeats import runs
 from monitors.models import Monitor, Ping
@@ -42,10 +42,7 @@ class Run:
 def last_runs(monitor: Monitor, *, limit: int, now: datetime) -> list[Run]:
     """Return the last runs of a heartbeat's job, oldest first, in two queries."""
     ends = list(_newest(monitor).filter(kind__in=_ENDS).values_list("kind", "at", "duration_ms")[:limit])
-    failed = _failed(monitor).order_by("-checked_at", "-claim")
-    if len(ends) == limit:
-        failed = failed.filter(checked_at__gte=ends[-1][1])
-    failures = {result.checked_at: result for result in failed[:limit]}
+    failures = failed_since(monitor.pk, since=ends[-1][1] if len(ends) == limit else None, limit=limit)
     found = [_run(kind, at, duration_ms, failures) for kind, at, duration_ms in ends]
     ended = {run.at for run in found}
     found += [
@@ -59,16 +56,11 @@ def last_runs(monitor: Monitor, *, limit: int, now: datetime) -> list[Run]:
     return sorted(found, key=lambda run: run.at)[-limit:]
 
 
-def failures_at(monitor: Monitor, times: Sequence[datetime]) -> dict[datetime, CheckResult]:
-    """Return the failed results of a heartbeat at these times, which are those of signals."""
-    return {result.checked_at: result for result in _failed(monitor).filter(checked_at__in=times)}
-
-
 def newest_signal(monitor: Monitor) -> tuple[datetime, int] | None:
     return _newest(monitor).values_list("at", "id").first()
 
 
-def _run(kind: str, at: datetime, duration_ms: int | None, failures: Mapping[datetime, CheckResult]) -> Run:
+def _run(kind: str, at: datetime, duration_ms: int | None, failures: Mapping[datetime, Failure]) -> Run:
     duration = None if duration_ms is None else timedelta(milliseconds=duration_ms)
     failure = failures.get(at)
     # A success fails too if its run was too short or too long.
@@ -124,10 +116,6 @@ def _newest(monitor: Monitor, before: tuple[datetime, int] | None = None) -> Que
         return pings
     at, number = before
     return pings.filter(Q(at__lt=at) | Q(at=at, id__lt=number), at__lte=at)
-
-
-def _failed(monitor: Monitor) -> QuerySet[CheckResult]:
-    return CheckResult.objects.filter(monitor_id=monitor.pk, reason_code__isnull=False)
 
 
 def _page(monitor: Monitor, pings: QuerySet[Ping], limit: int) -> Found:

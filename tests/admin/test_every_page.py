@@ -24,6 +24,8 @@ NOT_REGISTERED = {
     # Parts of a monitor, shown on its page; their keys have several columns.
     "checks.CheckResult",
     "checks.HourlyRollup",
+    "checks.PackedReasons",
+    "checks.PackedResults",
     "monitors.DailyUptime",
     "monitors.Dependency",
     "monitors.DnsAlert",

@@ -90,6 +90,17 @@ def test_it_asks_little(staff: Client) -> None:
     assert len(captured) <= 5, "of the session and the person; the rest goes over a connection of its own"
 
 
+def test_packing(staff: Client) -> None:
+    """It begins a day after the migration."""
+    with connection.cursor() as cursor:
+        statement = "UPDATE django_migrations SET applied = %s WHERE name = '0005_packed_history'"
+        cursor.execute(statement, [utc_now()])
+        assert re.search(r"Packed until never Packing begins \d", words(staff))
+        cursor.execute(statement, [utc_now() - timedelta(days=2)])
+        assert "Packed until never" in (shown := words(staff))
+        assert "Packing begins" not in shown
+
+
 def test_without_the_broker(staff: Client, settings: Settings) -> None:
     settings.REDIS_URL = f"redis://:secret@127.0.0.1:{free_port()}/0"
     shown = words(staff)

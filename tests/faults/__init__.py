@@ -7,6 +7,7 @@ consumer        the receiver of alerts; it records every message
 tenant          creates monitors and channels through the services that production uses
 system          the processes and servers under test, and their addresses
 injector        kills processes and restarts them
+past            results of the last days, recorded and packed meanwhile, and compared with what is read
 monitor_audit   compares what is stored with what was true
 alert_audit     compares what the receiver got with what is stored
 command         reads the environment and prints the result

@@ -22,6 +22,7 @@ from tests.alerts.receiver import Receiver
 from tests.faults.consumer import AlertConsumer
 from tests.faults.heartbeat_jobs import Job, Jobs
 from tests.faults.injector import RECOVERY_SECONDS, FaultInjector
+from tests.faults.past import audit_past, prepare
 from tests.faults.script import (
     CHILDREN,
     CRON_DEADLINE_SEC,
@@ -151,6 +152,9 @@ class FaultRun:
         )
         stack.callback(jobs.stop)
         schedule_checks(fleet)
+        packers = [member for member in self._system.tree.members.values() if member.own_command is not None]
+        if packers:
+            prepare()
         stack.enter_context(self._system.tree)
         jobs.go()
         self._until("every monitor has its first status", FIRST_STATUS_SECONDS, lambda: not _without_status(fleet))
@@ -171,6 +175,8 @@ class FaultRun:
         audit = Audit(start, end, recoveries, self.injector.events)
         jobs.stop()
         self._system.tree.stop()
+        if packers:
+            self.figures["past"] = audit_past(audit, [self._system.tree.log(member.name) for member in packers])
         audit.take(fleet, {job.part.number: job.attempts for job in jobs.jobs}, self._target.requests())
         self.figures["signals"] = audit_signals(audit, fleet, {job.part.number: job.attempts for job in jobs.jobs})
         bursts = [burst.start for burst in self._script.bursts]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from math import ceil
 
-from checks.results.models import CheckResult
+from checks.results.selectors import history_of
 from monitors.models import MonitorState, PingGap, SchedulerGap, StatusChange
 from tests.faults.heartbeat_jobs import Attempt
 from tests.faults.injector import Event
@@ -30,6 +30,10 @@ from tests.faults.tenant import MonitoredPart
 VIOLATIONS = (
     "lost_changes",
     "double_results",
+    "lost_results",
+    "changed_results",
+    "unpacked_results",
+    "wrong_rollups",
     "false_downs",
     "double_triggers",
     "late_monitors",
@@ -47,6 +51,7 @@ AROUND_SEC = 5.0
 BLUR_SEC = 0.3
 # A ping without an answer may have been processed until then.
 UNCERTAIN_SEC = 30.0
+DAY_SEC = 86_400.0
 # Allowed age of the last result at the end: an interval, a timeout, a tick and a busy machine.
 OLDEST_SEC = INTERVAL_SEC + TIMEOUT_MS / 1000 + 3.0
 
@@ -60,7 +65,7 @@ class Change:
     reason: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Result:
     claim: int
     at: float
@@ -105,7 +110,7 @@ class Audit:
         triggers: Iterable[tuple[int, str, float]],
     ) -> None:
         """Check everything. `attempts` are by part number, `triggers` are (part number, run id, time)."""
-        results, changes = self._results(), self._changes()
+        results, changes = self._results(fleet), self._changes()
         states = {state.monitor_id: state for state in MonitorState.objects.all()}
         stops = [(self._since(gap.started_at), self._since(gap.ended_at)) for gap in SchedulerGap.objects.all()]
         of_pings = PingGap.objects.exclude(ended_at=None).values_list("started_at", "ended_at")
@@ -131,14 +136,15 @@ class Audit:
     def _since(self, moment: datetime) -> float:
         return moment.timestamp() - self.start
 
-    def _results(self) -> dict[int, list[Result]]:
-        found: dict[int, list[Result]] = defaultdict(list)
-        rows = CheckResult.objects.order_by("monitor_id", "claim").values_list(
-            "monitor_id", "claim", "checked_at", "verdict", "latency_ms", "reason_code"
-        )
-        for monitor_id, claim, at, verdict, latency_ms, reason in rows:
-            found[monitor_id].append(Result(claim, self._since(at), verdict, latency_ms, reason))
-        return found
+    def _results(self, fleet: Sequence[MonitoredPart]) -> dict[int, list[Result]]:
+        start, end = (datetime.fromtimestamp(at, UTC) for at in (self.start - DAY_SEC, self.start + self.end + DAY_SEC))
+        return {
+            watched.monitor_id: sorted(
+                Result(claim, self._since(at), verdict, latency_ms, reason)
+                for at, claim, verdict, latency_ms, reason, _, _ in history_of(watched.monitor_id, start, end)
+            )
+            for watched in fleet
+        }
 
     def _changes(self) -> dict[int, list[Change]]:
         found: dict[int, list[Change]] = defaultdict(list)

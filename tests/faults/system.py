@@ -17,12 +17,13 @@ import psutil
 
 from devserver.data_folder import load_or_create_secrets
 from devserver.session import embedded_servers, server_pids
+from tests.faults import past
 from tests.processes.tree import Place, Tree
 from tests.processes.up import copy_cluster, free_port
 
 LOOPBACK = "127.0.0.1"
 # Any number of beats and workers may run at once, so run more than one.
-COUNTS = {"worker": 2, "beat": 2, "interactive": 2}
+COUNTS = {"worker": 2, "beat": 2, "interactive": 2, "pack": 2}
 # Common settings. Flapping detection would suppress alerts.
 COMMON = {
     "THROTTLE_SCALE": "0",
@@ -59,9 +60,14 @@ class System:
         self.replaced: Sequence[Sequence[str]] = ()  # processes that the script replaces, by burst
 
     def victims(self) -> dict[str, list[str]]:
-        """Return the names of processes and hosts that may be killed, by kind. Servers are not among them."""
+        """Return the names of processes and hosts that may be killed, by kind. Servers are not among them.
+
+        Nor are those of `tests.faults.past`, which kill themselves.
+        """
         found: dict[str, list[str]] = {}
         for member in self.tree.members.values():
+            if member.own_command is not None:
+                continue
             found.setdefault(member.kind, []).append(member.name)
         return found | ({"host": list(self.hosts)} if self.hosts else {})
 
@@ -129,7 +135,7 @@ def one_machine(stack: ExitStack, folder: Path) -> System:
     migrate(Place())
     os.environ["PORT"] = str(free_port())
     os.environ["BASE_URL"] = f"http://{LOOPBACK}:{os.environ['PORT']}"
-    tree = Tree(os.environ, folder, counts=COUNTS)
+    tree = Tree(os.environ, folder, counts=COUNTS, others=past.COMMANDS)
     return PrivateServers(tree, folder, webs=[f"{LOOPBACK}:{os.environ['PORT']}"])
 
 

@@ -10,11 +10,14 @@ from allauth.usersessions.models import UserSession
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Group, Permission
 from django.contrib.contenttypes.models import ContentType
+from django.db import connection
 from social_django.models import UserSocialAuth
 
 from accounts.models import User
 from alerts.models import DeliveryItem
 from checks.agent_protocol import PROTOCOL
+from checks.results.models import PackedReasons, PackedResults
+from checks.results.partitions import PACKED, REASONS
 from checks.spec import Verdict
 from connectors.models import Import, OAuthState
 from core.clock import utc_now
@@ -131,6 +134,15 @@ def live(ada: User, friend: User) -> Any:
 
 def _leave_in_monitor(monitor: Monitor, *, now: datetime) -> None:
     address = f"192.0.2.1 {NEEDLE}"
+    day = PACKED.bounds(now)
+    with connection.cursor() as cursor:
+        for series in (PACKED, REASONS):  # in the caller's transaction, as all else
+            name = series.name(*day)
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF {series.table} FOR VALUES FROM (%s) TO (%s)", day
+            )
+    PackedResults.objects.create(monitor_id=monitor.pk, start=day[0], count=1, verdicts=1, data=b"")
+    PackedReasons.objects.create(monitor_id=monitor.pk, hour=day[0], reasons=b"")
     DailyUptime.objects.create(monitor=monitor, day=now.date(), observed_ms=5, down_ms=1, outages=1)
     DnsAnswer.objects.create(monitor=monitor, owner_id=monitor.owner_id, config_version=1, since=now, records=[address])
     DnsChange.objects.create(monitor=monitor, at=now, added=[address], removed=[], added_count=1, removed_count=0)

@@ -28,3 +28,4 @@ def test_nothing_is_lost_when_things_die(clean_environment: dict[str, str], migr
     found = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0, f"{found}\n{done.stderr}"
     assert (found["monitors"], found["kills"] >= 5, found["alerts"] >= 100) == (200, True, True)
+    assert found["past"]["packed_meanwhile"] >= 1_000

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from honcho.environ import parse_procfile
@@ -51,6 +51,7 @@ class Member:
     place: Place
     process: subprocess.Popen[bytes] | None = None
     started_at: float = field(default=0.0)
+    own_command: str | None = None
 
     @property
     def name(self) -> str:
@@ -58,7 +59,9 @@ class Member:
 
     @property
     def command(self) -> str:
-        """Return the command of the Procfile, with a unique node name."""
+        """Return its command, or that of the Procfile with a unique node name."""
+        if self.own_command is not None:
+            return self.own_command
         line = parse_procfile((self.place.root / "Procfile").read_text()).processes[self.kind]
         return re.sub(r"--hostname (\w+)@", rf"--hostname \1-{self.number}@", line)
 
@@ -77,12 +80,20 @@ class Tree:
         *,
         counts: Mapping[str, int],
         places: Sequence[Place] = (Place(),),
+        others: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`counts` is the number of processes per kind and place; the default is one."""
+        """`counts` is the number of processes per kind and place; the default is one.
+
+        `others` are the commands of kinds that the Procfile lacks, which run in the first place.
+        """
         self._environment = environment
         self._logs = logs
         self.members: dict[str, Member] = {}
         numbers: Counter[str] = Counter()
+        for kind, command in others.items():
+            for number in range(1, counts.get(kind, 1) + 1):
+                member = Member(kind, number, places[0], own_command=command)
+                self.members[member.name] = member
         for place in places:
             for kind in parse_procfile((place.root / "Procfile").read_text()).processes:
                 for _ in range(counts.get(kind, 1) if place.kinds is None or kind in place.kinds else 0):
