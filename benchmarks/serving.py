@@ -39,6 +39,7 @@ class Serving:
     address: str
     folder: Path
     environment: dict[str, str]
+    web_command: str
     web_pid: int
 
     def python(self, *arguments: str, root: Path = ROOT) -> str:
@@ -110,7 +111,7 @@ def serving(
             try:
                 address = f"http://127.0.0.1:{port}"
                 _wait_until_answering(address)
-                yield Serving(address, Path(folder), environment, web.pid)
+                yield Serving(address, Path(folder), environment, line, web.pid)
             finally:
                 os.killpg(web.pid, signal.SIGTERM)
 

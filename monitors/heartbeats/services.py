@@ -33,7 +33,7 @@ HOUR = timedelta(hours=1)
 # a lock: locked rows are left to `record_under_lock`. So are rows that changed after this statement began, because it
 # would judge the new version of the state with the old configuration; `seen` is the old version. Therefore code that
 # changes a column of Monitor used here must also write the monitor's state.
-_STILL_UP = f"""
+STILL_UP = f"""
     WITH held AS (
         SELECT state.monitor_id, given.*, monitor.muted_until,
                expected.at + (monitor.config->>'grace_sec')::bigint * interval '1 second' AS deadline
@@ -99,7 +99,7 @@ def keep_up(pings: Sequence[Signal]) -> list[bool]:
         first.setdefault(ping.target.monitor_id, ping)  # a heartbeat's second ping in a batch needs the slow path
     given = list(first.values())
     rows = fetch_prepared(
-        _STILL_UP,
+        STILL_UP,
         {
             "public_ids": array(first),
             "times": array(ping.at for ping in given),
