@@ -1,9 +1,10 @@
 """Measure the memory of each process of the Procfile at work.
 
-    python benchmarks/memory.py [--monitors 20000] [--heartbeats 1000] [--seconds 60]
+    python benchmarks/memory.py [--monitors 20000] [--heartbeats 1000] [--read 2000] [--seconds 60]
 
-The processes of the Procfile on private servers in a temporary folder, monitors of one account at 60 s, whose target
-answers at once, and pings, test runs and reading of lists and exports meanwhile. Prints for each process, as MiB:
+The processes of the Procfile on private servers in a temporary folder, and monitors at 60 s whose target answers at
+once. Heartbeats are pinged, drafts are tested, and an account with `--read` of the monitors reads its lists and metrics
+all the time. Prints for each process, as MiB:
 `pss` (its part of what it shares with others), `rss` (all of it) and `peak_rss`, the largest so far. PostgreSQL and
 Valkey do not count. Several processes of one kind are a supervisor and its child, the larger one first.
 
@@ -33,6 +34,7 @@ from tests.processes.tree import Tree
 
 PROCESS_GOAL, ALL_GOAL = 100.0, 500.0
 """MiB of `pss` of a process, and of all."""
+READER = "reader@example.com"
 _FIELDS = {"pss": ("smaps_rollup", "Pss"), "rss": ("status", "VmRSS"), "peak_rss": ("status", "VmHWM")}
 _READ = ("/v1/monitors?limit=100", "/v1/incidents", "/v1/metrics", "/openapi.json")
 
@@ -72,22 +74,25 @@ def processes(machine: Machine) -> dict[str, dict[str, float]]:
     return found
 
 
-def run(folder: Path, *, monitors: int, heartbeats: int, seconds: float) -> dict[str, Any]:
+def run(folder: Path, *, monitors: int, heartbeats: int, read: int, seconds: float) -> dict[str, Any]:
     with running_target(folder) as target, servers(folder):
-        from benchmarks.load.fill import EMAIL, INTERVAL_SEC, PASSWORD, Fleet
+        from accounts.services import create_account
+        from benchmarks.load.fill import INTERVAL_SEC, PASSWORD, Fleet
         from monitors.models import Monitor
 
         fleet = Fleet(target, {"http": 1.0})
         names = fleet.add_heartbeats(heartbeats)
         fleet.add_monitors(monitors)
         Monitor.objects.filter(state=None).delete()  # the copied ones
+        reader = create_account(email=READER, password=PASSWORD, plan="bench")
+        Monitor.objects.filter(pk__in=Monitor.objects.filter(type="http")[:read]).update(owner=reader)
         port = int(os.environ["PORT"])
         with Tree(os.environ, folder, counts={}) as tree:
             machine = Machine(tree, folder)
             machine.start()
             wait_until_answering(f"http://127.0.0.1:{port}")
             idle = processes(machine)
-            status, session = post(port, "/v1/sessions", {"email": EMAIL, "password": PASSWORD})
+            status, session = post(port, "/v1/sessions", {"email": READER, "password": PASSWORD})
             if status != 201:
                 raise SystemExit(f"cannot sign in: {status} {session}")
             address, token = f"http://{target.addresses[0]}:{target.port}/", session["token"]
@@ -104,6 +109,7 @@ def run(folder: Path, *, monitors: int, heartbeats: int, seconds: float) -> dict
     return {
         "monitors": fleet.monitors,
         "heartbeats": heartbeats,
+        "read": read,
         "processes": found,
         "pss_at_start": {name: one["pss"] for name, one in idle.items()},
         "largest_pss_mib": max(one["pss"] for one in found.values()),
@@ -116,12 +122,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--monitors", type=int, default=20_000)
     parser.add_argument("--heartbeats", type=int, default=1_000)
+    parser.add_argument("--read", type=int, default=2_000)
     parser.add_argument("--seconds", type=float, default=60)
     given = parser.parse_args()
     # On SIGTERM, exit through all `with` blocks, so that everything is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as folder:
-        found = run(Path(folder), monitors=given.monitors, heartbeats=given.heartbeats, seconds=given.seconds)
+        found = run(Path(folder), **vars(given))
     print(json.dumps(found))
     return 0 if found["largest_pss_mib"] <= PROCESS_GOAL and found["pss_mib"] <= ALL_GOAL else 1
 
