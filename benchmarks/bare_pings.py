@@ -1,9 +1,9 @@
 """The least that a web server can do for a ping, to compare ours with: an RSGI application for `benchmarks/pings.py`.
 
 It records the pings that wait with the statement of `monitors.heartbeats.services`, and nothing else: no Django, no
-limits, no counters, no other requests, no care for a database that is away. Like ours it checks the connection before
-(an empty query), works in one thread, and records all that arrived meanwhile with the next statement: a transaction
-for each ping would cost several times as much.
+limits, no counters, no other requests, no care for a database that is away. Like the product it checks the connection
+first (an empty query), works in one thread, and records all pings that wait with the next statement: a transaction for
+each would cost several times as much.
 
 BARE_STATEMENT is the statement and BARE_VALUES the values in JSON that are the same for all pings.
 """

@@ -14,6 +14,11 @@ def fail() -> bytes:
     raise ValueError
 
 
+def sleep() -> bytes:
+    time.sleep(3_600)
+    return b""
+
+
 def test_the_result_comes_from_another_process() -> None:
     assert forks.in_fork(lambda: str(os.getpid()).encode()) not in (None, str(os.getpid()).encode())
     assert forks.in_fork(lambda: b"x" * 1_000_000) == b"x" * 1_000_000
@@ -23,4 +28,4 @@ def test_the_result_comes_from_another_process() -> None:
 
 def test_a_fork_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "PATIENCE_SEC", 0.1)
-    assert forks.in_fork(lambda: str(time.sleep(3_600)).encode()) is None
+    assert forks.in_fork(sleep) is None
