@@ -8,8 +8,13 @@ or with --fresh opened for each ping. With --fails the jobs report failures with
 with a limit that is never reached. Then web and PostgreSQL are killed (-9) under load, and every acknowledged signal is
 looked up.
 
---against runs another version, a checkout in FOLDER, on separate servers. Both are loaded in ROUNDS (5) turns, and
-`pings_ratio` and `cpu_ratio` are the medians of this version's figures divided by the other's.
+A bare application (`benchmarks.bare_pings`), which only runs the same statement, is loaded in turns with ours, on
+separate servers, in ROUNDS (5) rounds. `ratio_to_bare` is our CPU for a ping (web, PostgreSQL and Valkey)
+divided by that of a bare one, `ratio_to_bare_web` that of the web process alone: medians of the rounds. A heartbeat
+that is pinged twice at once takes a second statement; the bare application records only one of both pings.
+
+--against also runs another version, a checkout in FOLDER, on separate servers. `pings_ratio` and `cpu_ratio` are the
+medians of this version's figures divided by the other's.
 
 The last line is one JSON object; CPU is that of web, PostgreSQL and Valkey. Exits 1 if a signal was lost or refused, or
 the goal is missed.
@@ -42,6 +47,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.serving import Serving, serving
 
 GOAL, FAILS_GOAL = 2_500, 1_000
+BARE_GOAL = 1.3
 LEAST_RATIO = 0.95
 ROUNDS = 5
 BODY = (b"pg_dump: error: connection to server failed\n" * 300)[:10_000]
@@ -69,6 +75,15 @@ MonitorState.objects.bulk_create(
                  claim=1, applied_claim=1, next_due_at=now + timedelta(seconds=3660)) for monitor in made)
 with connection.cursor() as cursor:
     cursor.execute("VACUUM ANALYZE")
+"""
+
+BARE = """
+import json; import django; django.setup()
+from monitors import types
+from monitors.cron import TZDATA_VERSION
+from monitors.heartbeats.services import STILL_UP
+values = {"types": [*types.waiting()], "tzdata": TZDATA_VERSION}
+print(json.dumps({"BARE_STATEMENT": STILL_UP, "BARE_VALUES": json.dumps(values)}))
 """
 
 
@@ -227,6 +242,7 @@ class Version:
     tally: Tally = field(default_factory=Tally)
     rates: list[float] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
+    web_costs: list[float] = field(default_factory=list)
     spent: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -239,6 +255,12 @@ class Version:
         self.spent.update(spent)
         self.rates.append(count / elapsed)
         self.costs.append(sum(spent.values()) / max(count, 1))
+        self.web_costs.append(spent["web"] / max(count, 1))
+
+    def cpu_ms(self) -> dict[str, float]:
+        """Return the CPU of a ping in ms by process."""
+        pings = max(self.tally.acknowledged.total(), 1)
+        return {f"{name}_cpu_ms": round(used / pings * 1000, 3) for name, used in self.spent.items()}
 
 
 def _version(served: Serving) -> Version:
@@ -264,15 +286,20 @@ def main() -> int:
     load = Load(options.connections, options.fresh, path, body)
     with ExitStack() as stack:
         ours = _version(stack.enter_context(serving(variables, command=options.web, setup=FILL)))
-        versions = [ours]
+        others: dict[str, Version] = {}
+        if not options.fails:
+            given = variables | json.loads(ours.served.python("-c", BARE))
+            command = ours.served.web_command.replace("config.rsgi", "benchmarks.bare_pings")
+            others["bare"] = _version(stack.enter_context(serving(given, command=command, setup=FILL)))
         if options.against is not None:
-            versions.append(_version(stack.enter_context(serving(variables, setup=FILL, root=options.against))))
+            others["against"] = _version(stack.enter_context(serving(variables, setup=FILL, root=options.against)))
+        versions = [ours, *others.values()]
         durable = set(durability(ours.served).values()) == {"on"}
         warming = Tally()
         for version in versions:
             warmed = warming if version is ours else Tally()
             drive(version.served.address, version.names, warmed, load, seconds=WARM_UP_SEC)
-        rounds = ROUNDS if options.against is not None else 1
+        rounds = ROUNDS if others else 1
         for number in range(rounds):
             for version in versions if number % 2 == 0 else reversed(versions):
                 version.turn(load, seconds=seconds / rounds)
@@ -281,28 +308,31 @@ def main() -> int:
         crash(ours.served, ours.names, crashed, load)
         missing = lost(ours.served, before, acknowledged + crashed.acknowledged)
     tally, pings = ours.tally, ours.tally.acknowledged.total()
-    for answer, count in (warming.wrong + tally.wrong).most_common(3):
+    wrong = sum((version.tally.wrong for version in versions), warming.wrong)
+    for answer, count in wrong.most_common(3):
         print(f"{count} times: {answer!r}")
     found: dict[str, Any] = {
         "pings_per_second": round(pings / ours.seconds, 1),
         "cpu_ms_per_ping": round(ours.spent.total() / max(pings, 1) * 1000, 3),
-        **{f"{name}_cpu_ms": round(used / max(pings, 1) * 1000, 3) for name, used in ours.spent.items()},
+        **ours.cpu_ms(),
         "median_ms": round(statistics.median(tally.taken) * 1000, 2),
         "p99_ms": round(statistics.quantiles(tally.taken, n=100)[98] * 1000, 2),
         "pings": pings,
-        "wrong": (warming.wrong + tally.wrong).total(),
+        "wrong": wrong.total(),
         "lost": missing,
         "durable": durable,
     }
     found["goal_met"] = found["pings_per_second"] >= (FAILS_GOAL if options.fails else GOAL)
-    if options.against is not None:
-        theirs = versions[1]
-        found["pings_ratio"] = _ratio(ours.rates, theirs.rates)
-        found["cpu_ratio"] = _ratio(ours.costs, theirs.costs)
-        found["against"] = {
-            f"{name}_cpu_ms": round(used / theirs.tally.acknowledged.total() * 1000, 3)
-            for name, used in theirs.spent.items()
-        }
+    if bare := others.get("bare"):
+        found["ratio_to_bare"] = _ratio(ours.costs, bare.costs)
+        found["goal_met"] = found["goal_met"] and found["ratio_to_bare"] <= BARE_GOAL
+        found["ratio_to_bare_web"] = _ratio(ours.web_costs, bare.web_costs)
+        found["bare"] = {"pings_per_second": round(bare.tally.acknowledged.total() / bare.seconds, 1), **bare.cpu_ms()}
+    if against := others.get("against"):
+        found["pings_ratio"] = _ratio(ours.rates, against.rates)
+        found["cpu_ratio"] = _ratio(ours.costs, against.costs)
+        found["web_cpu_ratio"] = _ratio(ours.web_costs, against.web_costs)
+        found["against"] = against.cpu_ms()
         found["goal_met"] = found["goal_met"] and found["pings_ratio"] >= LEAST_RATIO
     print(json.dumps(found))
     return 0 if found["goal_met"] and durable and not missing and not found["wrong"] else 1

@@ -39,6 +39,7 @@ class Serving:
     address: str
     folder: Path
     environment: dict[str, str]
+    web_command: str
     web_pid: int
 
     def python(self, *arguments: str, root: Path = ROOT) -> str:
@@ -109,14 +110,14 @@ def serving(
         with subprocess.Popen(line, shell=True, cwd=root, env=environment, start_new_session=True) as web:
             try:
                 address = f"http://127.0.0.1:{port}"
-                _wait_until_answering(address)
-                yield Serving(address, Path(folder), environment, web.pid)
+                wait_until_answering(address)
+                yield Serving(address, Path(folder), environment, line, web.pid)
             finally:
                 os.killpg(web.pid, signal.SIGTERM)
 
 
-def _wait_until_answering(address: str) -> None:
-    deadline = time.monotonic() + 30
+def wait_until_answering(address: str) -> None:
+    deadline = time.monotonic() + 60
     while True:
         try:
             requests.get(f"{address}/healthz", timeout=2).raise_for_status()

@@ -38,7 +38,7 @@ from core.db import release_outside_transaction
 from core.errors import ApiError, HeadersTooLarge, HttpVersionNotSupported
 from core.metrics import EVERY_SEC, LATE, REQUEST_SEC, mark_alive
 from dashboard.changes import ChangesResponse, Follower
-from monitors.heartbeats.incoming import Target, target_of
+from monitors.heartbeats.incoming import target_of
 from monitors.heartbeats.views import OK
 from statuspages.public import is_public
 
@@ -178,9 +178,18 @@ class Gateway:
                 body = Body(self._bodies)
                 await (body.read if target is None else body.read_beginning)(environ, exchange)
                 content = body.content
-            environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(content), str(len(content))
             turn = Turn(exchange, environ)
-            if path in agents.PATHS and scope.method == "POST":
+            if target is not None:
+                self._outages.add(turn)
+                if (headers := self._simple_pings.headers(environ)) is not None:
+                    attempt = await self._simple_pings.attempt(environ, target, content)
+                    if attempt.kept:
+                        if turn.take():
+                            self._count(turn, 200)
+                            exchange.response_bytes(200, headers, OK)
+                        return
+                    environ[ATTEMPT] = attempt
+            elif path in agents.PATHS and scope.method == "POST":
                 environ[ROUTE] = path
                 answer = await self._agents.answer(environ, exchange, content)
                 turn.since = time.monotonic()  # it waited for checks
@@ -188,12 +197,13 @@ class Gateway:
                     self._count(turn, 200)
                     exchange.response_bytes(200, _JSON, answer)
                 return
-            if path not in _DIAGNOSTIC:
+            elif path not in _DIAGNOSTIC:
                 self._outages.add(turn)
-            if target is None:
-                reply = await self._lane(environ).run(client_of(environ).network, self._call, environ)
-            else:
-                reply = await self._ping(environ, target, content)
+            environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(content), str(len(content))
+            lane = self._lane(environ) if target is None else self._pings
+            reply = await lane.run(client_of(environ).network, self._call, environ)
+            if target is not None and reply.status == 200:
+                self._simple_pings.learn(environ, reply.headers)
             if reply.follower is not None:
                 self._outages.remove(turn)
                 await self._follow(environ, reply.headers, reply.follower, turn, name)
@@ -233,18 +243,6 @@ class Gateway:
             exchange.response_bytes(200, _JSON, answer)
         finally:
             self._connections.active.discard(name)
-
-    async def _ping(self, environ: WSGIEnvironment, target: Target, body: bytes) -> Reply:
-        headers = self._simple_pings.headers(environ)
-        if headers is not None:
-            attempt = await self._simple_pings.attempt(environ, target, body)
-            if attempt.kept:
-                return Reply(200, headers, OK)
-            environ[ATTEMPT] = attempt
-        reply = await self._pings.run(client_of(environ).network, self._call, environ)
-        if reply.status == 200:
-            self._simple_pings.learn(environ, reply.headers)
-        return reply
 
     def _lane(self, environ: WSGIEnvironment) -> ThreadLane:
         path = environ["PATH_INFO"]
@@ -331,7 +329,7 @@ def environ_of(scope: Scope, name: str) -> WSGIEnvironment:
     version = scope.http_version
     if version[0] != "1":
         raise HttpVersionNotSupported
-    headers = scope.headers.items()
+    headers, path = scope.headers.items(), scope.path
     if len(headers) > MAX_HEADERS:
         raise HeadersTooLarge(limit=MAX_HEADERS)
     client, _, _ = name.rpartition(":")
@@ -340,7 +338,7 @@ def environ_of(scope: Scope, name: str) -> WSGIEnvironment:
         **_ENVIRON,
         "REQUEST_METHOD": scope.method,
         # Granian decodes it as UTF-8, PEP 3333 requires Latin-1.
-        "PATH_INFO": scope.path.encode(errors="replace").decode("latin-1"),
+        "PATH_INFO": path if path.isascii() else path.encode(errors="replace").decode("latin-1"),
         "QUERY_STRING": scope.query_string,
         "REMOTE_ADDR": client.strip("[]"),
         "SERVER_NAME": server,

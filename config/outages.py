@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,15 +41,16 @@ CONNECT_SEC = 1.0
 class Turn:
     """The right to answer a request, which only the first taker gets."""
 
-    __slots__ = ("_lock", "environ", "exchange", "since")
+    __slots__ = ("_is_taken", "environ", "exchange", "since")
 
     def __init__(self, exchange: HTTPProtocol, environ: WSGIEnvironment) -> None:
         self.exchange, self.environ, self.since = exchange, environ, time.monotonic()
-        self._lock = threading.Lock()
+        self._is_taken = False
 
     def take(self) -> bool:
-        """Claim the right to answer. Return False if it is already claimed. May be called from any thread."""
-        return self._lock.acquire(blocking=False)
+        """Claim the right to answer. Return False if it is already claimed. Used only from the event loop."""
+        was_taken, self._is_taken = self._is_taken, True
+        return not was_taken
 
 
 class OutageWatch:

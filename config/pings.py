@@ -6,12 +6,11 @@ or has to wait for a lock, is passed on to Django. See docs/adr/0028.
 
 from __future__ import annotations
 
-import time
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from django.db import connection
 
@@ -39,6 +38,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class _Place(NamedTuple, Generic[Item, Result]):
+    """An item that waits or is worked on."""
+
+    client: str
+    item: Item
+    result: Future[Result]
+    since: float
+
+
 class GroupCommit(Generic[Item, Result]):
     """Do the work for all items that wait in one call, in a thread. Used only from the event loop.
 
@@ -48,39 +56,41 @@ class GroupCommit(Generic[Item, Result]):
     def __init__(self, name: str, work: Callable[[Sequence[Item]], Sequence[Result]]) -> None:
         self._work = work
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._waiting = FairQueue[tuple[Item, Future[Result]]](MAX_WAITING)
+        self._waiting = FairQueue[_Place[Item, Result]](MAX_WAITING)
         self._present: dict[str, int] = {}
         self._busy = False
 
     def close(self) -> None:
         self._thread.shutdown()
 
-    async def run(self, client: str, item: Item) -> Result:
-        """Return the result of the item. Clients take turns.
+    def run(self, client: str, item: Item) -> Future[Result]:
+        """Return the future result of the item. Clients take turns.
 
-        If too many items wait, as while the database hangs, the newest of the client with the most raises Overloaded.
+        If too many items wait, as while the database hangs, the newest of the client with the most gets Overloaded.
         """
-        start = time.monotonic()
-        future: Future[Result] = get_running_loop().create_future()
-        if removed := self._waiting.put(client, (item, future)):
-            (_, refused), is_own = removed
+        loop = get_running_loop()
+        place = _Place(client, item, loop.create_future(), loop.time())
+        self._present[client] = self._present.get(client, 0) + 1
+        if removed := self._waiting.put(client, place):
+            refused, is_own = removed
             count_refusal("signals", is_own=is_own)
-            refused.set_exception(Overloaded())
+            self._leave(refused, loop.time())
+            if not refused.result.done():
+                refused.result.set_exception(Overloaded())
         if not self._busy:
             self._start_batch()
-        self._present[client] = self._present.get(client, 0) + 1
-        try:
-            return await future
-        finally:
-            if others := self._present.pop(client) - 1:
-                self._present[client] = others
-            else:
-                count_if_late("pings", time.monotonic() - start)
+        return place.result
+
+    def _leave(self, place: _Place[Item, Result], now: float) -> None:
+        if others := self._present.pop(place.client) - 1:
+            self._present[place.client] = others
+        else:
+            count_if_late("pings", now - place.since)
 
     def _start_batch(self) -> None:
         batch = [self._waiting.pop() for _ in range(min(len(self._waiting), _MAX_BATCH))]
         self._busy = True
-        done = get_running_loop().run_in_executor(self._thread, self._run, [item for item, _ in batch])
+        done = get_running_loop().run_in_executor(self._thread, self._run, [place.item for place in batch])
         done.add_done_callback(lambda done: self._finish_batch(batch, done))
 
     def _run(self, items: Sequence[Item]) -> Sequence[Result]:
@@ -91,18 +101,19 @@ class GroupCommit(Generic[Item, Result]):
             if connection.errors_occurred or not self._waiting:
                 connection.close()
 
-    def _finish_batch(self, batch: Sequence[tuple[Item, Future[Result]]], done: Future[Sequence[Result]]) -> None:
+    def _finish_batch(self, batch: Sequence[_Place[Item, Result]], done: Future[Sequence[Result]]) -> None:
         self._busy = False
         if self._waiting:
             self._start_batch()
-        error = done.exception()
-        for index, (_, future) in enumerate(batch):
-            if future.done():  # cancelled: the server is stopping
+        error, now = done.exception(), get_running_loop().time()
+        for number, place in enumerate(batch):
+            self._leave(place, now)
+            if place.result.done():  # cancelled: the server is stopping
                 continue
             if error is None:
-                future.set_result(done.result()[index])
+                place.result.set_result(done.result()[number])
             else:
-                future.set_exception(error)
+                place.result.set_exception(error)
 
 
 class SimplePings:
@@ -121,9 +132,9 @@ class SimplePings:
         self._full.close()
 
     async def attempt(self, environ: WSGIEnvironment, target: Target, body: bytes) -> Attempt:
-        client = client_of(environ).network
-        attempt = await self._quick.run(client, Request(environ, target, body))
-        return await self._full.run(client, attempt) if attempt.is_pending else attempt
+        client = client_of(environ)
+        attempt = await self._quick.run(client.network, Request(environ, client, target, body))
+        return await self._full.run(client.network, attempt) if attempt.is_pending else attempt
 
     def headers(self, environ: WSGIEnvironment) -> Headers | None:
         """Return the headers of Django's answers to pings with this host and scheme, or None if not known yet."""

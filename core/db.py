@@ -273,13 +273,15 @@ CHUNK_ROWS = 50
 """Few, because a reader of a download keeps them while its client is slow, and a monitor may have 64 KiB."""
 
 
-def chunks(queryset: QuerySet[M]) -> Iterator[list[M]]:
+def chunks(queryset: QuerySet[M], *, size: int = CHUNK_ROWS) -> Iterator[list[M]]:
     """Iterate a large queryset in primary-key chunks, releasing the connection in between. New rows may be missing."""
     last: int = 0
-    while rows := list(queryset.filter(pk__gt=last).order_by("pk")[:CHUNK_ROWS]):
+    while rows := list(queryset.filter(pk__gt=last).order_by("pk")[:size]):
         last = rows[-1].pk
         release_outside_transaction()
         yield rows
+        if len(rows) < size:
+            return
 
 
 def release_outside_transaction() -> None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -66,8 +67,8 @@ class LocalCounters:
         self._counters: dict[str, _Counter] = {}
         self._lock = threading.Lock()
 
-    def hit(self, name: str, *, seconds: int, share: int) -> Counted:
-        """Count one request. Return the known count of the window. Raises what `report` raises."""
+    def hit(self, name: str, *, seconds: int, share: int, count: int = 1) -> Counted:
+        """Count requests. Return the known count of the window with them. Raises what `report` raises."""
         now = time.monotonic()
         with self._lock:
             counter = self._counters.get(name)
@@ -75,7 +76,7 @@ class LocalCounters:
                 if len(self._counters) >= MAX_COUNTERS:
                     self._counters.clear()
                 counter = self._counters[name] = _Counter(now + seconds)
-            counter.unreported += 1
+            counter.unreported += count
             known = (counter.total + counter.unreported, counter.ends_at - now)
             if counter.unreported < share:
                 return known
@@ -121,23 +122,36 @@ def reset() -> None:
 
 def seconds_to_wait(scope: str, identity: str) -> float | None:
     """Count a request of `identity` in `scope`. Return None if it may pass, else the rest of the window."""
+    return waits(scope, [identity])[0]
+
+
+def waits(scope: str, identities: Sequence[str]) -> list[float | None]:
+    """Count a request of each identity, in their order. Return for each what `seconds_to_wait` does."""
     global _asked_again_at
     scale = settings.THROTTLE_SCALE
     if scale == 0 or time.monotonic() < _asked_again_at:
-        return None
+        return [None] * len(identities)
     limit, seconds = settings.THROTTLES[scope]
     limit = max(1, int(limit * scale))
-    name = f"{scope}:{identity}"
+    left: dict[str, int] = {}  # how many more may pass
+    ends: dict[str, float] = {}
     try:
-        if scope == PINGS:
-            count, remaining = _ping_counters.hit(name, seconds=seconds, share=max(1, limit // 100))
-        else:
-            count, remaining = _add(name, 1, seconds)
+        for identity, count in Counter(identities).items():
+            name = f"{scope}:{identity}"
+            if scope == PINGS:
+                total, end = _ping_counters.hit(name, seconds=seconds, share=max(1, limit // 100), count=count)
+            else:
+                total, end = _add(name, count, seconds)
+            left[identity], ends[identity] = limit - (total - count), end
     except redis.RedisError as error:
         _asked_again_at = time.monotonic() + LEFT_ALONE_SEC
         logger.warning("throttles are off for %.0f s, the broker does not answer: %s", LEFT_ALONE_SEC, error)
-        return None
-    return None if count <= limit else remaining
+        return [None] * len(identities)
+    found: list[float | None] = []
+    for identity in identities:
+        found.append(None if left[identity] > 0 else ends[identity])
+        left[identity] -= 1
+    return found
 
 
 def count_request(scope: str, identity: str) -> None:

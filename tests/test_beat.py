@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from django.conf import settings
+from honcho.environ import parse_procfile
 
 from config.beat import app as beat
 from config.celery import app
@@ -51,6 +52,7 @@ def test_workers_load_no_code_of_pages(tmp_path: Path) -> None:
         "dashboard.urls",
         "fido2",
         "openid",
+        "prompt_toolkit",
         "qrcode",
         "requests",
         "social_core",
@@ -58,6 +60,8 @@ def test_workers_load_no_code_of_pages(tmp_path: Path) -> None:
     } | NEVER
     loaded = tmp_path / "modules"
     celery = str(Path(sys.executable).parent / "celery")
+    lines = parse_procfile((ROOT / "Procfile").read_text()).processes.values()
+    assert all('PYTHONPATH="config/lean' in line for line in lines if " celery " in line)
     options = [
         "--pool",
         "threads",
@@ -69,6 +73,7 @@ def test_workers_load_no_code_of_pages(tmp_path: Path) -> None:
         "tests.loaded_modules",
     ]
     environment = os.environ | {"CELERY_SKIP_CHECKS": "1", "LOADED_MODULES": str(loaded)}
+    environment["PYTHONPATH"] = "config/lean"
     subprocess.run([celery, "-A", "config", "worker", *options], cwd=ROOT, env=environment, check=True, timeout=60)
     modules = set(loaded.read_text().split())
     assert "monitors.tasks" in modules

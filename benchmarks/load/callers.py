@@ -24,6 +24,18 @@ def post(port: int, path: str, body: Any = None, *, token: str | None = None) ->
         connection.close()
 
 
+def get(port: int, path: str, *, token: str) -> int:
+    """Return the status of the answer, after reading all of it."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()
+
+
 class Callers:
     """Threads that call `act` at a steady rate until the block ends. Each waits only for its own response."""
 

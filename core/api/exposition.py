@@ -31,10 +31,13 @@ def exposed(request: HttpRequest, families: Iterable[Metric]) -> tuple[Iterator[
 
 
 def _pieces(encode: Any, families: Iterable[Metric], *, end: bytes) -> Iterator[bytes]:
+    """Yield the text of the families. One after another of the same name are parts of one family."""
+    name = None
     for family in families:
         for start in range(0, len(family.samples) or 1, SAMPLES_AT_ONCE):
             part = copy(family)
             part.samples = family.samples[start : start + SAMPLES_AT_ONCE]
             text = encode(SimpleNamespace(collect=lambda part=part: [part])).removesuffix(_END)
-            yield text.split(b"\n", 2)[2] if start else text  # HELP and TYPE come once
+            yield text.split(b"\n", 2)[2] if family.name == name else text  # HELP and TYPE come once
+            name = family.name
     yield end

@@ -74,7 +74,7 @@ def signal_of(meta: Mapping[str, Any], target: Target, body: bytes, *, at: datet
         method=meta["REQUEST_METHOD"],
         rid=_rid(query) if query else None,
         remote_addr=remote_addr,
-        user_agent=_text(_header(meta.get("HTTP_USER_AGENT", ""))),
+        user_agent=_user_agent(meta.get("HTTP_USER_AGENT", "")),
         body=_text(body[:MAX_BODY_BYTES].decode(errors="replace")) if body else None,
     )
 
@@ -88,13 +88,13 @@ def _rid(query: str) -> UUID | None:
     return UUID(given[0])
 
 
-def _header(value: str) -> str:
+def _user_agent(value: str) -> str:
     """Return a header as UTF-8 with replacement. PEP 3333 hands its bytes over as Latin-1."""
-    value = value[: 4 * MAX_USER_AGENT]
-    if not value.isascii():
+    if len(value) > MAX_USER_AGENT or not value.isascii():
+        value = value[: 4 * MAX_USER_AGENT]
         with suppress(UnicodeEncodeError):
             value = value.encode("latin-1").decode(errors="replace")
-    return value[:MAX_USER_AGENT]
+    return _text(value[:MAX_USER_AGENT])
 
 
 def _text(text: str) -> str:

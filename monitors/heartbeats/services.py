@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import transaction
 
 from checks.spec import CheckOutcome, ReasonCode, Verdict
-from core.bulk import array
+from core.bulk import array, text_array
 from core.db import LockTimeoutError, fetch_prepared, lock_timeout, write_page
 from monitors import metrics, types
 from monitors.cron import TZDATA_VERSION
@@ -33,7 +33,7 @@ HOUR = timedelta(hours=1)
 # a lock: locked rows are left to `record_under_lock`. So are rows that changed after this statement began, because it
 # would judge the new version of the state with the old configuration; `seen` is the old version. Therefore code that
 # changes a column of Monitor used here must also write the monitor's state.
-_STILL_UP = f"""
+STILL_UP = f"""
     WITH held AS (
         SELECT state.monitor_id, given.*, monitor.muted_until,
                expected.at + (monitor.config->>'grace_sec')::bigint * interval '1 second' AS deadline
@@ -96,17 +96,18 @@ def keep_up(pings: Sequence[Signal]) -> list[bool]:
     """
     first: dict[str, Signal] = {}
     for ping in pings:
-        first.setdefault(ping.target.monitor_id, ping)  # a heartbeat's second ping in a batch needs the slow path
+        first.setdefault(ping.target.monitor_id, ping)  # each has one row in the statement
     given = list(first.values())
+    addresses = [ping.remote_addr for ping in given if ping.remote_addr is not None]
     rows = fetch_prepared(
-        _STILL_UP,
+        STILL_UP,
         {
-            "public_ids": array(first),
-            "times": array(ping.at for ping in given),
-            "exit_statuses": array(ping.target.exit_status for ping in given),
-            "methods": array(ping.method for ping in given),
-            "addresses": array(ping.remote_addr for ping in given),
-            "user_agents": array(ping.user_agent for ping in given),
+            "public_ids": text_array(first),
+            "times": text_array([ping.at.isoformat() for ping in given]),
+            "exit_statuses": array([ping.target.exit_status for ping in given]),
+            "methods": text_array([ping.method for ping in given]),
+            "addresses": text_array(addresses) if len(addresses) == len(given) else array(p.remote_addr for p in given),
+            "user_agents": text_array([ping.user_agent for ping in given]),
             "types": types.waiting(),
             "tzdata": TZDATA_VERSION,
         },

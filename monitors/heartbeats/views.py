@@ -12,14 +12,15 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 from rest_framework.permissions import AllowAny
 
-from core.addresses import client_of
+from core import throttles
+from core.addresses import Client, client_of
 from core.api.errors import json_error
 from core.api.query import Param
 from core.api.viewsets import OkSerializer, ServiceViewSet, operation
 from core.clock import utc_now
 from core.errors import ApiError, NotFound, TooManyRequests
 from core.postgresql.availability import is_outage
-from core.throttles import PINGS, seconds_to_wait
+from core.throttles import PINGS
 from monitors import metrics
 from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.incoming import EXIT_STATUS, MAX_BODY_BYTES, Signal, Target, signal_of, target_of
@@ -32,6 +33,7 @@ class Request(NamedTuple):
     """A request that signals something. `meta` is the META of a request, or a WSGI environ."""
 
     meta: Mapping[str, Any]
+    client: Client
     target: Target
     body: bytes = b""
 
@@ -53,18 +55,36 @@ class Attempt:
 def attempt_all(requests: Sequence[Request]) -> list[Attempt]:
     """Throttle signals and record the simple ones in one statement. Return an attempt for each, in the same order."""
     now = utc_now()
+    waits = throttles.waits(PINGS, [request.client.network for request in requests])
     # In the order of their arrival: one of a run's start and its end comes first.
-    attempts = [_read(request, now=now + number * MICROSECOND) for number, request in enumerate(requests)]
-    simple = {number: each.signal for number, each in enumerate(attempts) if each.signal and each.signal.is_plain}
-    try:
-        kept = heartbeats.keep_up(list(simple.values())) if simple else []
-    except Exception as error:  # noqa: BLE001 - raised by `answer`, once for each request
-        for number in simple:
-            attempts[number].error = error
-    else:
-        for number, is_kept in zip(simple, kept, strict=True):
-            attempts[number].kept = is_kept or None
+    attempts = [
+        _read(request, wait, now=now + number * MICROSECOND)
+        for number, (request, wait) in enumerate(zip(requests, waits, strict=True))
+    ]
+    simple = [each for each in attempts if each.signal and each.signal.is_plain]
+    _keep_up(simple)
+    if left := [each for each in simple if each.is_pending]:
+        # Second pings of heartbeats that are up, whose jobs end together. More than two take the full path.
+        kept = {_heartbeat(each) for each in simple if each.kept}
+        _keep_up([each for each in left if _heartbeat(each) in kept])
     return attempts
+
+
+def _keep_up(simple: Sequence[Attempt]) -> None:
+    if not simple:
+        return
+    try:
+        answers = heartbeats.keep_up([each.signal for each in simple if each.signal])
+    except Exception as error:  # noqa: BLE001 - raised by `answer`, once for each request
+        for each in simple:
+            each.error = error
+    else:
+        for each, is_kept in zip(simple, answers, strict=True):
+            each.kept = is_kept or None
+
+
+def _heartbeat(attempt: Attempt) -> str | None:
+    return attempt.signal and attempt.signal.target.monitor_id
 
 
 def complete_all(attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -79,14 +99,14 @@ def complete_all(attempts: Sequence[Attempt]) -> list[Attempt]:
     return [Attempt(each.signal, kept) for each, kept in zip(attempts, answers, strict=True)]
 
 
-def _read(request: Request, *, now: datetime) -> Attempt:
-    client = client_of(request.meta)
-    wait = seconds_to_wait(PINGS, client.network)
+def _read(request: Request, wait: float | None, *, now: datetime) -> Attempt:
     if wait is not None:
         metrics.PINGS.add(1, "throttled")
         return Attempt(error=TooManyRequests(wait=wait))
     try:
-        return Attempt(signal_of(request.meta, request.target, request.body, at=now, remote_addr=client.address))
+        return Attempt(
+            signal_of(request.meta, request.target, request.body, at=now, remote_addr=request.client.address)
+        )
     except ApiError as error:
         return Attempt(error=error)
 
@@ -106,7 +126,7 @@ def answer(tried: Attempt) -> HttpResponse:
 def receive(request: HttpRequest, target: Target) -> HttpResponse:
     """Record a signal of any method. The id is the secret."""
     body = request.read(MAX_BODY_BYTES) if request.method == "POST" else b""
-    (tried,) = attempt_all([Request(request.META, target, body)])
+    (tried,) = attempt_all([Request(request.META, client_of(request.META), target, body)])
     return answer(tried)
 
 

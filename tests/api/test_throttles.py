@@ -135,6 +135,14 @@ def test_the_scale_multiplies_and_zero_turns_off(settings: Settings) -> None:
     assert all(throttles.seconds_to_wait("pings", "a") is None for _ in range(20))
 
 
+def test_those_that_come_at_once_are_counted_in_their_order(settings: Settings) -> None:
+    limit(settings, "pings", 3)
+    passes = [wait is None for wait in throttles.waits("pings", ["a", "b", "a", "a", "a", "b"])]
+    assert passes == [True, True, True, True, False, True]
+    assert [wait is None for wait in throttles.waits("pings", ["b", "b", "a"])] == [True, False, False]
+    assert throttles.waits("pings", []) == []
+
+
 def test_counting_is_atomic(settings: Settings) -> None:
     limit(settings, "pings", 20)
 

@@ -58,3 +58,25 @@ def test_clients_take_turns_and_the_one_with_the_most_is_refused() -> None:
 
     assert asyncio.run(run_all()) == ["quiet 0", "quiet 1", "quiet 2"]
     assert {"quiet 0", "quiet 1", "quiet 2"} <= set(done[:10]), "their turns came at once"
+
+
+def test_an_error_is_that_of_each_item_and_the_next_batch_works() -> None:
+    def work(items: Sequence[int]) -> Sequence[int]:
+        if 0 in items:
+            raise ValueError(items)
+        return items
+
+    async def run_all() -> list[list[int | BaseException]]:
+        commits = GroupCommit("test", work)
+        try:
+            # The first one starts a separate batch at once.
+            return [
+                await asyncio.gather(*[commits.run("192.0.2.1", item) for item in items], return_exceptions=True)
+                for items in ([7, 0, 1], [2, 3])
+            ]
+        finally:
+            commits.close()
+
+    first, second = asyncio.run(run_all())
+    assert [type(each) for each in first] == [int, ValueError, ValueError]
+    assert second == [2, 3]

@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from accounts.models import User
 from config.metrics import COUNTERS, GAUGES, HISTOGRAMS, INSTRUMENTS, LEVELS
-from core.clock import utc_now
 from monitors.exposition import metrics_of
-from projects.access import Caller
 
 ROOT = Path(__file__).parents[2]
 DOCS, PROMETHEUS = ROOT / "docs", ROOT / "deploy" / "prometheus"
@@ -35,7 +32,7 @@ def test_the_table_is_what_there_is() -> None:
 
 def of_monitors() -> dict[str, str]:
     """Return the metrics of GET /v1/metrics by name, with their help texts."""
-    return {metric.name: metric.documentation for metric in metrics_of([], {}, caller=Caller(User()), now=utc_now())}
+    return {metric.name: metric.documentation for metric in metrics_of([])}
 
 
 @pytest.mark.parametrize("name", ["pulsekeeper", "monitors"])

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from accounts.models import User
 from checks.results.models import CheckResult
 from config.middleware import pings as pings_middleware
+from core.addresses import client_of
 from core.db import release_connection
 from monitors.heartbeats import runs
 from monitors.heartbeats import services as heartbeats
 from monitors.heartbeats.incoming import MAX_BODY_BYTES, MAX_BODY_BYTES_PER_HOUR, signal_of, target_of
-from monitors.heartbeats.views import PingViewSet
+from monitors.heartbeats.views import PingViewSet, Request, attempt_all, complete_all
 from monitors.models import Monitor, MonitorState, Ping, StatusChange
 from monitors.operations import mute_for
 from monitors.services import delete_monitor, update_monitor
@@ -276,6 +277,39 @@ def test_many_at_once_are_each_taken_as_alone(owner: User) -> None:
         assert (state.claim, state.last_ping_at, state.next_due_at) == (8, moment, moment + timedelta(seconds=70))
         assert CheckResult.objects.get(monitor_id=monitor.pk).checked_at == moment
     assert left(down) == before
+
+
+def requests_of(*paths: str, agent: str = "") -> list[Request]:
+    found = []
+    for path in paths:
+        target = target_of("POST", f"/v1/heartbeats/{path}/ping")
+        assert target is not None
+        meta = {"REQUEST_METHOD": "POST", "HTTP_USER_AGENT": agent, "REMOTE_ADDR": "192.0.2.1"}
+        found.append(Request(meta, client_of(meta), target))
+    return found
+
+
+def test_a_second_ping_that_comes_at_once_is_simple_too(owner: User) -> None:
+    """Not a third, which takes the full path, as one heartbeat that is flooded must not delay the others."""
+    monitor, down = heartbeat(owner, last_ping_at=NOON), heartbeat(owner, status="down")
+    name = monitor.public_id
+    attempts = attempt_all(requests_of(name, name, down.public_id, name, down.public_id, "mon_nothere"))
+    assert [attempt.kept for attempt in attempts] == [True, True, None, None, None, None]
+    signals = [attempt.signal for attempt in attempts if attempt.signal]
+    last = Ping.objects.filter(monitor_id=monitor.pk).order_by("at").values_list("at", flat=True)
+    assert list(last) == [signals[0].at, signals[1].at]
+    assert (state_of(monitor).claim, state_of(monitor).last_ping_at) == (9, signals[1].at)
+    assert [attempt.kept for attempt in complete_all(attempts[2:])] == [True, True, True, False]
+    assert CheckResult.objects.filter(monitor_id=monitor.pk).count() == 3
+
+
+def test_user_agents_that_come_at_once_are_kept_as_sent(owner: User) -> None:
+    agents = ['{"a", NULL}', 'back\\slash\\"', "", "NULL", " , ", "'"]
+    given = {heartbeat(owner, last_ping_at=NOON).public_id: agent for agent in agents}
+    attempts = attempt_all([request for name, agent in given.items() for request in requests_of(name, agent=agent)])
+    assert all(attempt.kept for attempt in attempts)
+    stored = Ping.objects.order_by("at").values_list("user_agent", flat=True)
+    assert list(stored) == agents
 
 
 FULL = "é" * (MAX_BODY_BYTES // 2)
