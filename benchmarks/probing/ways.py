@@ -199,8 +199,8 @@ def bare_pings(job: Job) -> Way:
     return run
 
 
-def _multi(prepare: Callable[[], pycurl.Curl], at_once: int) -> Way:
-    """Run a bare loop over one multi handle and `at_once` easy handles."""
+def _multi(prepare: Callable[[], pycurl.Curl], at_once: int, take: Callable[[pycurl.Curl], None] | None = None) -> Way:
+    """Run a bare loop over one multi handle and `at_once` easy handles. `take` is called with each that has ended."""
 
     def run(checks: int) -> float:
         started = time.perf_counter()
@@ -219,6 +219,8 @@ def _multi(prepare: Callable[[], pycurl.Curl], at_once: int) -> Way:
                 for easy in succeeded:
                     unfinished -= 1
                     multi.remove_handle(easy)
+                    if take is not None:
+                        take(easy)
                     if to_start > 0:
                         to_start -= 1
                         multi.add_handle(easy)
@@ -229,7 +231,7 @@ def _multi(prepare: Callable[[], pycurl.Curl], at_once: int) -> Way:
     return run
 
 
-def bare_pycurl(job: Job) -> Way:
+def bare_pycurl(job: Job, take: Callable[[pycurl.Curl], None] | None = None) -> Way:
     def prepare() -> pycurl.Curl:
         easy = pycurl.Curl()
         easy.setopt(pycurl.URL, job.url)
@@ -244,7 +246,7 @@ def bare_pycurl(job: Job) -> Way:
         easy.setopt(pycurl.WRITEFUNCTION, lambda _: None)
         return easy
 
-    return _multi(prepare, job.at_once)
+    return _multi(prepare, job.at_once, take)
 
 
 def bare_requests(job: Job) -> Way:
