@@ -17,6 +17,7 @@ from django.db import connection
 from checks.probes.http.spec import HttpSpec
 from checks.spec import CheckSpec
 from checks.verdict import own_fault
+from core.bulk import array
 from core.clock import to_ms, utc_now
 from core.crypto import decrypt
 from monitors import types
@@ -91,7 +92,7 @@ def load_jobs(claims: Sequence[tuple[int, int]], *, scheduled: bool = False) -> 
     Not all `scheduled` ones read the certificate.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_LOAD, [[monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]])
+        cursor.execute(_LOAD, [array(monitor_id for monitor_id, _ in claims), array(claim for _, claim in claims)])
         rows = cursor.fetchall()
     jobs = []
     faults = {}
@@ -114,7 +115,7 @@ def load_jobs(claims: Sequence[tuple[int, int]], *, scheduled: bool = False) -> 
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
             config = load(common, stored, secrets, whole=False)
             kind = types.get(config.type)
-            spec = kind.spec(config, run_id=run_id_of(public_id, slot_at))
+            spec = kind.spec(config, run_id=run_id_of(public_id, slot_at) if kind.fires else "")
             if scheduled and knows_certificate and kind.polls and isinstance(spec, HttpSpec):
                 spec = replace(spec, reads_certificate=False)
         except InvalidToken:
