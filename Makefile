@@ -19,7 +19,7 @@ help:
 	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, CHILDREN, SEED, HOSTILE)'
 	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian, then cut and killed locations, and one fault after the other (as root)'
 	@echo 'make upgrade    time the locks of migrations, and on two hosts replace an older version by this one under load (FROM: a commit, SECONDS_TO_RUN)'
-	@echo 'make bench  measure the load that this machine can handle (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN)'
+	@echo 'make bench  measure the load that this machine can handle (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN, STEPS)'
 	@echo 'make docs   build the documentation site in site/'
 	@echo 'make lock   pin the dependencies of pyproject.toml (UPGRADE=1: use their newest versions)'
 	@echo 'make vendor copy the chart library and the icons that frontend/package-lock.json pins into static/vendor (needs npm)'

@@ -1,6 +1,7 @@
 """Measure what one machine can carry: monitors checked on time, and the cost of a check.
 
     python benchmarks/pipeline.py       (or `make bench`; MONITORS, HEARTBEATS, WORKERS and SECONDS_TO_RUN set the size)
+    STEPS=0 python benchmarks/pipeline.py       (without the search for the highest rate)
     MIX=http:70,port:10,ping:10,dns:10 python benchmarks/pipeline.py    (types of the monitors; default: http)
 
 The processes of the Procfile on private servers in a temporary folder, a target that answers at once, and monitors
@@ -9,7 +10,13 @@ probe on the idle machine; then all, with pings and test runs; then more and mor
 fewer and fewer until it does. Everything shares the cores of this machine, including the target and the callers;
 `cpu_ms_per_check` excludes these two, and `others_cpu` says how many cores they and other processes used.
 `checks_per_second` is the highest rate with that lag. All other figures are for MONITORS monitors; their rate cannot
-exceed `checks_per_second_due`. The last line is one JSON object. Exits 1 if a check, a ping or a test run was wrong.
+exceed `checks_per_second_due`.
+
+`ratio_to_bare_http` is the CPU of a check of the 60,000 monitors, without pings and test runs, divided by that in
+benchmarks/load/bare.py, which runs before and after. `ratio_to_bare_https` is the same for 30,000 https monitors. One
+is null if its checks were not on time: the CPU of those that are not stored yet would count for the others.
+
+The last line is one JSON object. Exits 1 if a check, a ping or a test run was wrong.
 """
 
 from __future__ import annotations
@@ -33,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import django
 
+from benchmarks.load.bare import bare_cpu_ms
 from benchmarks.load.callers import Pingers, Testers, post
 from benchmarks.load.target import Target, running_target
 from benchmarks.load.usage import busy_seconds, cpu_seconds, memory_mib
@@ -54,11 +62,12 @@ MIX = {
     name: int(percent) / 100
     for name, _, percent in (part.partition(":") for part in (os.environ.get("MIX") or "http:100").split(","))
 }
-CALM_MONITORS = 60_000
+CALM_MONITORS, TLS_MONITORS = 60_000, 30_000
+BARE_CHECKS = {"http": 10_000, "https": 2_000}
 START_SECONDS, SETTLE_SECONDS = 60, 20
 MOST_LAG_S = 5.0
 LEAST_DONE = 0.97  # a period does not contain the complete checks at its edges
-GROWTH, SHRINKING, MOST_STEPS = 0.1, 0.2, 12
+GROWTH, SHRINKING, MOST_STEPS = 0.1, 0.2, int(os.environ.get("STEPS") or 12)
 SERVERS = ("postgres", "valkey")
 GOALS = {
     "checks_per_second": (3_500, "at least"),
@@ -75,7 +84,7 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def servers(folder: Path) -> Iterator[None]:
+def servers(folder: Path, **more: str) -> Iterator[None]:
     """Start private servers, with their addresses and all other settings in os.environ."""
     with embedded_servers(folder) as found:
         os.environ.update(
@@ -87,6 +96,7 @@ def servers(folder: Path) -> Iterator[None]:
             THROTTLE_SCALE="0",
             PORT=str(free_port()),
             DJANGO_SETTINGS_MODULE="config.settings",
+            **more,
         )
         subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, check=True)
         django.setup()
@@ -103,6 +113,11 @@ def quiet_latency_ms(target: Target) -> float:
     return statistics.median(latency for latency in found if latency is not None)
 
 
+def servers_of(folder: Path) -> dict[str, list[int]]:
+    pids = server_pids(folder) or {}
+    return {name: [pid] for name, pid in pids.items() if isinstance(pid, int)}
+
+
 class Machine:
     """The process tree, and the resources that it used."""
 
@@ -117,8 +132,7 @@ class Machine:
         for member in self._tree.members.values():
             assert member.pid is not None
             found.setdefault(member.kind, []).append(member.pid)
-        pids = server_pids(self._folder) or {}
-        return found | {name: [pid] for name, pid in pids.items() if isinstance(pid, int)}
+        return found | servers_of(self._folder)
 
     def run(self, seconds: float) -> tuple[datetime, datetime, dict[str, float]]:
         """Run for `seconds`. Return start, end and CPU seconds by kind."""
@@ -193,12 +207,19 @@ def in_time(found: Stretch) -> bool:
 
 def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
     wrong: list[str] = []
-    with running_target(folder) as target, servers(folder):
+    with running_target(folder) as target, servers(folder, SSL_CERT_FILE=target.ca_file):
         from benchmarks.load.fill import EMAIL, INTERVAL_SEC, PASSWORD, Fleet
         from benchmarks.load.measure import bytes_per_check
 
         quiet = quiet_latency_ms(target)
         say(f"target: {target.name}; a quiet probe takes {quiet:g} ms")
+        bare: dict[str, list[float]] = {scheme: [] for scheme in BARE_CHECKS}
+
+        def measure_bare() -> None:
+            for scheme, checks in BARE_CHECKS.items():
+                bare[scheme].append(bare_cpu_ms(target, servers_of(folder), scheme, checks=checks))
+
+        measure_bare()
         fleet = Fleet(target, MIX)
         heartbeats = fleet.add_heartbeats(HEARTBEATS)
         calm_monitors = min(CALM_MONITORS, MONITORS)
@@ -208,7 +229,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
             machine = Machine(tree, folder)
             machine.start()
             machine.run(SETTLE_SECONDS)
-            calm, _ = measured(machine, fleet, seconds=SECONDS_TO_RUN / 2)
+            calm, calm_cpu = measured(machine, fleet, seconds=SECONDS_TO_RUN / 2)
             fleet.add_monitors(MONITORS - calm_monitors)
             status, session = post(port, "/v1/sessions", {"email": EMAIL, "password": PASSWORD})
             if status != 201:
@@ -225,9 +246,20 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
                 peak = dict(machine.peak)
                 proportional = memory_mib(machine.roots(), shared=False)
                 best = most(machine, fleet, full)
+            fleet.drop_monitors(fleet.monitors)
+            fleet.add_over_tls(min(TLS_MONITORS, MONITORS))
+            machine.run(SETTLE_SECONDS)
+            over_tls, tls_cpu = measured(machine, fleet, seconds=SECONDS_TO_RUN / 2)
+        measure_bare()
         wrong += pingers.errors + testers.errors
-        if full.failed or calm.failed:
-            wrong.append(f"{full.failed + calm.failed} checks of a target that is up failed")
+        if failed := full.failed + calm.failed + over_tls.failed:
+            wrong.append(f"{failed} checks of a target that is up failed")
+    ratios = {}
+    for scheme, found_of, used in (("http", calm, calm_cpu), ("https", over_tls, tls_cpu)):
+        each, least = 1000 * sum(used.values()) / found_of.checks, statistics.mean(bare[scheme])
+        ratios[f"ratio_to_bare_{scheme}"] = round(each / least, 2) if found_of.done > LEAST_DONE else None
+        by_kind = ", ".join(f"{kind} {1000 * seconds / found_of.checks:.4f}" for kind, seconds in used.items())
+        say(f"{scheme}: {each:.4f} ms of CPU for each check ({by_kind}), bare {bare[scheme]}")
     ours = [kind for kind in peak if kind not in SERVERS]
     found = {
         "checks_per_second": None if best is None else round(best.checks_per_second),
@@ -239,6 +271,7 @@ def run(folder: Path) -> tuple[dict[str, Any], list[str]]:
         "rss_mib": round(sum(peak[kind] for kind in ours), 1),
         "interactive_p99_ms": round(percentile(testers.taken_ms, 99) - quiet, 1),
         "latency_bias_ms": round(calm.latency_p50_ms - quiet, 2),
+        **ratios,
         "most_lag_p99_s": None if best is None else round(best.lag_p99_s, 3),
         "slots_checked": round(full.done, 4),
         "cpu_ms_per_check_by_kind": {kind: round(1000 * used / full.checks, 4) for kind, used in cpu.items()},

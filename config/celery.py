@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -40,6 +41,12 @@ def _follow_database(**_: object) -> None:
     from core.db import learn_time
 
     DATABASE.follow(learn_time)
+
+
+@celeryd_init.connect
+def _collect_less(**_: object) -> None:
+    """Collect garbage less often: a worker with thousands of checks in progress spent a twentieth of its CPU on it."""
+    gc.set_threshold(10_000)
 
 
 @celeryd_init.connect

@@ -57,7 +57,7 @@ class Fleet:
         """`mix` are the shares of the monitors by type; their sum is 1."""
         self._target = target
         Plan.objects.create(name="bench", min_interval_sec=INTERVAL_SEC, monitor_limit=10_000_000)
-        caller = Caller(create_account(email=EMAIL, password=PASSWORD, plan="bench"))
+        caller = self._caller = Caller(create_account(email=EMAIL, password=PASSWORD, plan="bench"))
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE bench_slot (monitor_id bigint PRIMARY KEY, at timestamptz NOT NULL)")
         urls = {
@@ -77,6 +77,12 @@ class Fleet:
         for model, url, share in self._probed:
             self._add(model, round(more * share), url=url, spread=INTERVAL_SEC)
             self.monitors += round(more * share)
+
+    def add_over_tls(self, more: int) -> None:
+        url = f"https://ADDRESS:{self._target.https_port}/NUMBER"
+        model = self._model(self._caller, type="http", url=url.replace("ADDRESS", self._target.addresses[0]))
+        self._add(model, more, url=url, spread=INTERVAL_SEC)
+        self.monitors += more
 
     def drop_monitors(self, fewer: int) -> None:
         """Stop checking `fewer` monitors of any type. Checks in flight are still recorded."""

@@ -1,6 +1,6 @@
 """The fastest available target: nginx if it is installed, otherwise the asyncio target of benchmarks/probing.
 
-Beside it, a name server of benchmarks/probing. The kernel answers pings.
+It serves https on a second port. Beside it, a name server of benchmarks/probing. The kernel answers pings.
 
 The target closes connections first, so that those in TIME_WAIT are on its side. nginx listens on several loopback
 addresses, because clients have only 28,000 ports for each address.
@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import trustme
 
 from tests.processes.up import free_port
 
@@ -38,6 +40,8 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
+    ssl_certificate {folder}/server.pem;
+    ssl_certificate_key {folder}/server.pem;
     server {{
         {listens}
         location / {{ default_type text/plain; return 200 "ok"; }}
@@ -51,6 +55,8 @@ class Target:
     name: str
     addresses: tuple[str, ...]
     port: int
+    https_port: int
+    ca_file: str
     dns_port: int
 
 
@@ -58,30 +64,40 @@ class Target:
 def running_target(folder: Path) -> Iterator[Target]:
     nginx = shutil.which("nginx")
     addresses: tuple[str, ...] = ("127.0.0.1",)
+    place = folder / "target"
+    place.mkdir()
     if nginx is None:
         name = "asyncio"
         process, port = _start("http")
+        over_tls, https_port = _start("https", str(place))
+        others = [over_tls]
     else:
-        name, port, place = "nginx", free_port(), folder / "nginx"
+        name, port, https_port = "nginx", free_port(), free_port()
         addresses = tuple(f"127.0.0.{number}" for number in range(2, 18))
-        place.mkdir()
-        listens = " ".join(f"listen {address}:{port} backlog=4096;" for address in addresses)
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(str(place / "ca.pem"))
+        authority.issue_cert(*addresses).private_key_and_cert_chain_pem.write_to_path(str(place / "server.pem"))
+        listens = " ".join(
+            f"listen {address}:{number}{ssl} backlog=4096;"
+            for address in addresses
+            for number, ssl in ((port, ""), (https_port, " ssl"))
+        )
         (place / "nginx.conf").write_text(_NGINX.format(folder=place, listens=listens))
-        process = subprocess.Popen([nginx, "-c", str(place / "nginx.conf"), "-p", str(place)])
+        process, others = subprocess.Popen([nginx, "-c", str(place / "nginx.conf"), "-p", str(place)]), []
     names, dns_port = _start("dns")
     try:
         _wait_until_listening(process, addresses[-1], port)
-        yield Target(name, addresses, port, dns_port)
+        yield Target(name, addresses, port, https_port, str(place / "ca.pem"), dns_port)
     finally:
-        for each in (process, names):
+        for each in (process, names, *others):
             each.terminate()
             each.wait()
 
 
-def _start(kind: str) -> tuple[subprocess.Popen[bytes], int]:
+def _start(kind: str, *arguments: str) -> tuple[subprocess.Popen[bytes], int]:
     """Start a target of benchmarks/probing and return it with its port."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.probing.target", kind], cwd=ROOT, stdout=subprocess.PIPE
+        [sys.executable, "-m", "benchmarks.probing.target", kind, *arguments], cwd=ROOT, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     return process, int(process.stdout.readline())

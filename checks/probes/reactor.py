@@ -45,6 +45,7 @@ class Reactor:
         self._plain: set[int] = set()
         self._timer: float | None = None  # when libcurl wants to be called, in monotonic seconds
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._is_woken = False
         weakref.finalize(self, os.close, self._wakeup)
         self._poll.register(self._wakeup, select.EPOLLIN)
         self._multi = pycurl.CurlMulti()
@@ -70,7 +71,9 @@ class Reactor:
 
     def wake(self) -> None:
         """End the current wait, or the next."""
-        os.eventfd_write(self._wakeup, 1)
+        if not self._is_woken:  # a batch of checks needs one system call
+            self._is_woken = True
+            os.eventfd_write(self._wakeup, 1)
 
     def turn(self, timeout: float) -> tuple[list[Finished], list[int]]:
         """Wait at most `timeout` seconds for events. Return the transfers that ended and the plain sockets ready."""
@@ -85,6 +88,7 @@ class Reactor:
         for fd, events in ready:
             if fd == self._wakeup:
                 os.eventfd_read(fd)
+                self._is_woken = False  # before the caller looks at what came
                 continue
             if fd in self._plain:
                 plain.append(fd)

@@ -14,8 +14,10 @@ import msgspec
 from cryptography.fernet import InvalidToken
 from django.db import connection
 
+from checks.probes.http.spec import HttpSpec
 from checks.spec import CheckSpec
 from checks.verdict import own_fault
+from core.bulk import array
 from core.clock import to_ms, utc_now
 from core.crypto import decrypt
 from monitors import types
@@ -35,10 +37,17 @@ _INVALID_CONFIG = "its stored settings are no longer valid; save the monitor wit
 START_SEC = LEASE_MARGIN.total_seconds() / 2
 """How long a trigger may wait for other checks of its worker. Then its slot moves."""
 
+CERTIFICATE_SEC = 600
+"""How often scheduled checks that pass read the certificate."""
+# By the number of the claim, so that nothing is stored for it.
+_KNOWS_CERTIFICATE = f"""
+    state.cert_expires_at IS NOT NULL AND state.status <> 'down' AND state.failures = 0
+       AND state.claim %% greatest(1, {CERTIFICATE_SEC} / monitor.interval_sec) <> 0
+"""
 # Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
     SELECT monitor.id, state.claim, monitor.owner_id, monitor.config_version, monitor.public_id, state.slot_at,
-           state.status = 'down', state.agent_id, monitor.header_values, monitor.config::text,
+           state.status = 'down', state.agent_id, {_KNOWS_CERTIFICATE}, monitor.header_values, monitor.config::text,
            {", ".join(f"monitor.{name}" for name in MonitorConfig.checked_columns)}
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
       JOIN monitors_monitorstate AS state USING (monitor_id, claim)
@@ -77,10 +86,13 @@ class CheckJob:
         return self.monitor_id, self.claim
 
 
-def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
-    """Return the jobs of those (monitor, claim) pairs that still need a check. Store why others cannot be made."""
+def load_jobs(claims: Sequence[tuple[int, int]], *, scheduled: bool = False) -> list[CheckJob]:
+    """Return the jobs of those (monitor, claim) pairs that still need a check. Store why others cannot be made.
+
+    Not all `scheduled` ones read the certificate.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_LOAD, [[monitor_id for monitor_id, _ in claims], [claim for _, claim in claims]])
+        cursor.execute(_LOAD, [array(monitor_id for monitor_id, _ in claims), array(claim for _, claim in claims)])
         rows = cursor.fetchall()
     jobs = []
     faults = {}
@@ -93,6 +105,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
         slot_at,
         is_down,
         agent_id,
+        knows_certificate,
         encrypted,
         stored,
         *common,
@@ -102,7 +115,9 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
             config = load(common, stored, secrets, whole=False)
             kind = types.get(config.type)
-            spec = kind.spec(config, run_id=run_id_of(public_id, slot_at))
+            spec = kind.spec(config, run_id=run_id_of(public_id, slot_at) if kind.fires else "")
+            if scheduled and knows_certificate and kind.polls and isinstance(spec, HttpSpec):
+                spec = replace(spec, reads_certificate=False)
         except InvalidToken:
             # Our own fault, not the target's: record no verdict, and continue with the rest of the batch.
             logger.exception("no key of ENCRYPTION_KEYS decrypts the headers of %s", public_id)

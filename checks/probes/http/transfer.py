@@ -77,8 +77,11 @@ class Response(msgspec.Struct):
     fault: Failure | None = None
 
 
-class _HandedOver(socket.socket):
-    """pycurl duplicates the descriptor it is given and drops the socket, which would warn of being left open."""
+class _HandedOver(socket.SocketType):
+    """pycurl duplicates the descriptor it is given and drops the socket, which would warn of being left open.
+
+    The class in C, because that in Python takes a few microseconds to create.
+    """
 
     def __del__(self) -> None:
         self.close()
@@ -97,6 +100,7 @@ class Transfer:
         self._ca_file = network.ca_file
         self._extra: dict[int, object] = {}  # options of the last request that a plain one does not set
         self._follow = False
+        self._form: tuple[bool, ...] | None = None  # what the options that take few values were set for
         self.tls = False  # whether the request uses TLS
         self.forget()
         setopt = self.easy.setopt
@@ -109,7 +113,6 @@ class Transfer:
         setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
         setopt(pycurl.SSL_CIPHER_LIST, CIPHERS)
         setopt(pycurl.SSL_SESSIONID_CACHE, 0)
-        setopt(pycurl.OPT_CERTINFO, 1)
         if network.ca_file is not None:
             setopt(pycurl.CAINFO, network.ca_file)
             # Without a folder beside it, the multi handle parses the file once and keeps it.
@@ -144,10 +147,20 @@ class Transfer:
         self._content_encoding = b""
         self._decoder: Decoder | None = None
 
-    def start(self, request: Request, spec: HttpSpec, *, timeout_ms: int, addresses: Sequence[str]) -> None:
+    def start(
+        self,
+        request: Request,
+        spec: HttpSpec,
+        *,
+        timeout_ms: int,
+        addresses: Sequence[str],
+        inspects: bool,
+        connects_only: bool = False,
+    ) -> None:
         """Prepare a handle that knows of no request. Raises pycurl.error if libcurl refuses it.
 
-        `addresses` are those of the target's host, none if the host is an address itself.
+        `addresses` are those of the target's host, none if the host is an address itself. `inspects`: its certificate
+        and TLS version are wanted. `connects_only`: no request is sent after the handshake.
         """
         self._follow = spec.follow_redirects
         if spec.rules:
@@ -158,20 +171,27 @@ class Transfer:
         setopt = self.easy.setopt
         setopt(pycurl.URL, request.target.url)
         setopt(pycurl.TIMEOUT_MS, timeout_ms)
-        setopt(pycurl.VERBOSE, int(self.tls))  # the only way to learn the TLS version
-        setopt(pycurl.SSL_VERIFYPEER, int(spec.tls_verify))
-        setopt(pycurl.SSL_VERIFYHOST, 2 if spec.tls_verify else 0)
+        form = (self.tls and inspects, connects_only, spec.tls_verify, method == "HEAD", body is not None)
+        if form != self._form:
+            self._form = form
+            setopt(pycurl.OPT_CERTINFO, int(form[0]))
+            setopt(pycurl.VERBOSE, int(form[0]))  # the only way to learn the TLS version
+            setopt(pycurl.CONNECT_ONLY, int(connects_only))
+            setopt(pycurl.SSL_VERIFYPEER, int(spec.tls_verify))
+            setopt(pycurl.SSL_VERIFYHOST, 2 if spec.tls_verify else 0)
+            if method == "HEAD":
+                setopt(pycurl.NOBODY, 1)
+            else:
+                setopt(pycurl.HTTPGET, 1)  # also takes back NOBODY and POST
+                if body is not None:
+                    setopt(pycurl.POST, 1)
         if spec.tls_verify and spec.ca_certificate is not None:
             # It takes the place of the file, and the folder has the file's certificates. `forget` takes both back.
             self._extra[pycurl.CAINFO_BLOB] = spec.ca_certificate.encode()
             if self._ca_file is not None:
                 self._extra[pycurl.CAPATH] = trusted_folder(self._ca_file)
-        if method == "HEAD":
-            setopt(pycurl.NOBODY, 1)
-        else:
-            setopt(pycurl.HTTPGET, 1)  # also takes back NOBODY and POST
+        if method != "HEAD":
             if body is not None:
-                setopt(pycurl.POST, 1)
                 setopt(pycurl.POSTFIELDS, body)
             if method != "GET" or body is not None:
                 self._extra[pycurl.CUSTOMREQUEST] = method
@@ -229,7 +249,7 @@ class Transfer:
         text = self.certificate(b"Expire date")
         return None if text is None else _parse_certificate_end(text)
 
-    def _open_socket(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.socket | int:
+    def _open_socket(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.SocketType | int:
         host = address.addr[0]
         if not isinstance(host, str) or not self._permits(host):
             self.refused_address = True
@@ -293,7 +313,8 @@ class Transfer:
         if len(line) < 3:  # the blank line
             response.headers_ended = True
             return
-        if line[:5].upper() == b"HTTP/":  # again after an interim answer
+        start = line[:17].lower()
+        if start.startswith(b"http/"):  # again after an interim answer
             response.status_line = line[:_LINE_CAP]
             if not _STATUS_LINE.match(line):
                 response.bad_status_line = True
@@ -306,10 +327,10 @@ class Transfer:
             return  # a trailer after a chunked body
         if len(response.lines) < _MOST_LINES:
             response.lines.append(line[:_LINE_CAP])
-        if line[:17].lower() == b"content-encoding:" and len(self._content_encoding) < _VALUE_CAP:
+        if start == b"content-encoding:" and len(self._content_encoding) < _VALUE_CAP:
             value = line[17:].strip()[:_VALUE_CAP]
             self._content_encoding += b"," + value if self._content_encoding else value
-        elif self._follow and response.location is None and line[:9].lower() == b"location:" and self._redirects():
+        elif self._follow and response.location is None and start.startswith(b"location:") and self._redirects():
             response.location = line[9:].strip()
 
     def _redirects(self) -> bool:
