@@ -13,6 +13,7 @@ from django.db import OperationalError, ProgrammingError, connection, transactio
 from django.db.models import (
     BigIntegerField,
     BinaryField,
+    BooleanField,
     F,
     Func,
     Min,
@@ -51,6 +52,19 @@ class Derived(Func):
 
     template = "substr(sha256(%(expressions)s::bytea), 1, 16)"
     output_field = BinaryField()
+
+
+class IsAmong(Func):
+    """Whether a column is among the values of a subquery that does not depend on the row: IsAmong(F(…), Subquery(…)).
+
+    As an array the values are found once, so that with OR the indexes of both sides are used. With IN the whole table
+    would be read, however few rows match.
+    """
+
+    template = "%(expressions)s)"
+    arg_joiner = " = ANY(ARRAY"
+    arity = 2
+    output_field = BooleanField()
 
 
 def total_of(rows: QuerySet[Any], parent: str, each: Any) -> Combinable:

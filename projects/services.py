@@ -83,7 +83,7 @@ def require_alone(user: User) -> None:
     shared = Project.objects.filter(pk__in=places.filter(user__isnull=False).values("project")).order_by("name")
     if names := ", ".join(f"“{name}”" for name in shared.values_list("name", flat=True)):
         raise ProjectsShared(f"Other people are members of {names}; remove them, or delete the projects, first.")
-    places.delete()
+    places.filter(user=None).delete()
 
 
 def leave_all(user: User) -> None:

@@ -30,23 +30,21 @@ class World:
 
     first_monitor: int
     monitors: int
-    listed: int  # an account with PER_ACCOUNT monitors
+    listed: int  # an account with nearly PER_ACCOUNT monitors, which are anywhere in the table
     largest: int  # the account with 1 of LARGEST_SHARE monitors
-    others: tuple[int, int]  # the first and the last of the other accounts
     hour: datetime  # all monitors have results in it
 
 
 def world() -> World:
     """Return what `seed` has stored in this database."""
     from accounts.models import User
-    from checks.results.models import CheckResult
     from checks.results.hours import start_of_hour
-    from monitors.models import Monitor
+    from checks.results.models import CheckResult
 
     keys = list(User.objects.order_by("pk").values_list("pk", flat=True))
     oldest = CheckResult.objects.order_by("checked_at").values_list("checked_at", flat=True)[:1]
     ((first, count),) = _fetch("SELECT min(id), count(*) FROM monitors_monitor")
-    return World(first, count, keys[0], keys[1], (keys[2], keys[-1]), start_of_hour(oldest[0]))
+    return World(first, count, keys[-1], keys[1], start_of_hour(oldest[0]))
 
 
 def seed(total: int, *, now: datetime) -> None:
@@ -115,7 +113,8 @@ _PAST = (
     SELECT 'evt_growth' || incident.id || '_' || n, incident.id, kind, 'It happened.', started_at,
            '{"news": "down", "channels": 1}'
       FROM incidents_incident AS incident,
-           unnest(ARRAY['first_failure', 'confirmed', 'announced', 'alert_sent', 'resolved']) WITH ORDINALITY AS e (kind, n)
+           unnest(ARRAY['first_failure', 'confirmed', 'announced', 'alert_sent', 'resolved'])
+               WITH ORDINALITY AS entry (kind, n)
     """,
     """
     INSERT INTO alerts_delivery (

@@ -55,7 +55,8 @@ def measure_checks(world: World) -> dict[str, float]:
         cost, loaded = timed(each(load_jobs, batches(pairs, BATCH)), due)
         found["load_us"].append(cost)
         outcome = CheckOutcome(Verdict.UP, utc_now(), latency_ms=20, connect_ms=5, ttfb_ms=19, http_status=200)
-        records = [CheckRecord(job.monitor_id, job.claim, job.config_version, outcome) for part in loaded for job in part]
+        jobs = [job for part in loaded for job in part]
+        records = [CheckRecord(job.monitor_id, job.claim, job.config_version, outcome) for job in jobs]
         parts = batches(records, MOST_AT_ONCE)
         cost, _ = timed(each(lambda part: record(part, now=utc_now(), skip_locked=True), parts), len(records))
         found["record_us"].append(cost)
@@ -64,11 +65,11 @@ def measure_checks(world: World) -> dict[str, float]:
 
 def measure_pages(world: World) -> dict[str, float]:
     """List monitors of one account as the API does, draw its overview, and run the tick of alerts without work."""
-    import config.rsgi  # noqa: F401 - what the web server loads and runs first
     from django.conf import settings
     from django.core.cache import cache
     from django.test import Client
 
+    import config.rsgi  # noqa: F401 - what the web server loads and runs first
     from accounts.models import User
     from alerts.tasks import remind, tick
     from monitors import selectors

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any
 
 from benchmarks.growing.cost import longest_transaction, memory_mib, timed
 from benchmarks.growing.seeds import DOWN_SHARE, World

@@ -29,7 +29,7 @@ _STATEMENTS = (
     "UPDATE monitors_monitorstate SET last_latency_ms = last_latency_ms WHERE monitor_id = %s",
     "UPDATE monitors_monitor SET name = name WHERE id = %s",
     "INSERT INTO checks_checkresult (monitor_id, checked_at, claim, verdict) VALUES (%s, now(), 0, 'up')",
-    "UPDATE incidents_incident SET name = name WHERE id = (SELECT max(id) FROM incidents_incident WHERE monitor_id = %s)",
+    "UPDATE incidents_incident SET name = name WHERE id = %s",
     "UPDATE alerts_deliveryitem SET at = at WHERE id = %s",
     "UPDATE alerts_alertchannel SET name = name WHERE id = %s %% 100",
     "UPDATE alerts_delivery SET attempts = attempts WHERE id = %s",
