@@ -28,7 +28,7 @@ from core.db import lock_in_turn
 from core.hours import is_within, parse_hours
 from core.isolation import TRY_AGAIN, Steps, run_isolated
 from core.text import quote
-from incidents import flapping, holding, windows
+from incidents import consuming, flapping, holding, windows
 from incidents.consuming import note_on_open
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from monitors.filters import with_any_tag
@@ -210,7 +210,14 @@ def _notify_some(now: datetime, keys: Collection[int] | None) -> bool:
     due = pending.filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
     if keys is not None:
         due = due.filter(pk__in=keys)
-    locked, is_full = lock_in_turn(due, series=pending, account="owner", ordered_by="monitor_public_id", most=BATCH)
+    locked, is_full = lock_in_turn(
+        due,
+        series=pending,
+        account="owner",
+        ordered_by="monitor_public_id",
+        most=BATCH,
+        together=consuming.TOGETHER,
+    )
     found = list(_with_monitors(pending.filter(pk__in=locked)))
     if not found:
         return False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
+from random import getrandbits
 from typing import Any, TypeVar
 
 import psycopg
@@ -14,6 +15,7 @@ from django.db.models import (
     BigIntegerField,
     BinaryField,
     BooleanField,
+    Count,
     F,
     Func,
     Min,
@@ -205,11 +207,13 @@ def lock_in_turn(
     series: QuerySet[M] | None = None,
     first: str = "pk",
     parents: Mapping[str, type[Model]] | None = None,
+    together: int = 1,
 ) -> tuple[list[int], bool]:
     """Lock at most `most` rows that no other transaction has locked. Return their keys, and whether more may wait.
 
     Accounts take turns: the oldest row of each is first, then the second of each, or those first by the column `first`.
-    `account` is the path to the account.
+    `account` is the path to the account. With `together`, that many rows of an account are one turn, which come one
+    after the other, and accounts with fewer rows are likely to be earlier.
     If there are more accounts than `most`, chance decides, so that none is passed over for long.
 
     With `ordered_by`, a column, the earlier rows of the same value among `series`, by default `rows`, are locked too,
@@ -221,7 +225,15 @@ def lock_in_turn(
     place = Window(RowNumber(), partition_by=account, order_by=[first, "pk"])
     kept = [(f"parent_{number}", path, model) for number, (path, model) in enumerate((parents or {}).items())]
     columns = {name: F(path) for name, path, _ in kept}
+    columns |= {"tenant": F(account), "in_all": Window(Count("pk"), partition_by=account)} if together > 1 else {}
     waiting = rows.order_by().values(key=F("pk"), series=F(ordered_by or "pk"), place=place, **columns)
+    order = "place, random()"
+    if together > 1:
+        start, chance = (
+            f"(place - 1) / {together:d} * {together:d}",
+            f"hashint8extended(tenant, {getrandbits(31)}) & 65535",
+        )
+        order = f"{start}, least(in_all - {start}, {together:d}) * ({chance}), tenant, place"
     select, parameters = waiting.query.sql_with_params()
     options = rows.model._meta
     conditions = "".join(
@@ -232,7 +244,7 @@ def lock_in_turn(
     )
     # Not a join: for tables whose statistics are older than a storm, the planner may run `waiting` once for each row.
     statement = f"""
-        WITH waiting AS MATERIALIZED ({select} ORDER BY place, random())
+        WITH found AS ({select}), waiting AS MATERIALIZED (SELECT * FROM found ORDER BY {order})
         SELECT waiting.key, waiting.series
           FROM waiting
          CROSS JOIN LATERAL (
