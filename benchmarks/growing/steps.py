@@ -36,14 +36,15 @@ def measure_checks(world: World) -> dict[str, float]:
     from monitors.recording import record
     from monitors.recording.batch import CheckRecord
     from monitors.scheduling import claim_due
-    from monitors.tasks import BATCH, CLAIMS_AT_ONCE
+    from monitors.tasks import BATCH, CLAIMS_AT_ONCE, LEAST_WORKERS, QUEUED_PER_WORKER
+
+    room = max(world.monitors // INTERVAL_SEC * 3, LEAST_WORKERS * QUEUED_PER_WORKER * BATCH)  # of enough workers
 
     def claim_all() -> list[Any]:
-        found = part = claim_due(utc_now(), limit=CLAIMS_AT_ONCE)
-        while len(part) == CLAIMS_AT_ONCE:
-            part = claim_due(utc_now(), limit=CLAIMS_AT_ONCE)
+        found: list[Any] = []
+        while len(part := claim_due(utc_now(), limit=CLAIMS_AT_ONCE, room=room - len(found))) == CLAIMS_AT_ONCE:
             found += part
-        return found
+        return found + part
 
     found: dict[str, list[float]] = {"claim_us": [], "load_us": [], "record_us": []}
     for number in range(ROUNDS):
