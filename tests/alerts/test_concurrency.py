@@ -21,7 +21,7 @@ from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import STORM_SIZE, OutboxItem, put
 from checks.spec import Verdict
 from core.clock import utc_now
-from core.db import lock_in_turn
+from core.db import Turns, lock_in_turn
 from incidents import consuming, flapping
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
 from monitors.models import LocationFailure, Monitor, PingExcess, StatusChange
@@ -424,6 +424,6 @@ def test_accounts_with_few_changes_do_not_wait_for_those_with_many(drive: Drive)
     places: Counter[int] = Counter()
     for _ in range(30):
         with transaction.atomic():
-            locked, _ = lock_in_turn(waiting, account="monitor__owner", most=23, together=20)
+            locked, _ = lock_in_turn(waiting, account="monitor__owner", most=23, turns=Turns(together=20))
             places.update(last.intersection(locked))
     assert sum(places.values()) > 75, "nearly always, as chance decides"
