@@ -25,7 +25,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -72,7 +72,7 @@ def measure(steps: list[str]) -> dict[str, float]:
 
     call_command("migrate", verbosity=0)  # an earlier version may have filled the database
     world = seeds.world()
-    actions = {
+    actions: dict[str, Callable[[seeds.World], dict[str, float]]] = {
         "checks": usual.measure_checks,
         "pages": usual.measure_pages,
         "upgrade": upgrade.measure_upgrade,

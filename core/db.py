@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from random import getrandbits
 from typing import Any, TypeVar
 
@@ -253,15 +253,17 @@ def lock_in_turn(
 
     The rows at the paths `parents` are locked against deletion, and rows whose parents are being deleted are left out.
     """
-    given = {"account": account, "most": most, "ordered_by": ordered_by, "first": first, "parents": parents or {}}
+    lock_first = partial(
+        _lock_first, account=account, most=most, ordered_by=ordered_by, first=first, parents=parents or {}
+    )
     locked: dict[int, Any] = {}
     is_known = False
     while not locked and turns is not None and (known := turns.take(most)):
-        locked, _ = _lock_first(rows.filter(pk__in=known), **given, together=turns.together)
+        locked, _ = lock_first(rows.filter(pk__in=known), together=turns.together)
         is_known = bool(locked)
     if not is_known:
         start = time.monotonic()
-        locked, behind = _lock_first(rows, **given, together=turns.together if turns else 1, known=bool(turns))
+        locked, behind = lock_first(rows, together=turns.together if turns else 1, known=turns is not None)
         if turns is not None:
             turns.keep(behind, took_sec=time.monotonic() - start)
     is_full = is_known or len(locked) == most
@@ -286,7 +288,7 @@ def _lock_first(
     """Lock rows as `lock_in_turn`. Return their keys with their series, and if `known` the keys of the next ones."""
     place = Window(RowNumber(), partition_by=account, order_by=[first, "pk"])
     kept = [(f"parent_{number}", path, model) for number, (path, model) in enumerate(parents.items())]
-    columns = {name: F(path) for name, path, _ in kept}
+    columns: dict[str, Any] = {name: F(path) for name, path, _ in kept}
     columns |= {"tenant": F(account), "in_all": Window(Count("pk"), partition_by=account)} if together > 1 else {}
     waiting = rows.order_by().values(key=F("pk"), series=F(ordered_by or "pk"), place=place, **columns)
     order = "place, random()"

@@ -38,7 +38,7 @@ def copied(row: object, table: str, columns: str, count: int = OTHERS) -> None:
 
 
 def columns_of(model: type[Monitor | IncidentEvent]) -> str:
-    return ", ".join(each.column for each in model._meta.concrete_fields if each.column not in {"id", "public_id"})
+    return ", ".join(str(each.column) for each in model._meta.concrete_fields if each.name not in {"id", "public_id"})
 
 
 def rows_read(table: str, action: Callable[[], object]) -> int:
@@ -67,7 +67,8 @@ def test_a_list_reads_only_the_monitors_of_its_caller() -> None:
     ada = UserFactory()
     project = ProjectFactory(owner=ada)
     MonitorFactory(owner=ada), MonitorFactory(owner=ada, project=project)
-    member = MembershipFactory(project=project).user
+    member = UserFactory()
+    MembershipFactory(project=project, user=member)
     for user, count in ((ada, 2), (member, 1)):
         read = rows_read("monitors_monitor", lambda user=user: list(list_monitors(Caller(user))[:100]))  # type: ignore[misc]
         assert (list_monitors(Caller(user)).count(), read <= 10) == (count, True), read
@@ -101,7 +102,8 @@ def test_maintenance_reads_only_the_monitors_near_active_windows() -> None:
 def test_a_deletion_reads_only_the_timelines_that_name_the_person() -> None:
     owner = UserFactory()
     project = ProjectFactory(owner=owner)
-    member = MembershipFactory(project=project).user
+    member = UserFactory()
+    MembershipFactory(project=project, user=member)
     incident = IncidentFactory(monitor__owner=owner, monitor__project=project)
     event = IncidentEvent.objects.create(incident=incident, type="confirmed", text="It is down.", at=NOON, data={})
     copied(event, "incidents_incidentevent", columns_of(IncidentEvent))

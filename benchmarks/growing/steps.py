@@ -89,7 +89,12 @@ def measure_pages(world: World) -> dict[str, float]:
         cache.clear()
         assert client.get("/monitors").status_code == 200
 
-    actions = {"list_ms": list_some, "overview_ms": draw, "alerts_tick_ms": tick, "remind_ms": remind}
+    actions: dict[str, Callable[[], object]] = {
+        "list_ms": list_some,
+        "overview_ms": draw,
+        "alerts_tick_ms": tick,
+        "remind_ms": remind,
+    }
     found: dict[str, float] = {}
     for name, action in actions.items():
         action()

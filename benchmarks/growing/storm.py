@@ -18,7 +18,7 @@ def measure_storm(world: World, *, receiver: str) -> dict[str, float]:
     Costs are for each monitor. `storm_s` is the time from the first failure that was recorded until the last alert was
     delivered, by one process that ticks every second, as `interactive` does.
     """
-    from django.db.models import F, Max
+    from django.db.models import Count, F, Max
 
     from alerts import outbox
     from alerts.models import AlertChannel, Delivery, DeliveryItem
@@ -43,7 +43,7 @@ def measure_storm(world: World, *, receiver: str) -> dict[str, float]:
             Verdict.DOWN, utc_now(), http_status=500, reason_code=ReasonCode.HTTP_FAILURE, detail="Answered 500."
         )
         for part in batches(claims, MOST_AT_ONCE):
-            record([CheckRecord(*claim, failed) for claim in part], now=utc_now(), skip_locked=True)
+            record([CheckRecord(*claim, outcome=failed) for claim in part], now=utc_now(), skip_locked=True)
 
     def alert() -> None:
         deadline = time.monotonic() + PATIENCE_SEC
@@ -67,7 +67,7 @@ def measure_storm(world: World, *, receiver: str) -> dict[str, float]:
         cost, _ = timed(remind, len(claims))
         found["storm_remind_us"] = round(cost, 1)
     outbox.OUTBOX.stop()
-    states = dict(new.values_list("state").annotate(count=outbox.Count("pk")))
+    states: dict[str, int] = dict(new.values_list("state").annotate(Count("pk")))
     items = DeliveryItem.objects.filter(delivery__pk__gt=earlier)
     assert set(states) == {"sent"}, states
     assert items.values("incident").distinct().count() == len(claims)
