@@ -204,7 +204,7 @@ class Turns:
     """Turns of `lock_in_turn` in which up to `together` rows of an account come one after the other.
 
     If very many rows wait, it takes seconds to order them. This process keeps that order for its next calls, KEPT times
-    as long as it took: rows that are added meanwhile wait for that time at most.
+    as long as it took: rows that are added later wait for that time at most.
     """
 
     KEPT = 5.0

@@ -181,7 +181,7 @@ class IncidentEvent(models.Model):
     data = models.JSONField(default=dict)
 
     class Meta:
-        # Few entries name a person. A deletion of theirs reads no others.
+        # Few entries name a person. Deleting an account reads no others.
         indexes: ClassVar = [
             models.Index(
                 KeyTextTransform("by", "data"),

@@ -43,7 +43,11 @@ def measure_storm(world: World, *, receiver: str) -> dict[str, float]:
             Verdict.DOWN, utc_now(), http_status=500, reason_code=ReasonCode.HTTP_FAILURE, detail="Answered 500."
         )
         for part in batches(claims, MOST_AT_ONCE):
-            record([CheckRecord(*claim, outcome=failed) for claim in part], now=utc_now(), skip_locked=True)
+            record(
+                [CheckRecord(pk, claim, version, failed) for pk, claim, version in part],
+                now=utc_now(),
+                skip_locked=True,
+            )
 
     def alert() -> None:
         deadline = time.monotonic() + PATIENCE_SEC

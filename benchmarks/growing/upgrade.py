@@ -39,7 +39,7 @@ _STATEMENTS = (
 
 
 def measure_upgrade(world: World) -> dict[str, float]:
-    """Return the CPU of `migrate` for each monitor, and the longest that one of the statements took meanwhile."""
+    """Return the CPU of `migrate` for each monitor, and how long the slowest of the other statements took."""
     for app, name in BEFORE.items():
         call_command("migrate", app, name, verbosity=0)
     with connection.cursor() as cursor:

@@ -236,7 +236,7 @@ def test_a_deletion_whose_process_has_died_is_continued(monkeypatch: pytest.Monk
             accounts.services.delete_account(owner)
     assert not Monitor.objects.filter(pk=monitor.pk).exists()
     assert Api().post("/v1/sessions", {"email": owner.email, "password": PASSWORD}).status == 401
-    assert accept_invitations(guest, now=utc_now()) == 0, "nobody joins its projects"
+    assert accept_invitations(guest, now=utc_now()) == 0, "no one joins its projects"
 
     now = utc_now()
     assert accounts.services.finish_deletions(now) == 0, "it may still be running"
