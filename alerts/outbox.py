@@ -36,7 +36,6 @@ from core.metrics import ALERT_SEC, LATE, Counter, Labels, Level
 from core.text import counted
 from incidents.models import Escalation, Incident, IncidentEvent
 from locations.models import Location
-from monitors import types
 from monitors.models import Monitor
 from monitors.selectors import hidden_ids
 from notifications.outbox import DUE, OUTCOMES, RETRY_FOR, Lane, Outbox, SendResult
@@ -350,8 +349,7 @@ def load(delivery: Delivery) -> tuple[AlertChannel | None, list[Payload]]:
                 _delete(delivery)
                 channel = None
     if owner is not None:
-        secret = types.with_secret_ids()
-        hidden = hidden_ids(owner, {item.payload["monitor_id"] for item in items if item.payload.get("type") in secret})
+        hidden = hidden_ids(owner, {item.payload["monitor_id"] for item in items} - {None})
         for item in items:
             item.payload["monitor_id"] = hidden.get(item.payload["monitor_id"], item.payload["monitor_id"])
     to_people = [item for item in items if item.user_id is not None and item.payload["event_type"] in DOWN]
