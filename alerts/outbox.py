@@ -68,7 +68,7 @@ PROMPT = timedelta(seconds=3)
 
 _LIMITS = {"max_mails": MAX_MAILS, "max_accounts": 1_000, "max_of_account": 500}
 FEW_ACCOUNTS = 100
-"""How many accounts a claim visits at first. All that it may visit take 20 to 50 ms, while thousands have messages."""
+"""How many accounts a claim visits at first. With 400 that have messages, visiting all took 20 ms of CPU."""
 PROVEN = Lane(16, {**_LIMITS, "prompt_only": True, "max_per_owner": 2})
 """Threads for channels that were prompt the last time; new, slow and failing channels cannot occupy them."""
 FIRST = Lane(112, {**_LIMITS, "prompt_only": False, "max_per_owner": 1})
