@@ -69,6 +69,9 @@ class User(AbstractBaseUser, PermissionsMixin):
         default=False, db_default=False, editable=False, help_text="Staff as long as in a group of OIDC_STAFF_GROUPS."
     )
     created_at = models.DateTimeField(auto_now_add=True)
+    deletion_began_at = models.DateTimeField(
+        null=True, editable=False, help_text="Since when the account and its rows are being deleted."
+    )
 
     USERNAME_FIELD = "email"
     EMAIL_FIELD = "email"

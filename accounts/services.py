@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from allauth.account.models import EmailAddress
@@ -15,6 +16,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.db.models import Q
+from django.db.models.functions import Now
 
 import audit.services
 from accounts.models import Plan, User
@@ -33,12 +35,16 @@ class AddressChange(NamedTuple):
 
 # Hooks, called in the transaction of the change. Higher layers add theirs in `AppConfig.ready`.
 on_account_created: list[Callable[[User], None]] = []
-before_account_deleted: list[Callable[[User], None]] = []  # an ApiError prevents the deletion
+on_deletion_requested: list[Callable[[User], None]] = []  # an ApiError prevents the deletion
+delete_some_rows: list[Callable[[User], bool]] = []  # in a transaction of their own; returns whether more may be left
+before_account_deleted: list[Callable[[User], None]] = []
 on_plan_changed: list[Callable[[Sequence[User], Plan], None]] = []
 on_address_changed: list[Callable[[AddressChange], None]] = []
 on_password_changed: list[Callable[[User], None]] = []  # or removed
 on_account_deactivated: list[Callable[[User], None]] = []  # by staff
 
+DELETION_PATIENCE = timedelta(minutes=10)
+"""How long after its request a deletion counts as one whose process has died."""
 GONE = "a deleted account"
 """Replaces the address of a deleted account in rows that outlive it."""
 
@@ -210,16 +216,43 @@ def record_address(change: AddressChange) -> None:
 
 
 def delete_account(user: User) -> None:
-    """Delete the account and everything it owns. Hooks of higher layers may raise an ApiError; then nothing changes."""
+    """Delete the account and everything it owns. Hooks of higher layers may raise an ApiError; then nothing changes.
+
+    The rows that may be many go first, in transactions of a bounded number of them. From the first one on, the account
+    is not active: no one can sign in, and it gets no alerts. If the process dies, `finish_deletions` continues.
+    """
+    with transaction.atomic():
+        user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
+        for may_refuse in on_deletion_requested:
+            may_refuse(user)
+        User.objects.filter(pk=user.pk).update(is_active=False, deletion_began_at=Now())
+    _delete_rows(user)
+
+
+def finish_deletions(now: datetime) -> int:
+    """Continue the deletions of accounts whose process has died. Return their number."""
+    left = list(User.objects.filter(deletion_began_at__lt=now - DELETION_PATIENCE).order_by("pk"))
+    for user in left:
+        _delete_rows(user)
+    return len(left)
+
+
+def _delete_rows(user: User) -> None:
+    """Delete the account in steps. Two processes can do that at once."""
+    for delete_some in delete_some_rows:
+        while delete_some(user):
+            pass
     with transaction.atomic():
         # Also waits for a concurrent transaction that creates a monitor of this account.
-        user = User.objects.select_for_update(of=["self"]).get(pk=user.pk)
+        locked = User.objects.select_for_update(of=["self"]).filter(pk=user.pk).first()
+        if locked is None:
+            return
         for take_away in before_account_deleted:
-            take_away(user)
-        addresses = addresses_of(user)
+            take_away(locked)
+        addresses = addresses_of(locked)
         _forget_in_admin(addresses)
-        audit.services.forget_person(user, addresses=addresses)
-        user.delete()
+        audit.services.forget_person(locked, addresses=addresses)
+        locked.delete()
 
 
 def _forget_in_admin(addresses: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ class AlertsConfig(AppConfig):
         from projects.services import before_projects_deleted
 
         accounts.on_account_created.append(services.add_own_address)
+        accounts.delete_some_rows.insert(0, services.delete_some_messages_of)  # before the incidents that they name
         accounts.before_account_deleted += [
             lambda user: services.lock_channels(owner=user),
             services.forget_person,

@@ -9,6 +9,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.fields.json import KeyTextTransform
+from django.db.models.lookups import IsNull
 
 from alerts.events import Topic
 from core import ids
@@ -157,6 +158,11 @@ class DeliveryItem(models.Model):
             ),
             models.Index(fields=["due_at"], name="item_due", condition=Q(delivery=None)),
             models.Index(fields=["user"], name="item_person", condition=Q(user__isnull=False)),
+            models.Index(
+                KeyTextTransform("by", "payload"),
+                name="item_actor",
+                condition=Q(IsNull(KeyTextTransform("by", "payload"), False)),  # noqa: FBT003
+            ),
         ]
 
     def __str__(self) -> str:

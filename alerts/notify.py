@@ -24,11 +24,11 @@ from alerts.batch import Notice, NotificationBatch, policy_of, put_events, silen
 from alerts.events import EventType
 from alerts.selectors import Routes, routes_of
 from core.clock import to_ms
-from core.db import lock_in_turn
+from core.db import Turns, lock_in_turn
 from core.hours import is_within, parse_hours
 from core.isolation import TRY_AGAIN, Steps, run_isolated
 from core.text import quote
-from incidents import flapping, holding, windows
+from incidents import consuming, flapping, holding, windows
 from incidents.consuming import note_on_open
 from incidents.models import Incident, IncidentEvent, MaintenanceWindow
 from monitors.filters import with_any_tag
@@ -39,6 +39,7 @@ BATCH = 2_000
 MOST_ITEMS = 2_000
 """About how many items of messages a transaction writes for incidents: it locks their channels, and a sender that ends
 waits for that with a connection of the pool."""
+_TURNS = Turns(together=consuming.TOGETHER)
 _LISTED_RECORDS = 3
 _INSTANT = timedelta(microseconds=1)
 _COLUMNS = (
@@ -210,7 +211,14 @@ def _notify_some(now: datetime, keys: Collection[int] | None) -> bool:
     due = pending.filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
     if keys is not None:
         due = due.filter(pk__in=keys)
-    locked, is_full = lock_in_turn(due, series=pending, account="owner", ordered_by="monitor_public_id", most=BATCH)
+    locked, is_full = lock_in_turn(
+        due,
+        series=pending,
+        account="owner",
+        ordered_by="monitor_public_id",
+        most=BATCH,
+        turns=_TURNS if keys is None else None,
+    )
     found = list(_with_monitors(pending.filter(pk__in=locked)))
     if not found:
         return False

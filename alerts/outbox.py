@@ -10,7 +10,7 @@ import logging
 from collections import Counter as Counted
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from itertools import product
 from typing import NamedTuple
@@ -67,6 +67,8 @@ PROMPT = timedelta(seconds=3)
 """A channel that takes longer may hang next time."""
 
 _LIMITS = {"max_mails": MAX_MAILS, "max_accounts": 1_000, "max_of_account": 500}
+FEW_ACCOUNTS = 100
+"""How many accounts a claim visits at first. With 400 that have messages, visiting all took 20 ms of CPU."""
 PROVEN = Lane(16, {**_LIMITS, "prompt_only": True, "max_per_owner": 2})
 """Threads for channels that were prompt the last time; new, slow and failing channels cannot occupy them."""
 FIRST = Lane(112, {**_LIMITS, "prompt_only": False, "max_per_owner": 1})
@@ -236,6 +238,11 @@ class DeliveryOutbox(Outbox[Delivery]):
     lanes = (PROVEN, FIRST, FURTHER)
     level = SENDERS_BUSY
     counter = DELIVERIES
+
+    def claim(self, now: datetime, lane: Lane | None = None) -> list[Delivery]:
+        lane = lane or self.lanes[-1]
+        few = replace(lane, limits=lane.limits | {"max_accounts": FEW_ACCOUNTS})
+        return super().claim(now, few) or super().claim(now, lane)
 
     def attempt(self, claimed: Sequence[Delivery]) -> Iterator[tuple[Delivery, SendResult]]:
         for delivery in claimed:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
+from django.db.models.fields.json import KT
 
 from accounts.models import User
 from accounts.services import GONE, addresses_of, is_verified
@@ -461,9 +462,23 @@ def lock_channels(**conditions: object) -> None:
     list(AlertChannel.objects.filter(**conditions).select_for_update().order_by("pk").values_list("pk"))
 
 
+def delete_some_messages_of(user: User) -> bool:
+    """Delete the next messages of an account's channels. Return whether more may be left."""
+    channels = list(AlertChannel.objects.filter(owner=user).values_list("pk", flat=True))
+    with transaction.atomic():
+        lock_channels(pk__in=channels)
+        for model in (DeliveryItem, Delivery):
+            rows = model._default_manager.filter(channel__in=channels)
+            # In any order: a sorted list would read all of them each time.
+            if ids := list(rows.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
+                model._default_manager.filter(pk__in=ids).delete()
+                return True
+    return False
+
+
 def forget_person(user: User) -> None:
     """Remove a deleted account's address from messages of other accounts' channels."""
-    items = list(DeliveryItem.objects.filter(payload__by__in=addresses_of(user)))
+    items = list(DeliveryItem.objects.alias(by=KT("payload__by")).filter(by__in=addresses_of(user)))
     for item in items:
         item.payload["by"] = GONE
     DeliveryItem.objects.bulk_update(items, ["payload"], batch_size=500)

@@ -1,18 +1,20 @@
-"""Measure how the cost of each step grows with the number of stored monitors.
+"""Measure what each step costs with ten times as many monitors.
 
-    python benchmarks/growth.py [--markdown]
+    python benchmarks/growth.py [--monitors 100000 1000000] [--folder FOLDER] [--only STEP ...] [--markdown]
 
-On private servers in a temporary folder, with 1,000 to 1,000,000 monitors that are due once a minute: claim the batch
-of one second, load and record it in the batches that workers use, roll up an hour of all monitors with RESULTS_AN_HOUR
-results each, and list one tenant's 100 monitors. It takes some minutes and 5 GB of disk.
+On private servers, with a database for each number of monitors, which belong to a two-hundredth as many accounts:
+claim, load and record the checks of a second; list monitors, and draw the overview of an account; roll up and pack an
+hour of all monitors; apply the last migrations while the tables are used; delete an account with a twentieth of the
+monitors; and let a fifth of all monitors go down at once. 1,000,000 monitors take half an hour and 10 GB of disk.
+`--folder` keeps the filled databases for further runs, each of which works on copies.
 
 Costs are CPU time of this process and of PostgreSQL's backends, which other load of the machine changes little.
+PostgreSQL has SHARED_BUFFERS, as docs/operate/scaling.md advises, and no parallel workers, whose CPU would be missed.
 
-The last line is one JSON object: microseconds for each monitor (for the list: milliseconds), the mean milliseconds of a
-transaction of the roll-up, and the bytes of temporary files that it needed. Exits 1 if it needed any, or if a step
-grows faster than its batch: if a monitor costs more than WORST_GROWTH times as much at 200,000 as at 10,000.
-
-`--markdown` also prints the table of docs/operate/scaling.md.
+The last line is one JSON object: by number of monitors the costs in microseconds for each monitor, or in milliseconds
+of a page or an idle tick; and by name the ratio of the last to the first number of monitors. The seconds of the longest
+transaction of a step, of the longest wait during migrations, and until the last alert of the storm have limits (MOST)
+instead of ratios. Exits 1 if a ratio is above WORST_GROWTH, or a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -20,241 +22,169 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import psycopg
+
+from benchmarks.load.target import running_target
 from devserver.data_folder import load_or_create_secrets
 from devserver.session import embedded_servers
 
-SIZES = (1_000, 10_000, 60_000, 200_000, 1_000_000)
-STEPS = ("claim_us", "load_us", "record_us", "roll_up_us", "list_ms")
-INTERVAL_SEC = 60
-STORED_INTERVAL_SEC = 3_600  # longer than a run, in which few others become due than those that a round takes
-RESULTS_AN_HOUR = 6
-LISTED = 100
-ROUNDS = 5
-COMPARED = (10_000, 200_000)
-WORST_GROWTH = 2.0  # the larger size does not fit into the cache completely
+SHARED_BUFFERS = "2GB"
+SETTINGS = {
+    "shared_buffers": SHARED_BUFFERS,
+    "max_parallel_workers_per_gather": "0",
+    "max_parallel_maintenance_workers": "0",
+    "max_wal_size": "8GB",
+}
+SIZES = (100_000, 1_000_000)
+STEPS = ("checks", "pages", "upgrade", "roll_up", "packing", "removal", "storm")
+WORST_GROWTH = 1.5
+MOST = {
+    "storm_s": 300.0,
+    "storm_longest_s": 5.0,
+    "storm_mib": 100.0,
+    "delete_longest_s": 5.0,
+    "delete_mib": 100.0,
+    "migrate_waited_s": 1.0,
+    "temporary_bytes": 0.0,
+}
+WORK = "growth_run"
 
 
-def store(total: int, *, interval_sec: int) -> None:
-    """Add monitors up to `total`, spread over the interval, each checked once."""
-    from django.db import connection
-
-    from monitors.configuration import build, config_columns
-    from monitors.models import Monitor
-
-    template = Monitor.objects.order_by("pk").first()
-    assert template is not None
-    columns = [str(field.column) for field in Monitor._meta.concrete_fields if field.column not in {"id", "public_id"}]
-    assert set(config_columns(build({"interval_sec": 60}))) <= set(columns)
-    names = ", ".join(columns)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO monitors_monitor (public_id, {names}) "
-            f"SELECT 'mon_' || number, {names} FROM monitors_monitor, "
-            "generate_series((SELECT count(*) FROM monitors_monitor), %s - 1) AS number WHERE id = %s",
-            [total, template.pk],
-        )
-        cursor.execute(
-            """
-            INSERT INTO monitors_monitorstate
-                   (monitor_id, next_due_at, slot_at, claim, applied_claim, fresh, failures, passes, status,
-                    status_since, last_checked_at, last_latency_ms)
-            SELECT id, now() + (id %% %s) * interval '1 second', now(), 1, 1, false, 0, 0, 'up', now(), now(), 20
-              FROM monitors_monitor
-            ON CONFLICT DO NOTHING
-            """,
-            [interval_sec],
-        )
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE monitors_monitorstate, monitors_monitor")
-
-
-def store_hour(start: datetime) -> None:
-    """Add results of an hour of all monitors, in the order of time. Within a slot their order on disk is mixed."""
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            INSERT INTO checks_checkresult (monitor_id, checked_at, claim, latency_ms, verdict)
-            SELECT first + number * 7919 %% total,
-                   %(start)s + make_interval(secs => (slot + number::float8 / total) * 3600 / %(slots)s), slot, 20, 'up'
-              FROM (SELECT min(id) AS first, count(*) AS total FROM monitors_monitor) AS monitor,
-                   generate_series(0, %(slots)s - 1) AS slot, generate_series(0, total - 1) AS number
-            """,
-            {"start": start, "slots": RESULTS_AN_HOUR},
-        )
-        cursor.execute("ANALYZE checks_checkresult")
-
-
-def temporary_bytes() -> int:
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_force_next_flush()")
-        cursor.execute("SELECT temp_bytes FROM pg_stat_database WHERE datname = current_database()")
-        return int(cursor.fetchone()[0])
-
-
-def measure_roll_up(total: int, hour: datetime) -> dict[str, float]:
-    from checks.results.models import HourlyRollup
-    from checks.results.rollups import MONITORS_AT_ONCE, roll_up_past
-
-    store_hour(hour)
-    before = temporary_bytes()
-    cost, _ = timed(lambda: roll_up_past(hour, hour + timedelta(hours=1)), total)
-    assert HourlyRollup.objects.filter(hour=hour, up=RESULTS_AN_HOUR).count() == total
-    return {
-        "roll_up_us": round(cost, 1),
-        "part_ms": round(cost * min(total, MONITORS_AT_ONCE) / 1_000),
-        "temporary_bytes": temporary_bytes() - before,
-    }
-
-
-def cpu_seconds() -> float:
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'")
-        backends = [Path(f"/proc/{pid}/schedstat").read_text().split()[0] for (pid,) in cursor.fetchall()]
-    return time.process_time() + sum(map(int, backends)) / 1e9
-
-
-def timed(action: Callable[[], Any], rows: int) -> tuple[float, Any]:
-    """Run a step. Return the microseconds of CPU for each of `rows`, and its result."""
-    start = cpu_seconds()
-    found = action()
-    return (cpu_seconds() - start) / max(rows, 1) * 1e6, found
-
-
-def batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
-
-
-def each(action: Callable[[Any], Any], parts: Sequence[Any]) -> Callable[[], list[Any]]:
-    return lambda: [action(part) for part in parts]
-
-
-def measure(total: int, caller: Any) -> dict[str, float]:
-    """Return medians of several rounds. Each round runs all steps with the monitors of one second."""
-    from django.db.models import F
-
-    from checks.spec import CheckOutcome, Verdict
-    from core.clock import utc_now
-    from monitors import selectors
-    from monitors.checking.jobs import load_jobs
-    from monitors.checking.runner import MOST_AT_ONCE
-    from monitors.models import MonitorState
-    from monitors.recording import record
-    from monitors.recording.batch import CheckRecord
-    from monitors.scheduling import claim_due
-    from monitors.serializers import serialize_monitors
-    from monitors.tasks import BATCH
-
-    def record_now(part: Sequence[CheckRecord]) -> None:
-        record(part, now=utc_now())
-
-    def list_some() -> list[Any]:
-        return serialize_monitors(list(selectors.list_monitors(caller)[:LISTED]), caller=caller)
-
-    found: dict[str, list[float]] = {step: [] for step in STEPS if step != "roll_up_us"}
-    due = total // INTERVAL_SEC
-    for number in range(ROUNDS):
-        # Make the monitors of one second due.
-        share = MonitorState.objects.annotate(second=F("monitor_id") % INTERVAL_SEC).filter(second=number)
-        share.update(next_due_at=utc_now() - timedelta(seconds=1))
-        cost, claims = timed(lambda: claim_due(utc_now(), limit=due + INTERVAL_SEC), due)
-        found["claim_us"].append(cost)
-        pairs = [(claim.monitor_id, claim.number) for claim in claims]
-        cost, loaded = timed(each(load_jobs, batches(pairs, BATCH)), due)
-        found["load_us"].append(cost)
-        outcome = CheckOutcome(Verdict.UP, utc_now(), latency_ms=20, connect_ms=5, ttfb_ms=19, http_status=200)
-        records = [
-            CheckRecord(each.monitor_id, each.claim, each.config_version, outcome) for part in loaded for each in part
-        ]
-        cost, _ = timed(each(record_now, batches(records, MOST_AT_ONCE)), len(records))
-        found["record_us"].append(cost)
-        cost, rows = timed(list_some, 1_000)
-        assert len(rows) == LISTED
-        found["list_ms"].append(cost)
-    return {step: round(statistics.median(costs), 1) for step, costs in found.items()}
-
-
-def run() -> dict[int, dict[str, float]]:
+def measure(steps: list[str]) -> dict[str, float]:
+    """Run the steps in this process, on the database of DATABASE_URL."""
     import django
-    from django.core.management import call_command
 
     django.setup()
-    call_command("migrate", verbosity=0)
-    from accounts.models import Plan
-    from accounts.services import create_account
-    from checks.results.hours import start_of_hour
-    from core.clock import utc_now
-    from monitors.services import create_monitor
-    from projects.access import Caller
+    from django.core.management import call_command
 
-    Plan.objects.update(monitor_limit=10_000_000)
-    many, few = (
-        create_account(email=f"{name}@example.com", password="a fine long one", plan="pro") for name in ("many", "few")
-    )
-    draft = {"url": "https://shop.example/health", "interval_sec": STORED_INTERVAL_SEC}
-    create_monitor(Caller(many), draft, now=utc_now())
-    for _ in range(LISTED):
-        create_monitor(Caller(few), draft, now=utc_now())
-    found = {}
-    yesterday = start_of_hour(utc_now()).replace(hour=0) - timedelta(days=1)
-    for number, total in enumerate(SIZES):
-        store(total, interval_sec=STORED_INTERVAL_SEC)
-        found[total] = measure(total, Caller(few)) | measure_roll_up(total, yesterday + number * timedelta(hours=1))
-        print(f"{total}: {found[total]}", file=sys.stderr)
+    from benchmarks.growing import removal, seeds, storm, upgrade
+    from benchmarks.growing import steps as usual
+
+    call_command("migrate", verbosity=0)  # an earlier version may have filled the database
+    world = seeds.world()
+    actions: dict[str, Callable[[seeds.World], dict[str, float]]] = {
+        "checks": usual.measure_checks,
+        "pages": usual.measure_pages,
+        "upgrade": upgrade.measure_upgrade,
+        "roll_up": usual.measure_roll_up,
+        "packing": usual.measure_packing,
+        "removal": removal.measure_removal,
+        "storm": lambda world: storm.measure_storm(world, receiver=os.environ["RECEIVER"]),
+    }
+    found: dict[str, float] = {}
+    for step in steps:
+        found |= actions[step](world)
+        print(f"{world.monitors}: {found}", file=sys.stderr, flush=True)
     return found
 
 
-def markdown(found: dict[int, dict[str, float]]) -> str:
-    lines = [
-        "| monitors stored | claim, us each | load, us each | record, us each | roll up, us each | list of 100, ms |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {total:,} | " + " | ".join(f"{costs[step]:g}" for step in STEPS) + " |" for total, costs in found.items()
-    ]
+def seed(total: int) -> dict[str, float]:
+    import django
+
+    django.setup()
+    from benchmarks.growing import seeds
+    from core.clock import utc_now
+
+    seeds.seed(total, now=utc_now())
+    return {}
+
+
+def fill(url: str, total: int) -> str:
+    """Return the name of the database with this many monitors, which is filled unless an earlier run did that."""
+    name = f"growth_{total}"
+    with psycopg.connect(_named(url, "postgres"), autocommit=True) as database:
+        database.execute("DROP DATABASE IF EXISTS growth_filling WITH (FORCE)")
+        if database.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            return name
+        database.execute("CREATE DATABASE growth_filling")
+        _run(_named(url, "growth_filling"), "--fill", str(total))
+        database.execute(f"ALTER DATABASE growth_filling RENAME TO {name}")
+    return name
+
+
+def run(url: str, total: int, steps: list[str]) -> dict[str, float]:
+    """Measure the steps on a copy."""
+    name = fill(url, total)
+    with psycopg.connect(_named(url, "postgres"), autocommit=True) as database:
+        database.execute(f"DROP DATABASE IF EXISTS {WORK} WITH (FORCE)")
+        database.execute(f"CREATE DATABASE {WORK} TEMPLATE {name} STRATEGY file_copy")
+        try:
+            return _run(_named(url, WORK), "--measure", *steps)
+        finally:
+            database.execute(f"DROP DATABASE {WORK} WITH (FORCE)")
+
+
+def _named(url: str, name: str) -> str:
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+def _run(url: str, *arguments: str) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments],
+        env={**os.environ, "DATABASE_URL": url},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def ratios(few: Mapping[str, float], many: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(many[name] / few[name], 2) for name in few if name.endswith(("_us", "_ms"))}
+
+
+def markdown(found: Mapping[str, Mapping[str, float]]) -> str:
+    sizes = list(found)
+    few, many = found[sizes[0]], found[sizes[-1]]
+    growth = ratios(few, many)
+    lines = [f"| | {int(sizes[0]):,} monitors | {int(sizes[-1]):,} monitors | ratio |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | {value:g} | {many[name]:g} | {growth.get(name, '')} |" for name, value in few.items()]
     return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--monitors", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--folder", type=Path, help="where databases are kept for the next run")
+    parser.add_argument("--only", nargs="+", choices=STEPS, default=STEPS)
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/operate/scaling.md too")
+    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--fill", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-") as name:
-        folder = Path(name)
-        with embedded_servers(folder) as servers:
-            os.environ.update(
-                load_or_create_secrets(folder),
-                DATA_DIR=str(folder),
-                DATABASE_URL=servers.database_url,
-                REDIS_URL=servers.redis_url,
-                DJANGO_SETTINGS_MODULE="config.settings",
-            )
-            found = run()
-            from django.db import connection
-
-            connection.close()
+    if options.measure or options.fill:
+        print(json.dumps(measure(options.measure) if options.measure else seed(options.fill)))
+        return 0
+    with ExitStack() as stack:
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-")))
+        servers = stack.enter_context(embedded_servers(folder, postgres_settings=SETTINGS))
+        receiver = stack.enter_context(running_target(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
+        os.environ.update(
+            load_or_create_secrets(folder),
+            DATA_DIR=str(folder),
+            REDIS_URL=servers.redis_url,
+            DJANGO_SETTINGS_MODULE="config.settings",
+            ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
+            RECEIVER=f"http://{receiver.addresses[0]}:{receiver.port}/",
+        )
+        found = {str(total): run(servers.database_url, total, list(options.only)) for total in options.monitors}
     if options.markdown:
         print(markdown(found))
-    growth = {step: round(found[COMPARED[1]][step] / found[COMPARED[0]][step], 2) for step in STEPS}
-    good = all(ratio <= WORST_GROWTH for ratio in growth.values())
-    good = good and not any(costs["temporary_bytes"] for costs in found.values())
-    print(json.dumps({str(total): costs for total, costs in found.items()} | {"growth": growth, "goal_met": good}))
+    sizes = list(found)
+    growth = ratios(found[sizes[0]], found[sizes[-1]])
+    exceeded = {name: value for name, value in found[sizes[-1]].items() if value > MOST.get(name, value)}
+    good = not exceeded and all(ratio <= WORST_GROWTH for ratio in growth.values())
+    print(json.dumps(found | {"growth": growth, "exceeded": exceeded, "goal_met": good}))
     return 0 if good else 1
 
 

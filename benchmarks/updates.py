@@ -28,7 +28,6 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.growth import store
 from devserver.data_folder import ROLE, SUPERUSER, load_or_create_secrets
 from devserver.session import embedded_servers
 
@@ -53,6 +52,40 @@ _IS_VACUUM_DUE = f"""
            ) AS options
      WHERE oid = '{TABLE}'::regclass
 """
+
+
+def store(total: int, *, interval_sec: int) -> None:
+    """Add monitors up to `total`, spread over the interval, each checked once."""
+    from django.db import connection
+
+    from monitors.configuration import build, config_columns
+    from monitors.models import Monitor
+
+    template = Monitor.objects.order_by("pk").first()
+    assert template is not None
+    columns = [str(field.column) for field in Monitor._meta.concrete_fields if field.column not in {"id", "public_id"}]
+    assert set(config_columns(build({"interval_sec": 60}))) <= set(columns)
+    names = ", ".join(columns)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO monitors_monitor (public_id, {names}) "
+            f"SELECT 'mon_' || number, {names} FROM monitors_monitor, "
+            "generate_series((SELECT count(*) FROM monitors_monitor), %s - 1) AS number WHERE id = %s",
+            [total, template.pk],
+        )
+        cursor.execute(
+            """
+            INSERT INTO monitors_monitorstate
+                   (monitor_id, next_due_at, slot_at, claim, applied_claim, fresh, failures, passes, status,
+                    status_since, last_checked_at, last_latency_ms)
+            SELECT id, now() + (id %% %s) * interval '1 second', now(), 1, 1, false, 0, 0, 'up', now(), now(), 20
+              FROM monitors_monitor
+            ON CONFLICT DO NOTHING
+            """,
+            [interval_sec],
+        )
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE monitors_monitorstate, monitors_monitor")
 
 
 def one(statement: str) -> tuple[Any, ...]:

@@ -66,6 +66,7 @@ _SCHEDULE: dict[str, tuple[str, float | crontab, int]] = {
     "write-days": ("monitors.tasks.write_days", crontab(minute="3,33"), 1500),
     "apply-tzdata": ("monitors.tasks.apply_tzdata", crontab(minute="21"), 3000),
     "forget-oauth-states": ("connectors.tasks.sweep", crontab(minute="27"), 3000),
+    "finish-deletions": ("accounts.tasks.finish_deletions", crontab(minute="*/5"), 250),
     "forget-sessions": ("accounts.web.tasks.sweep", crontab(minute="37"), 3000),
     "forget-join-tokens": ("locations.tasks.sweep", crontab(minute="53"), 3000),
     "forget-bulk-edits": ("monitors.tasks.forget_bulk_edits", crontab(minute="*/5"), 250),

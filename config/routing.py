@@ -42,6 +42,7 @@ ROUTES = {
     "oncall.tasks.*": "alerts",
     "statuspages.tasks.*": "alerts",
     # These may take a minute, and the dispatcher has only two threads.
+    "accounts.tasks.finish_deletions": "probes",
     "checks.tasks.*": "probes",
     "monitors.tasks.write_days": "probes",
     # Short deletions in the database.

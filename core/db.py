@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
+from random import getrandbits
 from typing import Any, TypeVar
 
 import psycopg
@@ -13,6 +16,8 @@ from django.db import OperationalError, ProgrammingError, connection, transactio
 from django.db.models import (
     BigIntegerField,
     BinaryField,
+    BooleanField,
+    Count,
     F,
     Func,
     Min,
@@ -51,6 +56,19 @@ class Derived(Func):
 
     template = "substr(sha256(%(expressions)s::bytea), 1, 16)"
     output_field = BinaryField()
+
+
+class IsAmong(Func):
+    """Whether a column is among the values of a subquery that does not depend on the row: IsAmong(F(…), Subquery(…)).
+
+    As an array the values are found once, so that with OR the indexes of both sides are used. With IN the whole table
+    would be read, however few rows match.
+    """
+
+    template = "%(expressions)s)"
+    arg_joiner = " = ANY(ARRAY"
+    arity = 2
+    output_field = BooleanField()
 
 
 def total_of(rows: QuerySet[Any], parent: str, each: Any) -> Combinable:
@@ -182,6 +200,35 @@ def try_advisory_lock(name: str) -> bool:
         return bool(cursor.fetchone()[0])
 
 
+class Turns:
+    """Turns of `lock_in_turn` in which up to `together` rows of an account come one after the other.
+
+    If very many rows wait, it takes seconds to order them. This process keeps that order for its next calls, KEPT times
+    as long as it took: rows that are added later wait for that time at most.
+    """
+
+    KEPT = 5.0
+    CALLS = 50
+
+    def __init__(self, *, together: int) -> None:
+        self.together = together
+        self._changing = threading.Lock()
+        self._keys: list[int] = []
+        self._until = 0.0
+
+    def take(self, most: int) -> list[int]:
+        """Return the keys of the next rows, if they are known. They may be locked or processed by now."""
+        with self._changing:
+            if time.monotonic() > self._until:
+                self._keys = []
+            taken, self._keys = self._keys[:most], self._keys[most:]
+            return taken
+
+    def keep(self, keys: list[int], *, took_sec: float) -> None:
+        with self._changing:
+            self._keys, self._until = keys, time.monotonic() + self.KEPT * took_sec
+
+
 def lock_in_turn(
     rows: QuerySet[M],
     *,
@@ -191,11 +238,13 @@ def lock_in_turn(
     series: QuerySet[M] | None = None,
     first: str = "pk",
     parents: Mapping[str, type[Model]] | None = None,
+    turns: Turns | None = None,
 ) -> tuple[list[int], bool]:
     """Lock at most `most` rows that no other transaction has locked. Return their keys, and whether more may wait.
 
     Accounts take turns: the oldest row of each is first, then the second of each, or those first by the column `first`.
-    `account` is the path to the account.
+    `account` is the path to the account. With `turns`, many rows of an account are one turn, and accounts with few rows
+    are likely to be earlier.
     If there are more accounts than `most`, chance decides, so that none is passed over for long.
 
     With `ordered_by`, a column, the earlier rows of the same value among `series`, by default `rows`, are locked too,
@@ -204,10 +253,49 @@ def lock_in_turn(
 
     The rows at the paths `parents` are locked against deletion, and rows whose parents are being deleted are left out.
     """
+    lock_first = partial(
+        _lock_first, account=account, most=most, ordered_by=ordered_by, first=first, parents=parents or {}
+    )
+    locked: dict[int, Any] = {}
+    is_known = False
+    while not locked and turns is not None and (known := turns.take(most)):
+        locked, _ = lock_first(rows.filter(pk__in=known), together=turns.together)
+        is_known = bool(locked)
+    if not is_known:
+        start = time.monotonic()
+        locked, behind = lock_first(rows, together=turns.together if turns else 1, known=turns is not None)
+        if turns is not None:
+            turns.keep(behind, took_sec=time.monotonic() - start)
+    is_full = is_known or len(locked) == most
+    keys = list(locked)
+    if ordered_by and locked:
+        others = (rows if series is None else series).order_by()
+        keys = _without_gaps(locked, others.filter(**{f"{ordered_by}__in": set(locked.values())}), ordered_by)
+    return keys, is_full and bool(keys)
+
+
+def _lock_first(
+    rows: QuerySet[M],
+    *,
+    account: str,
+    most: int,
+    ordered_by: str | None,
+    first: str,
+    parents: Mapping[str, type[Model]],
+    together: int,
+    known: bool = False,
+) -> tuple[dict[int, Any], list[int]]:
+    """Lock rows as `lock_in_turn`. Return their keys with their series, and if `known` the keys of the next ones."""
     place = Window(RowNumber(), partition_by=account, order_by=[first, "pk"])
-    kept = [(f"parent_{number}", path, model) for number, (path, model) in enumerate((parents or {}).items())]
-    columns = {name: F(path) for name, path, _ in kept}
+    kept = [(f"parent_{number}", path, model) for number, (path, model) in enumerate(parents.items())]
+    columns: dict[str, Any] = {name: F(path) for name, path, _ in kept}
+    columns |= {"tenant": F(account), "in_all": Window(Count("pk"), partition_by=account)} if together > 1 else {}
     waiting = rows.order_by().values(key=F("pk"), series=F(ordered_by or "pk"), place=place, **columns)
+    order = "place, random()"
+    if together > 1:
+        turn = f"(place - 1) / {together:d}"
+        chance = f"(hashint8extended(tenant, {getrandbits(31)}) & 65535)"
+        order = f"{turn}, least(in_all - {turn} * {together:d}, {together:d}) * {chance}, tenant, place"
     select, parameters = waiting.query.sql_with_params()
     options = rows.model._meta
     conditions = "".join(
@@ -218,24 +306,26 @@ def lock_in_turn(
     )
     # Not a join: for tables whose statistics are older than a storm, the planner may run `waiting` once for each row.
     statement = f"""
-        WITH waiting AS MATERIALIZED ({select} ORDER BY place, random())
-        SELECT waiting.key, waiting.series
-          FROM waiting
-         CROSS JOIN LATERAL (
-                SELECT FROM {options.db_table} WHERE {options.pk.column} = waiting.key FOR NO KEY UPDATE SKIP LOCKED
-               ) AS locked
-         WHERE true{conditions}
-         LIMIT %s
+        WITH found AS ({select}), waiting AS MATERIALIZED (
+            SELECT * FROM found ORDER BY {order} LIMIT %s
+        ), locked AS MATERIALIZED (
+            SELECT waiting.key, waiting.series
+              FROM waiting
+             CROSS JOIN LATERAL (
+                    SELECT FROM {options.db_table} WHERE {options.pk.column} = waiting.key FOR NO KEY UPDATE SKIP LOCKED
+                   ) AS locked
+             WHERE true{conditions}
+             LIMIT %s
+        )
+        SELECT true, key, series FROM locked
+         UNION ALL
+        SELECT false, key, series FROM waiting WHERE %s
     """  # noqa: S608 - only names, and SQL by Django
     with connection.cursor() as cursor:
-        cursor.execute(statement, [*parameters, most])
-        locked = dict(cursor.fetchall())
-    is_full = len(locked) == most
-    keys = list(locked)
-    if ordered_by and locked:
-        others = (rows if series is None else series).order_by()
-        keys = _without_gaps(locked, others.filter(**{f"{ordered_by}__in": set(locked.values())}), ordered_by)
-    return keys, is_full and bool(keys)
+        cursor.execute(statement, [*parameters, Turns.CALLS * most if known else None, most, known])
+        found = cursor.fetchall()
+    locked = {key: value for is_locked, key, value in found if is_locked}
+    return locked, [key for is_locked, key, _ in found if not is_locked and key not in locked]
 
 
 def _without_gaps(locked: dict[int, Any], series: QuerySet[M], ordered_by: str) -> list[int]:

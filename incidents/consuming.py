@@ -14,13 +14,16 @@ from accounts.models import User
 from checks.results.selectors import evidence_of
 from checks.spec import Verdict
 from core.clock import to_ms
-from core.db import lock_in_turn, try_advisory_lock
+from core.db import Turns, lock_in_turn, try_advisory_lock
 from incidents.models import FlappingSpell, Incident, IncidentEvent
 from monitors.locking import write_columns
 from monitors.models import StatusChange
 from projects.models import Project
 
 BATCH = 1_000
+TOGETHER = 50
+"""Changes of an account that are processed together: its alerts are then one message instead of several."""
+_TURNS = Turns(together=TOGETHER)
 
 # New incidents refer to them. Not locked at the end of the transaction, when deletions wait for its incidents.
 _PARENTS = {"monitor__owner": User, "monitor__project": Project}
@@ -37,7 +40,12 @@ def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) ->
     waiting = StatusChange.objects.filter(processed_at=None)
     with transaction.atomic():
         locked, is_full = lock_in_turn(
-            waiting, account="monitor__owner", ordered_by="monitor_id", most=BATCH, parents=_PARENTS
+            waiting,
+            account="monitor__owner",
+            ordered_by="monitor_id",
+            most=BATCH,
+            parents=_PARENTS,
+            turns=_TURNS,
         )
         changes = list(waiting.filter(pk__in=locked).select_related("monitor", "monitor__project").order_by("id"))
         if changes:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.lookups import IsNull
 
 from core import ids
 from monitors.models import REASON_CHOICES, Monitor, SelectsByTag
@@ -176,6 +179,17 @@ class IncidentEvent(models.Model):
     at = models.DateTimeField()
     text = models.TextField()
     data = models.JSONField(default=dict)
+
+    class Meta:
+        # Few entries name a person. Deleting an account reads no others.
+        indexes: ClassVar = [
+            models.Index(
+                KeyTextTransform("by", "data"),
+                name="event_person",
+                condition=Q(IsNull(KeyTextTransform("by", "data"), False)),  # noqa: FBT003
+            ),
+            GinIndex(KeyTransform("people", "data"), name="event_people", condition=Q(data__has_key="people")),
+        ]
 
     def __str__(self) -> str:
         return f"{self.type}: {self.text}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KT
 
 from accounts.models import User
 from accounts.services import GONE, addresses_of
@@ -23,6 +24,7 @@ from projects.access import Caller
 from projects.placement import place
 
 Type = IncidentEvent.Type
+DELETED_AT_ONCE = 500
 MAX_COMMENTS = 200
 """Limit of comments on an incident."""
 
@@ -103,12 +105,24 @@ def resolve(caller: Caller, public_id: str, *, now: datetime) -> Incident:
         return get_incident(caller, public_id)
 
 
+def delete_some_of(user: User) -> bool:
+    """Delete incidents of an account, whose monitors are deleted. Return whether more may be left."""
+    with transaction.atomic():
+        ids = list(Incident.objects.filter(owner=user).order_by().values_list("pk", flat=True)[:DELETED_AT_ONCE])
+        _lock_all(Incident.objects.filter(pk__in=ids))
+        Incident.objects.filter(pk__in=ids).delete()
+    return len(ids) == DELETED_AT_ONCE
+
+
 def forget_person(user: User) -> None:
     """Remove a deleted account's name from the timelines of others' incidents. Comments stay."""
     addresses = addresses_of(user)
+    # Two queries, because each of them has an index.
+    acted = IncidentEvent.objects.alias(by=KT("data__by")).filter(by__in=addresses)
     notified = reduce(or_, (Q(data__people__contains=[address]) for address in addresses), Q())
-    events = list(IncidentEvent.objects.filter(Q(data__by__in=addresses) | notified).exclude(incident__owner=user))
-    for event in events:
+    found = IncidentEvent.objects.filter(notified, data__has_key="people")
+    others = {event.pk: event for rows in (acted, found) for event in rows.exclude(incident__owner=user)}
+    for event in others.values():
         for address in addresses:
             if event.type != Type.COMMENTED:
                 event.text = event.text.replace(address, GONE)
@@ -116,7 +130,7 @@ def forget_person(user: User) -> None:
                 event.data["people"] = [GONE if one == address else one for one in event.data["people"]]
             if event.data.get("by") == address:
                 event.data["by"] = GONE
-    IncidentEvent.objects.bulk_update(events, ["text", "data"], batch_size=500)
+    IncidentEvent.objects.bulk_update(others.values(), ["text", "data"], batch_size=500)
 
 
 def lock_windows_of(user: User) -> None:

@@ -21,6 +21,7 @@ from django.db.models import (
     Func,
     OuterRef,
     Q,
+    QuerySet,
     Subquery,
     TextField,
     Value,
@@ -28,7 +29,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Concat
 
-from core.db import compiled_once
+from core.db import IsAmong, compiled_once
 from core.errors import ValidationFailed, WindowLimit
 from core.etags import IfMatch
 from incidents import recurrence
@@ -216,11 +217,16 @@ def _place() -> Case:
     )
 
 
-def covering(now: datetime, *, among: Func | None = None) -> Exists | Q:
-    """Match monitors that are under maintenance at `now`, by the rules of `covered`. `among`: keys of the monitors."""
-    on = MaintenanceWindow.objects.filter(
+def _on(now: datetime) -> QuerySet[MaintenanceWindow]:
+    """Return the windows that are active at `now`, or were at a `now` that is older than another process's."""
+    return MaintenanceWindow.objects.filter(
         Q(current_starts_at__lte=now, current_ends_at__gt=now) | Q(previous_ends_at__gt=now)
     )
+
+
+def covering(now: datetime, *, among: Func | None = None) -> Exists | Q:
+    """Match monitors that are under maintenance at `now`, by the rules of `covered`. `among`: keys of the monitors."""
+    on = _on(now)
     tagged = on.filter(all_monitors=False, monitor_tag_keys__isnull=False)
     if among is not None:
         places = Monitor.objects.filter(pk__in=among).order_by()
@@ -321,7 +327,13 @@ def note_maintenance(now: datetime) -> None:
 
     Editing or deleting a window does not change the past.
     """
-    monitors = list(Monitor.objects.filter(covering(now)).only("owner", "project", "tag_keys"))
+    on = dict(_on(now).order_by().values_list("pk", "owner"))
+    projects = set(MaintenanceWindow.objects.filter(pk__in=on, project__isnull=False).values_list("project", flat=True))
+    chosen = MaintenanceWindow.monitors.through.objects.filter(maintenancewindow__in=on).values("monitor")
+    # Found by indexes: `covering` alone would be computed for each monitor of all accounts, each minute.
+    near = Q(owner__in=set(on.values())) | Q(project__in=projects) | Q(IsAmong(F("pk"), Subquery(chosen)))
+    found = Monitor.objects.filter(near).filter(covering(now)).only("owner", "project", "tag_keys")
+    monitors = list(found) if on else []
     spans: dict[tuple[int, datetime], datetime] = {}
     for one in coming(monitors, now=now, until=now + timedelta.resolution) if monitors else ():
         for monitor_id in one.monitor_ids:

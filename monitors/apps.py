@@ -5,7 +5,7 @@ class MonitorsConfig(AppConfig):
     name = "monitors"
 
     def ready(self) -> None:
-        from accounts.services import before_account_deleted, on_plan_changed
+        from accounts.services import before_account_deleted, delete_some_rows, on_plan_changed
         from checks.results.partitions import SERIES
         from core.clock import utc_now
         from locations.services import before_location_deleted, on_agent_revoked
@@ -13,10 +13,11 @@ class MonitorsConfig(AppConfig):
         from monitors.heartbeats.log import PINGS
         from monitors.operations import raise_intervals
         from monitors.selectors import counts_by_status
-        from monitors.services import delete_all_of, require_unnamed
+        from monitors.services import delete_all_of, delete_some_of, require_unnamed
         from projects.services import monitor_counts
 
         SERIES.append(PINGS)
+        delete_some_rows.append(delete_some_of)
         before_account_deleted.append(delete_all_of)
         before_location_deleted.append(require_unnamed)
         on_agent_revoked.append(lambda agent: handing.revoke(agent.pk))

@@ -56,6 +56,8 @@ from projects.models import Project
 before_monitors_deleted: list[Callable[[Collection[int]], None]] = []
 """Hooks that lock rows of higher layers, in key order, before these monitors are deleted."""
 
+DELETED_AT_ONCE = 250
+"""Monitors of an account that are deleted in one transaction: each may have 400 days of uptime."""
 FIRST_CLAIM = 1
 CONFIGURED = (
     *("enabled", "config_version", "registration"),
@@ -515,6 +517,16 @@ def delete_monitor(caller: Caller, public_id: str, *, if_match: IfMatch = None) 
     """Delete a monitor at once. Its results become inaccessible; checks.results.retention removes them soon after."""
     with transaction.atomic():
         delete_locked(caller, [lock_monitor(caller, public_id, if_match=if_match)])
+
+
+def delete_some_of(user: User) -> bool:
+    """Delete DELETED_AT_ONCE monitors of an account. Return whether more may be left."""
+    owned = Monitor.objects.filter(owner=user)
+    with transaction.atomic():
+        ids = list(owned.order_by().values_list("pk", flat=True)[:DELETED_AT_ONCE])
+        locking.lock_monitors(ids, owned.none())
+        _delete(ids)
+    return len(ids) == DELETED_AT_ONCE
 
 
 def delete_all_of(user: User) -> None:

@@ -107,7 +107,7 @@ def _dispatch(now: datetime, *, workers: int, agents: scheduling.Agents) -> None
     room = (most - queued(PROBES)) * BATCH
     while room > 0:
         limit = min(room, CLAIMS_AT_ONCE)
-        claims, due = claim_due(now, limit=limit, agents=agents)
+        claims, due = claim_due(now, limit=limit, agents=agents, room=room)
         _hand_out(claims, now)
         if due < limit:
             return

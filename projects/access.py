@@ -9,11 +9,11 @@ from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from django.db.models import CASCADE, ForeignKey, Model, Q, QuerySet
+from django.db.models import CASCADE, F, ForeignKey, Model, Q, QuerySet, Subquery
 
 from accounts.models import User
 from core.api.converters import is_public_id
-from core.db import get_or_not_found
+from core.db import IsAmong, get_or_not_found
 from core.errors import Forbidden, NotFound, ReadOnly, ReauthenticationRequired, SessionRequired
 from core.etags import IfMatch, require_match
 from projects.models import Membership, Project, Role
@@ -125,7 +125,7 @@ def accessible(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
     """Filter rows with `owner` and `project`: the caller's own, and those in projects where the caller has a role."""
     if caller.project is not None:
         return queryset.filter(project=caller.project)
-    return queryset.filter(Q(owner=caller.user) | Q(project__in=_projects_of(caller.user).values("project")))
+    return queryset.filter(_of(caller.user, _projects_of(caller.user)))
 
 
 def writable(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
@@ -135,7 +135,11 @@ def writable(caller: Caller, queryset: QuerySet[M]) -> QuerySet[M]:
     if caller.project is not None:
         return queryset.filter(project=caller.project)
     written = _projects_of(caller.user).filter(role__in=WRITERS)
-    return queryset.filter(Q(owner=caller.user) | Q(project__in=written.values("project")))
+    return queryset.filter(_of(caller.user, written))
+
+
+def _of(user: User, places: QuerySet[Membership]) -> Q:
+    return Q(owner=user) | Q(IsAmong(F("project"), Subquery(places.order_by().values("project"))))
 
 
 def refuse(caller: Caller, queryset: QuerySet[M]) -> NoReturn:

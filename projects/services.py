@@ -76,26 +76,36 @@ def delete_project(caller: Caller, public_id: str, *, if_match: IfMatch = None) 
         _delete_locked([project.pk])
 
 
+def require_alone(user: User) -> None:
+    """Raise ProjectsShared if one of the account's own projects has other members. Nobody can join them afterwards."""
+    own = _locked_places(user).filter(user=user, role=Role.OWNER).values("project")
+    places = Membership.objects.filter(project__in=own).exclude(user=user)
+    shared = Project.objects.filter(pk__in=places.filter(user__isnull=False).values("project")).order_by("name")
+    if names := ", ".join(f"“{name}”" for name in shared.values_list("name", flat=True)):
+        raise ProjectsShared(f"Other people are members of {names}; remove them, or delete the projects, first.")
+    places.filter(user=None).delete()
+
+
 def leave_all(user: User) -> None:
     """Delete the projects of an account that is being deleted, and end its other memberships.
 
-    Raises ProjectsShared if one of its own projects has other members. Invitations to its address and its idempotency
-    keys are deleted too.
+    Invitations to its address and its idempotency keys are deleted too.
     """
-    places = Membership.objects.filter(Q(user=user) | Q(user=None, invited_email=user.email))
-    # Every change of a project or its roles takes this lock. In key order, to prevent deadlocks.
-    list(Project.objects.select_for_update().filter(pk__in=places.values("project")).order_by("pk"))
-    own = Project.objects.filter(pk__in=places.filter(user=user, role=Role.OWNER).values("project"))
-    others = Membership.objects.filter(user__isnull=False).exclude(user=user)
-    shared = own.filter(pk__in=others.values("project")).order_by("name").values_list("name", flat=True)
-    if names := ", ".join(f"“{name}”" for name in shared):
-        raise ProjectsShared(f"Other people are members of {names}; remove them, or delete the projects, first.")
-    owned = list(own.values_list("pk", flat=True))
+    places = _locked_places(user)
+    owned = list(places.filter(user=user, role=Role.OWNER).values_list("project", flat=True))
     audit.services.forget_projects(owned)
     _delete_locked(owned)
     places.delete()
     key = Caller(user).key
     IdempotencyKey.objects.filter(Q(caller=key) | Q(caller__startswith=f"{key} ")).delete()
+
+
+def _locked_places(user: User) -> QuerySet[Membership]:
+    """Return the account's memberships and the invitations to its address, with their projects locked."""
+    places = Membership.objects.filter(Q(user=user) | Q(user=None, invited_email=user.email))
+    # Every change of a project or its roles takes this lock. In key order, to prevent deadlocks.
+    list(Project.objects.select_for_update().filter(pk__in=places.values("project")).order_by("pk"))
+    return places
 
 
 def _delete_locked(ids: Collection[int]) -> None:

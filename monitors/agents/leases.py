@@ -86,14 +86,14 @@ def watch_agents(now: datetime, *, has_workers: bool) -> Agents:
     return online
 
 
-def claim_due(now: datetime, *, limit: int, agents: Agents) -> tuple[list[Claim], int]:
+def claim_due(now: datetime, *, limit: int, agents: Agents, room: int | None = None) -> tuple[list[Claim], int]:
     """Claim due checks, for each agent as many as may wait for it. The rest is postponed to when the agent comes to it.
 
-    Return the claims, and the number of checks that were due, at most `limit`.
+    `room` as in `scheduling.claim_due`. Return the claims, and the number of checks that were due, at most `limit`.
     """
     PACES.look()
     rooms = PACES.rooms([agent for each in agents.values() for agent in each])
-    claims, excess = scheduling.claim_within(now, limit=limit, agents=agents, rooms=rooms)
+    claims, excess = scheduling.claim_within(now, limit=limit, agents=agents, rooms=rooms, room=room)
     PACES.watch(rooms.keys() & {claim.agent_id for claim in claims})
     postponed: dict[int, float] = {}
     for agent, group in groupby(sorted(excess, key=attrgetter("agent_id")), attrgetter("agent_id")):

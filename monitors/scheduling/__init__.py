@@ -82,13 +82,13 @@ _AGENT = """
 # SKIP LOCKED lets any number of beats claim at once, each monitor going to one of them. After an expired lease the
 # slot stays that of the first attempt, so that the next slot is counted from it.
 #
-# Accounts take turns: the most overdue monitor of each comes before the second one of any. If more are due than are
-# claimed, their owners are read first, of at most `most`: the window function reads all rows that it orders. If all can
-# be claimed, that is left out, as it takes time. Those of some types are claimed in any order: the dispatcher repeats
-# it until none is left.
+# Accounts take turns: the most overdue monitor of each comes before the second one of any. If more are due than there
+# is room for, their owners are read first, of at most `most`: the window function reads all rows that it orders. If all
+# can be claimed, now or by the next calls, that is left out, as it takes time. Those of some types are claimed in any
+# order: the dispatcher repeats it until none is left.
 _MORE_ARE_DUE = """
-    SELECT count(*) > %(limit)s
-      FROM (SELECT FROM monitors_monitorstate WHERE next_due_at <= %(now)s LIMIT %(limit)s + 1) AS due
+    SELECT count(*) > %(room)s
+      FROM (SELECT FROM monitors_monitorstate WHERE next_due_at <= %(now)s LIMIT %(room)s + 1) AS due
 """
 _OLDEST = """
     FROM monitors_monitorstate AS state
@@ -230,17 +230,26 @@ _RESUME = """
 """
 
 
-def claim_due(now: datetime, *, limit: int, only: list[str] | None = None, agents: Agents | None = None) -> list[Claim]:
+def claim_due(
+    now: datetime, *, limit: int, only: list[str] | None = None, agents: Agents | None = None, room: int | None = None
+) -> list[Claim]:
     """Claim at most `limit` due monitors: the most overdue first, in turns by account, or any of `only` these types.
 
-    `agents` are those that are online. Committed when this returns.
+    `agents` are those that are online. Committed when this returns. `room`: how many the caller can claim with further
+    calls. If no more are due, they need no turns.
     """
-    claims, _ = claim_within(now, limit=limit, only=only, agents=agents or {}, rooms={})
+    claims, _ = claim_within(now, limit=limit, only=only, agents=agents or {}, rooms={}, room=room)
     return claims
 
 
 def claim_within(
-    now: datetime, *, limit: int, only: list[str] | None = None, agents: Agents, rooms: Mapping[int, int]
+    now: datetime,
+    *,
+    limit: int,
+    only: list[str] | None = None,
+    agents: Agents,
+    rooms: Mapping[int, int],
+    room: int | None = None,
 ) -> tuple[list[Claim], list[Excess]]:
     """Claim as `claim_due`, and no more checks for an agent than its room, if that is known.
 
@@ -253,6 +262,7 @@ def claim_within(
         "margin_end": now + LEASE_MARGIN,
         "lost": LOST,
         "limit": limit,
+        "room": limit if room is None else room,
         "most": max(limit, MOST_ORDERED),
         "types": only,
     }

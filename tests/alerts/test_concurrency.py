@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
@@ -21,7 +21,7 @@ from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import STORM_SIZE, OutboxItem, put
 from checks.spec import Verdict
 from core.clock import utc_now
-from core.db import lock_in_turn
+from core.db import Turns, lock_in_turn
 from incidents import consuming, flapping
 from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
 from monitors.models import LocationFailure, Monitor, PingExcess, StatusChange
@@ -396,3 +396,34 @@ def test_a_tick_with_nothing_to_do_is_cheap() -> None:
     with CaptureQueriesContext(connection) as queries:
         tasks.tick()
     assert len(queries) <= 18, [query["sql"] for query in queries]
+
+
+def test_an_account_is_notified_of_all_that_is_down_in_one_message(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a change of each account in turn, each would get a message for each batch."""
+    monitors = [drive.monitors(account(), [f"monitor {number}" for number in range(5)]) for _ in range(4)]
+    consume()
+    drive.checks([each for own in monitors for each in own], DOWN, at(60))
+    with small_batches(monkeypatch, 5):
+        for _ in monitors:
+            step()
+            # A batch has the changes of one account.
+            assert set(Counter(Incident.objects.values_list("owner", flat=True)).values()) == {5}
+    assert not pending()
+    assert [message.count for message in Delivery.objects.annotate(count=Count("items"))] == [5, 5, 5, 5]
+
+
+def test_accounts_with_few_changes_do_not_wait_for_those_with_many(drive: Drive) -> None:
+    few = [drive.monitor(account(), "few") for _ in range(3)]
+    many = [drive.monitors(account(), [f"many {number}" for number in range(20)]) for _ in range(3)]
+    consume()
+    drive.checks([*(each for own in many for each in own), *few], DOWN, at(60))
+    waiting = StatusChange.objects.filter(processed_at=None)
+    last = {change.pk for change in waiting if change.monitor_id in {monitor.pk for monitor in few}}
+    places: Counter[int] = Counter()
+    for _ in range(30):
+        with transaction.atomic():
+            locked, _ = lock_in_turn(waiting, account="monitor__owner", most=23, turns=Turns(together=20))
+            places.update(last.intersection(locked))
+    assert sum(places.values()) > 75, "nearly always, as chance decides"

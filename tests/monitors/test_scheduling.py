@@ -62,6 +62,16 @@ def test_accounts_take_turns() -> None:
 
 
 @pytest.mark.django_db
+def test_accounts_need_no_turns_if_all_can_be_claimed() -> None:
+    """With a million monitors more are due each second than one statement claims. Ordering them costs as much again."""
+    many, few = UserFactory(), UserFactory()
+    theirs = [MonitorFactory(owner=many, created_at=NOON + timedelta(seconds=n), up=True).pk for n in range(4)]
+    ours = [MonitorFactory(owner=few, created_at=NOON + minutes(1 + n), up=True).pk for n in range(2)]
+    claimed = [claim_due(NOON + minutes(9), limit=3, room=room) for room in (6, 3)]
+    assert [{claim.monitor_id for claim in part} for part in claimed] == [set(theirs[:3]), {theirs[3], *ours}]
+
+
+@pytest.mark.django_db
 def test_longest_overdue_goes_first() -> None:
     user = UserFactory()
     later = MonitorFactory(owner=user, created_at=NOON + minutes(1), up=True)

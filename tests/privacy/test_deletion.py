@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +14,12 @@ from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.db.models import QuerySet
+from django.test.utils import CaptureQueriesContext
 
 import accounts.services
+import alerts.services
+import incidents.services
+import monitors.services
 from accounts.models import User
 from audit.actions import Action
 from audit.models import Entry
@@ -22,14 +28,16 @@ from core.clock import utc_now
 from core.errors import ProjectsShared
 from incidents.models import Incident, IncidentEvent
 from incidents.services import acknowledge, declare
+from monitors.models import Monitor
 from projects.access import Caller
+from projects.members import accept_invitations, add_member
 from projects.services import delete_project
 from tests.accounts.browser import Browser
 from tests.api.client import Api
 from tests.audit.reading import actions
 from tests.encrypted import stored_secrets
-from tests.factories import ProjectFactory, UserFactory
-from tests.helpers import PASSWORD
+from tests.factories import DeliveryFactory, IncidentFactory, MonitorFactory, ProjectFactory, UserFactory
+from tests.helpers import PASSWORD, run_concurrently
 from tests.ownership import all_models, rows_in, rows_of, untested
 from tests.privacy.living import EMAIL, NEEDLE, OLD, live
 
@@ -188,3 +196,60 @@ def test_a_deletion_that_is_refused_forgets_nothing() -> None:
         accounts.services.delete_account(owner)
     assert everything() == before
     assert Incident.objects.get().acknowledged_at is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_large_account_is_deleted_in_small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, friend = UserFactory(email=EMAIL), UserFactory()
+    live(owner, friend)
+    for _ in range(5):
+        IncidentFactory(monitor__owner=owner)
+        DeliveryFactory(channel__owner=owner)
+    for module in (monitors.services, incidents.services, alerts.services):
+        monkeypatch.setattr(module, "DELETED_AT_ONCE", 2)
+    tables = ("monitors_monitor", "incidents_incident", "alerts_deliveryitem", "alerts_delivery")
+    with CaptureQueriesContext(connection) as queries:
+        accounts.services.delete_account(owner)
+    deletions = {table: [0] for table in tables}
+    for query in queries.captured_queries:
+        if found := re.match(r'DELETE FROM "(\w+)" WHERE "\1"."id" IN \((.*)\)', query["sql"]):
+            deletions.setdefault(found[1], []).append(found[2].count(",") + 1)
+    assert {table: max(deletions[table]) for table in tables} == dict.fromkeys(tables, 2)
+    assert not User.objects.filter(pk=owner.pk).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deletion_whose_process_has_died_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = UserFactory()
+    project = ProjectFactory(owner=owner)
+    monitor, guest = MonitorFactory(owner=owner, project=project), UserFactory()
+    EmailAddress.objects.filter(user=guest).update(verified=False)
+    add_member(Caller(owner), project.public_id, email=guest.email, role="member", now=utc_now())
+    EmailAddress.objects.filter(user=guest).update(verified=True)
+
+    def die(user: User) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts.services, "before_account_deleted", [die])
+        with pytest.raises(KeyboardInterrupt):
+            accounts.services.delete_account(owner)
+    assert not Monitor.objects.filter(pk=monitor.pk).exists()
+    assert Api().post("/v1/sessions", {"email": owner.email, "password": PASSWORD}).status == 401
+    assert accept_invitations(guest, now=utc_now()) == 0, "no one joins its projects"
+
+    now = utc_now()
+    assert accounts.services.finish_deletions(now) == 0, "it may still be running"
+    assert accounts.services.finish_deletions(now + 2 * accounts.services.DELETION_PATIENCE) == 1
+    assert not User.objects.filter(pk=owner.pk).exists()
+    assert accounts.services.finish_deletions(now + 3 * accounts.services.DELETION_PATIENCE) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_requests_delete_an_account_once() -> None:
+    owner = UserFactory()
+    for _ in range(5):
+        MonitorFactory(owner=owner)
+    user = User.objects.get(pk=owner.pk)
+    run_concurrently(*[partial(accounts.services._delete_rows, user)] * 3)
+    assert not User.objects.filter(pk=owner.pk).exists()
