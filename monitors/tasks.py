@@ -160,7 +160,7 @@ def ask_canary() -> None:
 @shared_task(name="monitors.tasks.probe_batch")
 def probe_batch(claims: list[tuple[int, int]]) -> None:
     """Submit a batch to this process's runner, which records the results. Wait while it is full."""
-    runner().submit(_load(claims, scheduled=True))
+    runner().submit(_load(claims))
 
 
 @shared_task(name="monitors.tasks.probe_now")
@@ -263,17 +263,17 @@ def leave(**_: object) -> None:
         logger.warning("%d claims of checks were released", left)
 
 
-def _load(claims: Sequence[tuple[int, int]], *, scheduled: bool = False) -> list[CheckJob]:
+def _load(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
     """Return the jobs of the claims. Wait while the database is away, but not longer than the leases last."""
     for _ in range(LOAD_TRIES):
         try:
-            return startable(load_jobs(claims, scheduled=scheduled))
+            return startable(load_jobs(claims))
         except (OperationalError, InterfaceError) as error:
             logger.warning("a batch waits for the database: %s", error)
             time.sleep(LOAD_RETRY_SEC)
         finally:
             release_connection()
-    return startable(load_jobs(claims, scheduled=scheduled))
+    return startable(load_jobs(claims))
 
 
 def _lost(claim: scheduling.Claim, now: datetime) -> CheckRecord:

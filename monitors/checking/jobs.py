@@ -14,7 +14,6 @@ import msgspec
 from cryptography.fernet import InvalidToken
 from django.db import connection
 
-from checks.probes.http.spec import HttpSpec
 from checks.spec import CheckSpec
 from checks.verdict import own_fault
 from core.bulk import array
@@ -37,17 +36,10 @@ _INVALID_CONFIG = "its stored settings are no longer valid; save the monitor wit
 START_SEC = LEASE_MARGIN.total_seconds() / 2
 """How long a trigger may wait for other checks of its worker. Then its slot moves."""
 
-CERTIFICATE_SEC = 600
-"""How often scheduled checks that pass read the certificate."""
-# By the number of the claim, so that nothing is stored for it.
-_KNOWS_CERTIFICATE = f"""
-    state.cert_expires_at IS NOT NULL AND state.status <> 'down' AND state.failures = 0
-       AND state.claim %% greatest(1, {CERTIFICATE_SEC} / monitor.interval_sec) <> 0
-"""
 # Only monitors that are not paused, and whose claim is still open and the latest.
 _LOAD = f"""
     SELECT monitor.id, state.claim, monitor.owner_id, monitor.config_version, monitor.public_id, state.slot_at,
-           state.status = 'down', state.agent_id, {_KNOWS_CERTIFICATE}, monitor.header_values, monitor.config::text,
+           state.status = 'down', state.agent_id, monitor.header_values, monitor.config::text,
            {", ".join(f"monitor.{name}" for name in MonitorConfig.checked_columns)}
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
       JOIN monitors_monitorstate AS state USING (monitor_id, claim)
@@ -86,11 +78,8 @@ class CheckJob:
         return self.monitor_id, self.claim
 
 
-def load_jobs(claims: Sequence[tuple[int, int]], *, scheduled: bool = False) -> list[CheckJob]:
-    """Return the jobs of those (monitor, claim) pairs that still need a check. Store why others cannot be made.
-
-    Not all `scheduled` ones read the certificate.
-    """
+def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
+    """Return the jobs of those (monitor, claim) pairs that still need a check. Store why others cannot be made."""
     with connection.cursor() as cursor:
         cursor.execute(_LOAD, [array(monitor_id for monitor_id, _ in claims), array(claim for _, claim in claims)])
         rows = cursor.fetchall()
@@ -105,7 +94,6 @@ def load_jobs(claims: Sequence[tuple[int, int]], *, scheduled: bool = False) -> 
         slot_at,
         is_down,
         agent_id,
-        knows_certificate,
         encrypted,
         stored,
         *common,
@@ -116,8 +104,6 @@ def load_jobs(claims: Sequence[tuple[int, int]], *, scheduled: bool = False) -> 
             config = load(common, stored, secrets, whole=False)
             kind = types.get(config.type)
             spec = kind.spec(config, run_id=run_id_of(public_id, slot_at) if kind.fires else "")
-            if scheduled and knows_certificate and kind.polls and isinstance(spec, HttpSpec):
-                spec = replace(spec, reads_certificate=False)
         except InvalidToken:
             # Our own fault, not the target's: record no verdict, and continue with the rest of the batch.
             logger.exception("no key of ENCRYPTION_KEYS decrypts the headers of %s", public_id)

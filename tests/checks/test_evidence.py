@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ssl
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +15,8 @@ from checks.probes.engine import ProbeEngine
 from checks.probes.http.evidence import HttpEvidence, shown_headers
 from checks.probes.http.spec import HttpSpec
 from checks.spec import ContentRule, ReasonCode, RuleType, Verdict
-from tests.targets.certificates import EXPIRED_AT, Certificates
-from tests.targets.server import Hang, Reset, TargetServer, answer, redirect
+from tests.targets.certificates import Certificates
+from tests.targets.server import Hang, TargetServer, answer, redirect
 
 SECRET = "s3cr3t-Value-0123456789"
 
@@ -52,62 +50,6 @@ def test_of_a_bad_certificate(engine: ProbeEngine, targets: TargetServer, certif
     assert evidence.tls_version == "TLSv1.3"
     assert "trustme" in (evidence.tls_issuer or "")
     assert (evidence.status_line, evidence.headers, evidence.body) == (None, (), None)
-
-
-@pytest.mark.parametrize(
-    ("make", "script"),
-    [
-        (Certificates.good, [answer(503, b"busy")]),
-        (Certificates.good, [Hang()]),
-        (Certificates.good, [Reset()]),
-        (Certificates.good, redirect("/")),
-        (Certificates.expired, [answer()]),
-        (Certificates.other_host, [answer()]),
-        (Certificates.self_signed, [answer()]),
-    ],
-)
-def test_a_check_that_does_not_read_the_certificate_reads_it_after_a_failure(
-    make: Callable[[Certificates], ssl.SSLContext],
-    script: Any,
-    engine: ProbeEngine,
-    targets: TargetServer,
-    certificates: Certificates,
-) -> None:
-    """The failure is that of the request, which is sent once."""
-    site = targets.serve(script, tls=make(certificates))
-    given = spec(site.url(), check_ssl=True, follow_redirects=True, timeout_ms=700)
-    read = engine.check(given)
-    requests = len(site.seen)
-    found = engine.check(replace(given, reads_certificate=False))
-    assert read.cert_expires_at is not None
-    assert (found.reason_code, found.detail, found.evidence) == (read.reason_code, read.detail, read.evidence)
-    assert found.cert_expires_at == read.cert_expires_at
-    assert len(site.seen) == 2 * requests
-
-
-def test_the_failure_stays_what_it_is_if_the_second_handshake_fails(
-    engine: ProbeEngine, targets: TargetServer, certificates: Certificates
-) -> None:
-    context, expired = certificates.good(), certificates.expired()
-    site = targets.serve([answer(503, b"busy")], tls=context)
-
-    def choose(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        if site.connections:
-            connection.context = expired
-
-    context.sni_callback = choose
-    outcome = engine.check(spec(site.url(host="localhost"), reads_certificate=False))
-    assert isinstance(outcome.evidence, HttpEvidence)
-    assert (outcome.reason_code, outcome.http_status) == (ReasonCode.HTTP_FAILURE, 503)
-    assert (outcome.evidence.body, outcome.cert_expires_at) == ("busy", EXPIRED_AT)
-
-
-def test_a_pass_without_reading_the_certificate(
-    engine: ProbeEngine, targets: TargetServer, certificates: Certificates
-) -> None:
-    site = targets.serve([answer(200, b"hello")], tls=certificates.good())
-    outcome = engine.check(spec(site.url(), reads_certificate=False))
-    assert (outcome.verdict, outcome.cert_expires_at, outcome.evidence) == (Verdict.UP, None, None)
 
 
 def test_redirects_are_kept_without_their_queries(engine: ProbeEngine, targets: TargetServer) -> None:

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from checks.probes.http.spec import HttpSpec
 from checks.spec import Verdict
 from monitors.checking.jobs import load_jobs
 from monitors.models import LEASE_MARGIN, Monitor, MonitorState, SchedulerGap
@@ -114,28 +113,3 @@ def test_a_long_step_between_ticks_is_a_gap() -> None:
     assert (gap.started_at, gap.ended_at) == (NOON + timedelta(seconds=20), NOON + timedelta(seconds=300))
     tick(NOON + timedelta(seconds=300))
     assert last_tick() == NOON + timedelta(seconds=301), "an older tick of another beat moves nothing back"
-
-
-@pytest.mark.django_db
-def test_one_of_ten_scheduled_checks_reads_the_certificate() -> None:
-    """Others read it too, and those after a failure or a change of the settings."""
-    monitor = MonitorFactory(up=True, interval_sec=60)
-    state = MonitorState.objects.filter(pk=monitor.pk)
-
-    def reads(claim: int, *, scheduled: bool = True) -> bool:
-        state.update(claim=claim, claimed_at=NOON)
-        (job,) = load_jobs([(monitor.pk, claim)], scheduled=scheduled)
-        assert isinstance(job.spec, HttpSpec)
-        return job.spec.reads_certificate
-
-    assert all(reads(claim) for claim in range(2, 12)), "none was read yet"
-    state.update(cert_expires_at=NOON)
-    assert [claim for claim in range(2, 32) if reads(claim)] == [10, 20, 30]
-    assert reads(31, scheduled=False)
-    state.update(failures=1)
-    assert reads(31)
-    state.update(failures=0, status=Verdict.DOWN)
-    assert reads(31)
-    state.update(status=Verdict.UP)
-    Monitor.objects.filter(pk=monitor.pk).update(interval_sec=900)
-    assert reads(31)

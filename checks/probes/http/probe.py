@@ -16,18 +16,16 @@ from checks.probes.http.request import BadRequestError, Request, first_request, 
 from checks.probes.http.rules import decode_body
 from checks.probes.http.spec import HttpSpec
 from checks.probes.http.transfer import HEAD_CAP, Response, Transfer
-from checks.probes.http.verdict import expects, explain, find_failure
+from checks.probes.http.verdict import explain, find_failure
 from checks.probes.loop import Loop, Probe
 from checks.spec import ReasonCode, certificate_facts
 from checks.verdict import Failure, timed_out
-from core.clock import utc_now
 
 MAX_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEAD_REFUSED = frozenset({405, 501})
 _HEAVY_BYTES = 64 * 1024
 _GRACE_SECONDS = 0.1  # how long past the deadline libcurl may keep a transfer
-_INSPECTION_MS = 2_000
 
 
 class IdleTransfers(deque[Transfer]):
@@ -39,27 +37,16 @@ class BadRedirectError(ValueError):
 
 
 class HttpProbe(Probe[HttpSpec]):
-    """One http check. It has a transfer from each request on, and none while it waits for a name.
+    """One http check. It has a transfer from each request on, and none while it waits for a name."""
 
-    `_inspection` is another transfer to the same server, for the evidence of a failure: a handshake alone, because the
-    failed request did not read the certificate.
-    """
-
-    __slots__ = (
-        *("_addresses", "_asked_at", "_connect_us", "_elapsed_us", "_idle", "_inspection", "_inspects", "_request"),
-        *("_seen", "_trail", "_transfer"),
-    )
+    __slots__ = ("_asked_at", "_connect_us", "_elapsed_us", "_idle", "_request", "_seen", "_trail", "_transfer")
 
     _request: Request
-    _addresses: Sequence[str]
 
     def __init__(self, spec: HttpSpec, loop: Loop[Any]) -> None:
         super().__init__(spec, loop)
         self._idle: IdleTransfers = loop.resources[IdleTransfers]
         self._transfer: Transfer | None = None
-        self._inspection: Transfer | None = None
-        # With rules, failures are known later.
-        self._inspects = spec.reads_certificate or spec.explains or bool(spec.rules)
         self._asked_at = 0.0
         self._elapsed_us = 0  # spent on earlier requests and on names, which libcurl does not see
         self._connect_us = 0
@@ -77,10 +64,6 @@ class HttpProbe(Probe[HttpSpec]):
             self.fail(timed_out(self.spec, "the name servers gave no answer; check the domain's name servers"))
             return
         # libcurl forgot the transfer: its own timeout is earlier.
-        if self._inspection is not None:
-            self.loop.cancel_transfer(self._inspection.easy)
-            self.finish()
-            return
         self.loop.cancel_transfer(self._transfer.easy)
         self._take_response(pycurl.E_OPERATION_TIMEDOUT, "overdue")
 
@@ -99,10 +82,6 @@ class HttpProbe(Probe[HttpSpec]):
             self._transfer.forget()  # its body, too
             self._idle.append(self._transfer)
             self._transfer = None
-        if self._inspection is not None:
-            self._inspection.forget()
-            self._idle.append(self._inspection)
-            self._inspection = None
 
     def _send(self, request: Request) -> None:
         """Send a request once its host's addresses are known."""
@@ -123,9 +102,8 @@ class HttpProbe(Probe[HttpSpec]):
         if remaining_ms <= 0:
             self.fail(timed_out(self.spec, "the time was used up before the request could be sent; raise the timeout"))
             return
-        self._addresses = addresses
         transfer = self._idle.pop() if self._idle else Transfer(self.loop.network)
-        transfer.start(self._request, self.spec, timeout_ms=remaining_ms, addresses=addresses, inspects=self._inspects)
+        transfer.start(self._request, self.spec, timeout_ms=remaining_ms, addresses=addresses)
         self.loop.transfer(self, transfer.easy, self._take_response)
         self._transfer = transfer  # lost, not reused, if libcurl refuses it
         self.deadline += _GRACE_SECONDS
@@ -161,41 +139,8 @@ class HttpProbe(Probe[HttpSpec]):
                 outcome.ttfb_ms = (self._elapsed_us + response.ttfb_us) // 1000
         if self.failure is None or self.failure.reason_code is ReasonCode.REDIRECT_FAILURE:
             outcome.latency_ms = (self._elapsed_us + response.total_us) // 1000
-        if transfer.tls and self._inspects:
+        if transfer.tls:
             outcome.cert_expires_at = transfer.certificate_end()
-        elif transfer.tls and (self.failure is not None or not expects(self.spec, response.status)):
-            self._inspect(transfer)
-            return
-        self.finish()
-
-    def _inspect(self, transfer: Transfer) -> None:
-        """Read the certificate after all, if the server sent one. The failure stays what it is."""
-        response = transfer.response
-        no_handshake = response.code == pycurl.E_OPERATION_TIMEDOUT and not transfer.tls_established()
-        if no_handshake or not response.connect_us:
-            self.finish()
-            return
-        self.answered_at = utc_now()
-        inspection = self._idle.pop() if self._idle else Transfer(self.loop.network)
-        try:
-            inspection.start(
-                self._request,
-                self.spec,
-                timeout_ms=_INSPECTION_MS,
-                addresses=self._addresses,
-                inspects=True,
-                connects_only=True,
-            )
-            self.loop.transfer(self, inspection.easy, self._take_inspection)
-        except pycurl.error:  # the verdict stands without it
-            self.finish()
-            return
-        self._inspection = inspection
-        self.deadline = time.monotonic() + _INSPECTION_MS / 1000 + _GRACE_SECONDS
-
-    def _take_inspection(self, _code: int, _message: str) -> None:
-        assert self._inspection is not None
-        self.outcome.cert_expires_at = self._inspection.certificate_end()
         self.finish()
 
     def _following(self, response: Response) -> Request | None:
@@ -228,11 +173,10 @@ class HttpProbe(Probe[HttpSpec]):
         if transfer is None:  # none was sent, or not to the last redirect
             return HttpEvidence(redirects=redirects)
         response = transfer.response
-        inspected = self._inspection or transfer
         return HttpEvidence(
             address=transfer.peer(),
-            tls_version=inspected.tls_version,
-            tls_issuer=shown_line((inspected.certificate(b"Issuer") or "").encode(), mask),
+            tls_version=transfer.tls_version,
+            tls_issuer=shown_line((transfer.certificate(b"Issuer") or "").encode(), mask),
             facts=certificate_facts(verifies=self.spec.tls_verify, ca_certificate=self.spec.ca_certificate)
             if transfer.tls
             else (),

@@ -9,10 +9,7 @@ from checks.spec import CheckSpec, ContentRule
 
 @dataclass(frozen=True, slots=True)
 class HttpSpec(CheckSpec):
-    """One http check. `headers` have plaintext values, so a spec never shows them in its repr.
-
-    Without `reads_certificate`, which costs CPU, the outcome has the certificate's end only if the check failed.
-    """
+    """One http check. `headers` have plaintext values, so a spec never shows them in its repr."""
 
     url: str
     method: str = "HEAD"
@@ -24,7 +21,6 @@ class HttpSpec(CheckSpec):
     tls_verify: bool = True
     ca_certificate: str | None = None  # PEM, trusted in addition to the system's
     rules: tuple[ContentRule, ...] = ()
-    reads_certificate: bool = True
     only_2xx: bool = False  # a scheduler's trigger: only 2xx is success
 
     def __repr__(self) -> str:

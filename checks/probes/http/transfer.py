@@ -113,6 +113,7 @@ class Transfer:
         setopt(pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2)
         setopt(pycurl.SSL_CIPHER_LIST, CIPHERS)
         setopt(pycurl.SSL_SESSIONID_CACHE, 0)
+        setopt(pycurl.OPT_CERTINFO, 1)
         if network.ca_file is not None:
             setopt(pycurl.CAINFO, network.ca_file)
             # Without a folder beside it, the multi handle parses the file once and keeps it.
@@ -147,20 +148,10 @@ class Transfer:
         self._content_encoding = b""
         self._decoder: Decoder | None = None
 
-    def start(
-        self,
-        request: Request,
-        spec: HttpSpec,
-        *,
-        timeout_ms: int,
-        addresses: Sequence[str],
-        inspects: bool,
-        connects_only: bool = False,
-    ) -> None:
+    def start(self, request: Request, spec: HttpSpec, *, timeout_ms: int, addresses: Sequence[str]) -> None:
         """Prepare a handle that knows of no request. Raises pycurl.error if libcurl refuses it.
 
-        `addresses` are those of the target's host, none if the host is an address itself. `inspects`: its certificate
-        and TLS version are wanted. `connects_only`: no request is sent after the handshake.
+        `addresses` are those of the target's host, none if the host is an address itself.
         """
         self._follow = spec.follow_redirects
         if spec.rules:
@@ -171,12 +162,10 @@ class Transfer:
         setopt = self.easy.setopt
         setopt(pycurl.URL, request.target.url)
         setopt(pycurl.TIMEOUT_MS, timeout_ms)
-        form = (self.tls and inspects, connects_only, spec.tls_verify, method == "HEAD", body is not None)
+        form = (self.tls, spec.tls_verify, method == "HEAD", body is not None)
         if form != self._form:
             self._form = form
-            setopt(pycurl.OPT_CERTINFO, int(form[0]))
-            setopt(pycurl.VERBOSE, int(form[0]))  # the only way to learn the TLS version
-            setopt(pycurl.CONNECT_ONLY, int(connects_only))
+            setopt(pycurl.VERBOSE, int(self.tls))  # the only way to learn the TLS version
             setopt(pycurl.SSL_VERIFYPEER, int(spec.tls_verify))
             setopt(pycurl.SSL_VERIFYHOST, 2 if spec.tls_verify else 0)
             if method == "HEAD":
