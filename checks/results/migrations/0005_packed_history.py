@@ -15,16 +15,19 @@ CREATE TABLE checks_packedresults (
     start timestamptz NOT NULL,
     count integer NOT NULL,
     verdicts smallint NOT NULL,
-    data bytea STORAGE EXTERNAL NOT NULL
+    data bytea NOT NULL
 ) PARTITION BY RANGE (start);
 CREATE INDEX packed_monitors ON checks_packedresults (monitor_id);
 CREATE TABLE checks_packedreasons (
     monitor_id bigint NOT NULL,
     hour timestamptz NOT NULL,
-    reasons bytea STORAGE EXTERNAL NOT NULL,
-    evidence bytea STORAGE EXTERNAL,
+    reasons bytea NOT NULL,
+    evidence bytea,
     PRIMARY KEY (monitor_id, hour)
 ) PARTITION BY RANGE (hour);
+-- Not in CREATE TABLE, which PostgreSQL 15 refuses.
+ALTER TABLE checks_packedresults ALTER data SET STORAGE EXTERNAL;
+ALTER TABLE checks_packedreasons ALTER reasons SET STORAGE EXTERNAL, ALTER evidence SET STORAGE EXTERNAL;
 """
 
 
