@@ -105,9 +105,10 @@ def _test_writes(now: datetime, start: float) -> datetime | None:
 def _dispatch(now: datetime, *, workers: int, agents: scheduling.Agents) -> None:
     most = QUEUED_PER_WORKER * max(workers, LEAST_WORKERS)
     room = (most - queued(PROBES)) * BATCH
+    without_turns = CLAIMS_AT_ONCE * max(workers, LEAST_WORKERS)  # behind so many, no account waits long
     while room > 0:
         limit = min(room, CLAIMS_AT_ONCE)
-        claims, due = claim_due(now, limit=limit, agents=agents, room=room)
+        claims, due = claim_due(now, limit=limit, agents=agents, room=min(room, without_turns))
         _hand_out(claims, now)
         if due < limit:
             return
