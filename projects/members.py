@@ -19,7 +19,7 @@ from accounts.models import User
 from accounts.services import email_address, is_verified, verified_account
 from audit.actions import Action
 from core.db import get_or_not_found
-from core.errors import LimitReached, ValidationFailed
+from core.errors import LimitReached, NotFound, ValidationFailed
 from core.ids import random_text
 from core.mail import send_on_commit
 from core.text import one_line
@@ -70,6 +70,8 @@ def add_member(caller: Caller, project_id: str, *, email: str, role: str, now: d
     email = email_address(email)
     with transaction.atomic():
         project = access.lock_project(caller, project_id, roles=access.MANAGERS)
+        if access.owner_of(project).deletion_began_at is not None:  # the project is deleted in the last step
+            raise NotFound
         places = Membership.objects.filter(project=project)
         places.filter(user=None, invited_until__lte=now).delete()
         user = verified_account(email)

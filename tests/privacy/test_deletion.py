@@ -25,7 +25,7 @@ from audit.actions import Action
 from audit.models import Entry
 from checks.results.retention import erase_deleted
 from core.clock import utc_now
-from core.errors import ProjectsShared
+from core.errors import NotFound, ProjectsShared
 from incidents.models import Incident, IncidentEvent
 from incidents.services import acknowledge, declare
 from monitors.models import Monitor
@@ -237,6 +237,8 @@ def test_a_deletion_whose_process_has_died_is_continued(monkeypatch: pytest.Monk
     assert not Monitor.objects.filter(pk=monitor.pk).exists()
     assert Api().post("/v1/sessions", {"email": owner.email, "password": PASSWORD}).status == 401
     assert accept_invitations(guest, now=utc_now()) == 0, "no one joins its projects"
+    with pytest.raises(NotFound):  # by a request that began earlier
+        add_member(Caller(owner), project.public_id, email=UserFactory().email, role="member", now=utc_now())
 
     now = utc_now()
     assert accounts.services.finish_deletions(now) == 0, "it may still be running"
