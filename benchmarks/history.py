@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,8 @@ def main() -> int:
     )
     parser.add_argument("--requests", type=int, default=100, help="of each kind to each")
     options = parser.parse_args()
+    if datetime.now(UTC).hour == 0:
+        parser.error("the results of the last day are packed an hour after it: run this after 01:00 UTC")
     packed = packed_results(monitors=options.packed)
     with ExitStack() as stack:
         one, many = (stack.enter_context(deployed(monitors=options.monitors, days=days)) for days in (1, options.days))
