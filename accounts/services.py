@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
@@ -23,6 +24,8 @@ from accounts.models import Plan, User
 from audit.actions import Action
 from core.bulk import BulkResult
 from core.errors import ValidationFailed
+
+logger = logging.getLogger(__name__)
 
 
 class AddressChange(NamedTuple):
@@ -230,11 +233,16 @@ def delete_account(user: User) -> None:
 
 
 def finish_deletions(now: datetime) -> int:
-    """Continue the deletions of accounts whose process has died. Return their number."""
-    left = list(User.objects.filter(deletion_began_at__lt=now - DELETION_PATIENCE).order_by("pk"))
-    for user in left:
-        _delete_rows(user)
-    return len(left)
+    """Continue the deletions of accounts whose process has died. Return how many succeeded; the others are logged."""
+    done = 0
+    for user in User.objects.filter(deletion_began_at__lt=now - DELETION_PATIENCE).order_by("pk"):
+        try:
+            _delete_rows(user)
+        except Exception:  # one that fails each time must not keep the others
+            logger.exception("The deletion of the account %s failed.", user.public_id)
+        else:
+            done += 1
+    return done
 
 
 def _delete_rows(user: User) -> None:

@@ -106,7 +106,7 @@ def results_of(
 
 
 def _backwards(newest: datetime, since: datetime | None) -> Iterator[tuple[datetime | None, datetime | None]]:
-    """Yield the spans of time to query, the latest first. None is no bound."""
+    """Yield the spans of time to query, the latest first. None stands for an open end."""
     end: datetime | None = None
     for length in _PAGE_SPANS:
         start = newest - length

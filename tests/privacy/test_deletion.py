@@ -120,7 +120,7 @@ def test_nothing_is_left_of_an_account(settings: Any) -> None:
 
     assert left_of(rows, keys) == []
     assert mentions(NEEDLE, ada.email) == {}
-    # What was done to others' projects is still known, by somebody of whom nothing else is.
+    # What was done to others' projects is still known, by a person of whom nothing else is.
     left = Entry.objects.filter(actor_id=ada.pk)
     assert actions(actor_id=ada.pk, project_id=shared.pk) == ["token.created", "monitor.created", "member.invited"]
     assert set(left.values_list("actor_public_id", "actor_email", "address", "user_agent")) == {
@@ -245,6 +245,24 @@ def test_a_deletion_whose_process_has_died_is_continued(monkeypatch: pytest.Monk
     assert accounts.services.finish_deletions(now + 2 * accounts.services.DELETION_PATIENCE) == 1
     assert not User.objects.filter(pk=owner.pk).exists()
     assert accounts.services.finish_deletions(now + 3 * accounts.services.DELETION_PATIENCE) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deletion_that_fails_does_not_stop_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = UserFactory(), UserFactory()
+    long_ago = utc_now() - 2 * accounts.services.DELETION_PATIENCE
+    User.objects.update(is_active=False, deletion_began_at=long_ago)
+
+    def fail(user: User) -> None:
+        if user.pk == bad.pk:
+            raise RuntimeError("a row that cannot be deleted")
+
+    monkeypatch.setattr(accounts.services, "before_account_deleted", [fail])
+    assert accounts.services.finish_deletions(utc_now()) == 1
+    assert list(User.objects.filter(pk__in=[bad.pk, good.pk])) == [bad]
+    assert f"The deletion of the account {bad.public_id} failed." in caplog.text
 
 
 @pytest.mark.django_db(transaction=True)
