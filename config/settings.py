@@ -35,6 +35,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # docs/operate/settings.md describes each variable.
 env = Environment(os.environ)
 _database = env("DATABASE_URL", "", database_settings, from_file=True)
+_history = env("HISTORY_DATABASE_URL", "", database_settings, from_file=True)
 REDIS_URL: str | None = env("REDIS_URL", "", broker_url, from_file=True) or None
 SECRET_KEY = env("SECRET_KEY", from_file=True)
 ENCRYPTION_KEYS = env("ENCRYPTION_KEYS", "", comma_separated, from_file=True)
@@ -120,17 +121,19 @@ if SERVERLESS:
 else:
     if not SECRET_KEY or not ENCRYPTION_KEYS:
         raise ImproperlyConfigured("SECRET_KEY and ENCRYPTION_KEYS must be set if DATABASE_URL is set")
-    DATABASES = {"default": _database}
-    # A pool, because worker threads return their connection while they wait for the network. Our backend tests each
-    # connection before use: a broken one would cost a batch its claims.
-    DATABASES["default"]["ENGINE"] = "core.postgresql"
-    # They outlive a transaction, after which PgBouncer gives the server's connection to another client.
-    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
-    DATABASES["default"]["OPTIONS"] = {
-        **DATABASES["default"].get("OPTIONS", {}),  # options of the URL, such as sslmode
-        "pool": {"min_size": 1, "max_size": 16},
-        "prepare_threshold": 5,  # any number enables `core.db.fetch_prepared`; Django itself prepares nothing
-    }
+    DATABASES = {"default": _database} | ({HISTORY: _history} if _history else {})
+    DATABASE_ROUTERS = ["checks.results.database.Router"] if _history else []
+    for _each in DATABASES.values():
+        # A pool, because worker threads return their connection while they wait for the network. Our backend tests each
+        # connection before use: a broken one would cost a batch its claims.
+        _each["ENGINE"] = "core.postgresql"
+        # They outlive a transaction, after which PgBouncer gives the server's connection to another client.
+        _each["DISABLE_SERVER_SIDE_CURSORS"] = True
+        _each["OPTIONS"] = {
+            **_each.get("OPTIONS", {}),  # options of the URL, such as sslmode
+            "pool": {"min_size": 1, "max_size": 16},
+            "prepare_threshold": 5,  # any number enables `core.db.fetch_prepared`; Django itself prepares nothing
+        }
 
 if REDIS_URL:
     CACHES = {"default": {"BACKEND": "core.cache.FailOpenRedisCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "json"}}

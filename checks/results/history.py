@@ -15,16 +15,15 @@ from datetime import UTC, datetime, timedelta
 from operator import lt
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
+from checks.results import database
 from checks.results.codec import Checks, DamagedHistory, decode, encode, joined
 from checks.results.hours import start_of_hour
 from checks.results.models import CheckResult
 from checks.spec import Verdict
 from core.bulk import array
 from core.clock import EPOCH
-from core.db import fetch_binary
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +121,8 @@ def rows_of(
     condition = "" if verdict is None else f"AND verdicts & {1 << VERDICTS.index(verdict)} > 0"
     statement = _ROWS.format(verdict=condition, order="DESC" if newest_first else "")
     # A row of six hours begins with them.
-    return [Row._make(row) for row in fetch_binary(statement, [array(monitor_ids), start_of_day(start), end])]
+    values = [array(monitor_ids), start_of_day(start), end]
+    return [Row._make(row) for row in database.fetch_history(statement, values)]
 
 
 def starts_of_hour(hour: datetime) -> list[datetime]:
@@ -172,7 +172,7 @@ def _stored(monitors: Collection[int], hours: Collection[datetime], column: str)
     """Yield (monitor, hour, the decoded column) of these monitors and hours."""
     if not monitors or not hours:
         return
-    with connection.cursor() as cursor:
+    with database.reading() as cursor:
         cursor.execute(
             f"SELECT monitor_id, hour, {column} FROM checks_packedreasons"
             f" WHERE monitor_id = ANY (%s::bigint[]) AND hour = ANY (%s::timestamptz[]) AND {column} IS NOT NULL",
@@ -212,7 +212,7 @@ def exact(found: Mapping[tuple[int, int, int], Any]) -> dict[tuple[int, Key], tu
 def newest_reasons(monitor_id: int, *, limit: int, since: datetime | None = None) -> list[tuple[int, int, Reason]]:
     """Return (microseconds, claim, reason) of the newest packed checks with a reason code, newest first."""
     found: list[tuple[int, int, Reason]] = []
-    rows = fetch_binary(
+    rows = database.fetch_history(
         "SELECT hour FROM checks_packedreasons WHERE monitor_id = %s AND hour >= %s ORDER BY hour DESC",
         [monitor_id, EPOCH if since is None else start_of_hour(since)],
     )

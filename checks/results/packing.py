@@ -1,12 +1,14 @@
 """Pack results: a row for each monitor and hour, later four for each day, instead of one for each check (ADR 62).
 
-A partition of results is packed into a separate table, in parts of a few monitors. Then one transaction makes that
-table a partition of the packed results, and the plain one no longer a partition: each result is always read from
-exactly one of them. The plain table is compared with the packed rows before it is dropped, because a result may have
-been recorded after its part was packed. Later results go to the default partition, and are added to the packed row.
+A partition of results is packed into a separate table, in parts of a few monitors. Then that table becomes a partition
+of the packed results, and after it the plain one is no longer a partition: each result can be read from one of them at
+any time, or for a moment from both, which readers recognize. The plain table is compared with the packed rows before it
+is dropped, because a result may have been recorded after its part was packed. Later results go to the default
+partition, and are added to the packed row.
 
 The catalogue says how far this is, and parts are written in the order of monitors, so a run that is killed anywhere is
-continued by the next one. Each transaction holds LOCK. Nothing here is on the path of a check.
+continued by the next one. Each transaction holds LOCK, also in the history database if there is one (see
+`checks.results.database`). Nothing here is on the path of a check.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from itertools import groupby
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 
-from checks.results import history
+from checks.results import database, history
 from checks.results.codec import Checks, DamagedHistory, joined
 from checks.results.history import (
     EXPLAINED,
@@ -37,7 +39,7 @@ from checks.results.history import (
     unpacked,
 )
 from checks.results.hours import HOUR, HOUR_OF_CHECK, PLAIN_FOR, start_of_hour
-from checks.results.models import CheckResult, PackedResults, RollupProgress
+from checks.results.models import CheckResult, DeletedMonitor, PackedResults, RollupProgress
 from checks.results.partitions import PACKED, PUBLISHED, REASONS, RESULTS, Bounds, catalogue, detached, make, parts
 from checks.results.rollups import LOCK as ROLL_UPS
 from checks.results.rollups import replace_rollup, take_late
@@ -53,6 +55,7 @@ CHECKS_AT_ONCE = 60_000
 """About how many checks of monitors at 60 s are packed in one transaction."""
 MOST_IN_ROW = 20_000
 """Six hours with more results keep their hours: reading a page of them would decode all."""
+MONITORS_AT_ONCE = 50_000
 LATE_AT_ONCE = 500
 RUN_SEC = 200.0
 
@@ -133,18 +136,21 @@ def _pack_part(bounds: Bounds) -> bool:
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         if not try_advisory_lock(LOCK) or bounds not in parts(RESULTS):
             return False
-        _begin(cursor, bounds)
-        if (first := _next_monitor(cursor, source, target)) is None:
-            return False
-        hours = (bounds[1] - bounds[0]) // HOUR
-        given = {"first": first, "until": first + max(1, CHECKS_AT_ONCE // 60 // hours)}
-        cursor.execute(_SETTINGS)
-        explained: set[int] = set()
-        with connection.chunked_cursor() as reader:
-            reader.execute(_GROUPS.format(source=source), given)
-            rows = list(_packed(_groups(reader, explained), bounds))
-        _copy(cursor, target, rows)
-        _write_reasons(cursor, source, sorted(explained))
+        with database.writing(LOCK) as packed:
+            if bounds in parts(PACKED):
+                return False
+            _begin(packed, bounds)
+            if (first := _next_monitor(cursor, source, _last_monitor(packed, target))) is None:
+                return False
+            hours = (bounds[1] - bounds[0]) // HOUR
+            given = {"first": first, "until": first + max(1, CHECKS_AT_ONCE // 60 // hours)}
+            cursor.execute(_SETTINGS)
+            explained: set[int] = set()
+            with connection.chunked_cursor() as reader:
+                reader.execute(_GROUPS.format(source=source), given)
+                rows = list(_packed(_groups(reader, explained), bounds))
+            _copy(packed, target, rows)
+            _write_reasons(packed, source, sorted(explained))
     return True
 
 
@@ -161,12 +167,16 @@ def _begin(cursor: CursorWrapper, bounds: Bounds) -> None:
         cursor.execute(f"CREATE INDEX {target}_monitors ON {target} (monitor_id) WITH (fillfactor = 100)")
 
 
-def _next_monitor(cursor: CursorWrapper, source: str, target: str, where: str = "true") -> int | None:
-    """Return the first monitor of `source` that is not in `target`, where all before it are, or None."""
-    cursor.execute(
-        f"SELECT min(monitor_id) FROM {source}"
-        f" WHERE monitor_id > coalesce((SELECT max(monitor_id) FROM {target}), -1) AND {where}"
-    )
+def _last_monitor(packed: CursorWrapper, target: str) -> int:
+    """Return the last monitor in the table that is packed into, or -1."""
+    packed.execute(f"SELECT coalesce(max(monitor_id), -1) FROM {target}")
+    last: int = packed.fetchone()[0]
+    return last
+
+
+def _next_monitor(cursor: CursorWrapper, source: str, last: int, where: str = "true") -> int | None:
+    """Return the first monitor of `source` after `last`, or None."""
+    cursor.execute(f"SELECT min(monitor_id) FROM {source} WHERE monitor_id > %s AND {where}", [last])
     found: int | None = cursor.fetchone()[0]
     return found
 
@@ -204,14 +214,14 @@ def _copy(cursor: CursorWrapper, target: str, rows: Iterable[tuple[Any, ...]]) -
             copy.write_row(row)
 
 
-def _write_reasons(cursor: CursorWrapper, source: str, monitors: Sequence[int]) -> None:
+def _write_reasons(packed: CursorWrapper, source: str, monitors: Sequence[int]) -> None:
     if not monitors:
         return
     with connection.chunked_cursor() as reader:
         reader.execute(_REASONS.format(source=source), {"monitors": array(monitors)})
         for (monitor_id, hour), rows in groupby(reader, key=lambda row: row[:2]):
             reasons, evidence = _explained(hour, (row[2:] for row in rows))
-            history.write_reasons(cursor, monitor_id, hour, reasons, evidence)
+            history.write_reasons(packed, monitor_id, hour, reasons, evidence)
 
 
 def _explained(hour: datetime, rows: Iterable[Any]) -> tuple[dict[history.Key, Reason], dict[history.Key, Any]]:
@@ -227,19 +237,31 @@ def _explained(hour: datetime, rows: Iterable[Any]) -> tuple[dict[history.Key, R
 
 def _publish(bounds: Bounds) -> bool:
     """Read a partition's results from their packed rows from now on. Return False if locks were not free."""
+    name, target = RESULTS.name(*bounds), PACKED.name(*bounds)
     done = False
-    name, packed = RESULTS.name(*bounds), PACKED.name(*bounds)
-    with catalogue(f"publish {packed}") as cursor:
+    if bounds not in parts(PACKED):
+        with catalogue(f"publish {target}", PACKED) as packed:
+            advisory_lock(LOCK, using=PACKED.alias)
+            if bounds in parts(RESULTS) and bounds in detached(PACKED) and not _is_unpacked(packed, bounds):
+                _attach(packed, bounds)
+                done = True
+        return done
+    with catalogue(f"detach {name}", RESULTS) as cursor:
         advisory_lock(LOCK)
         advisory_lock(ROLL_UPS)  # which would count a late result of this time alone
-        is_ready = bounds in parts(RESULTS) and bounds in detached(PACKED)
-        if is_ready and _next_monitor(cursor, name, packed) is None:
-            _attach(cursor, bounds)
+        if bounds in parts(RESULTS) and bounds in parts(PACKED):
             cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
             cursor.execute(f"ALTER TABLE {name} RENAME TO {PUBLISHED.name(*bounds)}")
             RollupProgress.objects.filter(id=1).update(packed_until=bounds[1])
             done = True
     return done
+
+
+def _is_unpacked(packed: CursorWrapper, bounds: Bounds) -> bool:
+    """Return whether a monitor's results are not packed yet."""
+    last = _last_monitor(packed, PACKED.name(*bounds))
+    with connection.cursor() as cursor:
+        return _next_monitor(cursor, RESULTS.name(*bounds), last) is not None
 
 
 def _attach(cursor: CursorWrapper, bounds: Bounds) -> None:
@@ -253,33 +275,38 @@ def _settle(bounds: Bounds) -> bool:
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         if not try_advisory_lock(LOCK) or bounds not in detached(PUBLISHED):
             return False
-        _drop_published(cursor, bounds)
+        with database.writing(LOCK) as packed:
+            _drop_published(cursor, packed, bounds)
     return True
 
 
-def _drop_published(cursor: CursorWrapper, bounds: Bounds) -> None:
-    source, packed = PUBLISHED.name(*bounds), PACKED.name(*bounds)
+def _drop_published(cursor: CursorWrapper, packed: CursorWrapper, bounds: Bounds) -> None:
+    source, target = PUBLISHED.name(*bounds), PACKED.name(*bounds)
     if bounds in parts(PACKED):  # it may be too old already
-        # Results of deleted monitors are deleted in several steps.
-        cursor.execute(
-            f"""
-            SELECT plain.monitor_id
-              FROM (SELECT monitor_id, count(*) AS count FROM {source} GROUP BY 1) AS plain
-              LEFT JOIN (SELECT monitor_id, sum(count) AS count FROM {packed} GROUP BY 1) AS packed
-                   USING (monitor_id)
-             WHERE packed.count IS DISTINCT FROM plain.count
-               AND NOT EXISTS (SELECT FROM checks_deletedmonitor WHERE monitor_id = plain.monitor_id)
-            """
-        )
-        for (monitor_id,) in cursor.fetchall():
-            _give_back(cursor, monitor_id, source, packed)
+        for monitor_id in _miscounted(cursor, packed, source, target):
+            _give_back(cursor, packed, monitor_id, source, target)
     cursor.execute(f"DROP TABLE {source}")
 
 
-def _give_back(cursor: CursorWrapper, monitor_id: int, source: str, packed: str) -> None:
-    cursor.execute(f"SELECT monitor_id, start, data FROM {packed} WHERE monitor_id = %s", [monitor_id])
+def _miscounted(cursor: CursorWrapper, packed: CursorWrapper, source: str, target: str) -> list[int]:
+    """Return the monitors that have not as many results in `source` as packed in `target`."""
+    found: list[int] = []
+    last = -1
+    while (first := _next_monitor(cursor, source, last)) is not None:
+        last = first + MONITORS_AT_ONCE - 1
+        where = f"monitor_id BETWEEN {first} AND {last} GROUP BY 1"
+        cursor.execute(f"SELECT monitor_id, count(*) FROM {source} WHERE {where}")
+        packed.execute(f"SELECT monitor_id, sum(count)::bigint FROM {target} WHERE {where}")
+        counts = dict(packed.fetchall())
+        found += (monitor_id for monitor_id, count in cursor.fetchall() if counts.get(monitor_id) != count)
+    # Results of deleted monitors are deleted in several steps.
+    return sorted(set(found) - set(DeletedMonitor.objects.filter(pk__in=found).values_list("pk", flat=True)))
+
+
+def _give_back(cursor: CursorWrapper, packed: CursorWrapper, monitor_id: int, source: str, target: str) -> None:
+    packed.execute(f"SELECT monitor_id, start, data FROM {target} WHERE monitor_id = %s", [monitor_id])
     known: Counter[history.Key] = Counter()
-    for row in cursor.fetchall():
+    for row in packed.fetchall():
         checks = unpacked(Row(*row))
         known.update(map(in_millisecond, checks.at, checks.claim))
     cursor.execute(f"SELECT ctid::text, checked_at, claim FROM {source} WHERE monitor_id = %s", [monitor_id])
@@ -316,22 +343,25 @@ def _merge_next(now: datetime) -> bool:
 def _merge_part(day: Bounds) -> bool:
     """Merge the hours of the next monitors. Return False if none is left."""
     target = PACKED.name(*day)
-    with transaction.atomic(durable=True), connection.cursor() as cursor:
-        if not try_advisory_lock(LOCK) or day in parts(PACKED):
+    with transaction.atomic(durable=True):
+        if not try_advisory_lock(LOCK):
             return False
-        _begin(cursor, day)
-        span = _span(day)
-        if (first := _next_monitor(cursor, PACKED.table, target, span)) is None:
-            return False
-        given = {"first": first, "until": first + max(1, CHECKS_AT_ONCE // 60 // 4)}
-        with connection.chunked_cursor() as reader:
-            reader.execute(
-                f"SELECT monitor_id, start, count, verdicts, data FROM {PACKED.table}"
-                f" WHERE monitor_id >= %(first)s AND monitor_id < %(until)s AND {span} ORDER BY monitor_id, start",
-                given,
-            )
-            rows = list(_merged(reader))
-        _copy(cursor, target, rows)
+        with database.writing(LOCK) as packed:
+            if day in parts(PACKED):
+                return False
+            _begin(packed, day)
+            span = _span(day)
+            if (first := _next_monitor(packed, PACKED.table, _last_monitor(packed, target), span)) is None:
+                return False
+            given = {"first": first, "until": first + max(1, CHECKS_AT_ONCE // 60 // 4)}
+            with connections[PACKED.alias].chunked_cursor() as reader:
+                reader.execute(
+                    f"SELECT monitor_id, start, count, verdicts, data FROM {PACKED.table}"
+                    f" WHERE monitor_id >= %(first)s AND monitor_id < %(until)s AND {span} ORDER BY monitor_id, start",
+                    given,
+                )
+                rows = list(_merged(reader))
+            _copy(packed, target, rows)
     return True
 
 
@@ -358,13 +388,16 @@ def _merged(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 
 def _publish_day(day: Bounds) -> bool:
     done = False
-    with catalogue(f"publish {PACKED.name(*day)}") as cursor:
-        advisory_lock(LOCK)
-        if day in detached(PACKED) and _next_monitor(cursor, PACKED.table, PACKED.name(*day), _span(day)) is None:
+    target = PACKED.name(*day)
+    with catalogue(f"publish {target}", PACKED) as packed:
+        advisory_lock(LOCK, using=PACKED.alias)
+        if day in detached(PACKED) and not _next_monitor(
+            packed, PACKED.table, _last_monitor(packed, target), _span(day)
+        ):
             for start, end in parts(PACKED):
                 if day[0] <= start < day[1]:
-                    cursor.execute(f"DROP TABLE {PACKED.name(start, end)}")
-            _attach(cursor, day)
+                    packed.execute(f"DROP TABLE {PACKED.name(start, end)}")
+            _attach(packed, day)
             done = True
     return done
 
@@ -393,8 +426,9 @@ def _add_late(now: datetime) -> bool:
             if not try_advisory_lock(LOCK):
                 return False
             advisory_lock(ROLL_UPS)
-            if _is_settled(hour):
-                added += sum(_add(cursor, monitor_id, hour) for monitor_id, _ in of_hour)
+            with database.writing(LOCK, ROLL_UPS) as packed:
+                if _is_settled(hour):
+                    added += sum(_add(cursor, packed, monitor_id, hour) for monitor_id, _ in of_hour)
     return added > 0
 
 
@@ -403,13 +437,13 @@ def _is_settled(hour: datetime) -> bool:
     return not any(start <= hour < end for series in (PUBLISHED, PACKED) for start, end in detached(series))
 
 
-def _add(cursor: CursorWrapper, monitor_id: int, hour: datetime) -> bool:
+def _add(cursor: CursorWrapper, packed: CursorWrapper, monitor_id: int, hour: datetime) -> bool:
     part = next((bounds for bounds in parts(PACKED) if bounds[0] <= hour < bounds[1]), None)
     if part is None:
         return False
     target = PACKED.name(*part)
-    cursor.execute(f"SELECT monitor_id, start, data FROM {target} WHERE monitor_id = %s ORDER BY start", [monitor_id])
-    there = [Row(*row) for row in cursor.fetchall()]
+    packed.execute(f"SELECT monitor_id, start, data FROM {target} WHERE monitor_id = %s ORDER BY start", [monitor_id])
+    there = [Row(*row) for row in packed.fetchall()]
     by_start = {row.start: row for row in there}
     found = by_start.get(hour) or by_start.get(start_of_quarter(hour))
     same = [] if found is None else [found]
@@ -429,27 +463,30 @@ def _add(cursor: CursorWrapper, monitor_id: int, hour: datetime) -> bool:
         {"monitor": monitor_id, "hour": hour, "end": hour + HOUR},
     )
     rows = cursor.fetchall()
-    if not rows:
-        return False
-    columns = [list(column) for column in zip(*(row[:9] for row in rows), strict=True)]
+    # They are packed already if a process ended after the history was written.
+    known = {key for checks in before for key in map(in_millisecond, checks.at, checks.claim)}
+    added = [row for row in rows if in_millisecond(micros(hour) + row[0], row[1]) not in known]
+    if not added:
+        return bool(rows)
+    columns = [list(column) for column in zip(*(row[:9] for row in added), strict=True)]
     late = Checks([micros(hour) + since for since in columns[0]], *columns[1:])
     whole = joined([*(unpacked(row) for row in same), late])
     if same:
         _, _, count, verdicts, data = packed_row(monitor_id, same[0].start, whole)
-        cursor.execute(
+        packed.execute(
             f"UPDATE {target} SET count = %s, verdicts = %s, data = %s WHERE monitor_id = %s AND start = %s",
             [count, verdicts, data, monitor_id, same[0].start],
         )
     else:
-        cursor.execute(
+        packed.execute(
             f"INSERT INTO {target} (monitor_id, start, count, verdicts, data) VALUES (%s, %s, %s, %s, %s)",
             packed_row(monitor_id, hour, whole),
         )
-    explained = [(*row[:2], *row[8:]) for row in rows if row[8] >= EXPLAINED]
+    explained = [(*row[:2], *row[8:]) for row in added if row[8] >= EXPLAINED]
     if explained:
         more_reasons, more_evidence = _explained(hour, explained)
-        history.write_reasons(cursor, monitor_id, hour, reasons | more_reasons, evidence | more_evidence)
-    replace_rollup(monitor_id, hour, _aggregates(joined([*before, late]), hour))
+        history.write_reasons(packed, monitor_id, hour, reasons | more_reasons, evidence | more_evidence)
+    replace_rollup(packed, monitor_id, hour, _aggregates(joined([*before, late]), hour))
     return True
 
 
@@ -463,14 +500,15 @@ def _recount() -> bool:
             return False
         advisory_lock(ROLL_UPS)
         late = take_late(cursor, "hour < %s", packed_until, most=LATE_AT_ONCE)
-        for monitor_id, hour in sorted(set(late)):
-            try:
-                found = joined(unpacked(row) for row in history.rows_of([monitor_id], hour, hour + HOUR))
-            except DamagedHistory:
-                logger.exception("The roll-up of monitor %d in %s lacks late results.", monitor_id, hour)
-                continue
-            if found.at:  # otherwise they are too old, or deleted
-                replace_rollup(monitor_id, hour, _aggregates(found, hour))
+        with database.writing(LOCK, ROLL_UPS) as packed:
+            for monitor_id, hour in sorted(set(late)):
+                try:
+                    found = joined(unpacked(row) for row in history.rows_of([monitor_id], hour, hour + HOUR))
+                except DamagedHistory:
+                    logger.exception("The roll-up of monitor %d in %s lacks late results.", monitor_id, hour)
+                    continue
+                if found.at:  # otherwise they are too old, or deleted
+                    replace_rollup(packed, monitor_id, hour, _aggregates(found, hour))
     return len(late) == LATE_AT_ONCE
 
 
@@ -502,8 +540,10 @@ def _aggregates(checks: Checks, hour: datetime) -> list[int | None]:
 def unpack() -> None:
     """Make all packed results rows again, and remove partitions by hour, which earlier versions do not know.
 
-    In the transaction of the caller, who then drops the packed tables.
+    In the transaction of the caller, who then drops the packed tables. Raises RuntimeError with a second database.
     """
+    if database.is_separate():
+        raise RuntimeError("earlier versions know one database: run manage.py move_history --back first")
     with connection.cursor() as cursor:
         hours = [RESULTS.name(start, end) for start, end in parts(RESULTS) if end - start <= HOUR]
         for name in hours:
@@ -512,7 +552,7 @@ def unpack() -> None:
             cursor.execute(f"INSERT INTO {RESULTS.table} ({_PLAIN}) SELECT {_PLAIN} FROM {name}")
             cursor.execute(f"DROP TABLE {name}")
         for bounds in detached(PUBLISHED):
-            _drop_published(cursor, bounds)
+            _drop_published(cursor, cursor, bounds)
         for bounds in detached(PACKED):
             cursor.execute(f"DROP TABLE {PACKED.name(*bounds)}")
     packed = PackedResults.objects.order_by("start", "monitor_id").values_list("monitor_id", "start", "data")

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from django.db import OperationalError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 from psycopg.errors import LockNotAvailable
 
+from checks.results import database
 from checks.results.hours import HOUR
 from core.db import advisory_lock
 
@@ -41,7 +42,8 @@ PACKS_FROM = """
 class Series:
     """A table partitioned by `column`, by days or by months of UTC. `kept_days` names the setting of its retention.
 
-    A series by days may have partitions of an hour too. One that is not made `ahead` has no default partition.
+    A series by days may have partitions of an hour too. One that is not made `ahead` has no default partition. That of
+    `history` may be in another database.
     """
 
     table: str
@@ -49,6 +51,15 @@ class Series:
     monthly: bool = False
     kept_days: str = "RESULTS_KEPT_DAYS"
     ahead: bool = True
+    history: bool = False
+
+    @property
+    def alias(self) -> str:
+        """The alias of its database."""
+        return database.alias() if self.history else DEFAULT_DB_ALIAS
+
+    def cursor(self) -> CursorWrapper:
+        return connections[self.alias].cursor()
 
     @property
     def default(self) -> str:
@@ -89,9 +100,9 @@ class Series:
 
 
 RESULTS = Series("checks_checkresult", "checked_at")
-ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True, kept_days="ROLLUPS_KEPT_DAYS")
-PACKED = Series("checks_packedresults", "start", ahead=False)
-REASONS = Series("checks_packedreasons", "hour", ahead=False)
+ROLLUPS = Series("checks_hourlyrollup", "hour", monthly=True, kept_days="ROLLUPS_KEPT_DAYS", history=True)
+PACKED = Series("checks_packedresults", "start", ahead=False, history=True)
+REASONS = Series("checks_packedreasons", "hour", ahead=False, history=True)
 PUBLISHED = Series("checks_publishedresults", "checked_at", ahead=False)
 """Tables with names of such partitions were partitions of RESULTS. They are packed, and not dropped yet."""
 SERIES = [RESULTS, ROLLUPS, PACKED, REASONS]
@@ -100,7 +111,7 @@ SERIES = [RESULTS, ROLLUPS, PACKED, REASONS]
 
 def exists(series: Series) -> bool:
     """Return whether the table is migrated."""
-    with connection.cursor() as cursor:
+    with series.cursor() as cursor:
         cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [series.table])
         return bool(cursor.fetchone()[0])
 
@@ -111,7 +122,7 @@ def parts(series: Series) -> list[Bounds]:
     From the rows of the catalogue: to_regclass() of a partition's name would ask the session's cache, which misses
     what others created or dropped while this session waited for an advisory lock.
     """
-    with connection.cursor() as cursor:
+    with series.cursor() as cursor:
         cursor.execute(
             """
             SELECT part.relname
@@ -125,7 +136,7 @@ def parts(series: Series) -> list[Bounds]:
 
 def detached(series: Series) -> list[Bounds]:
     """Return the tables that have the name of a partition and are not attached, oldest first."""
-    with connection.cursor() as cursor:
+    with series.cursor() as cursor:
         cursor.execute(
             """
             SELECT relname
@@ -157,7 +168,7 @@ def make(series: Series, wanted: list[Bounds]) -> list[str]:
     # has too many of its rows.
     for bounds in sorted(set(wanted) - set(parts(series)), reverse=True):
         name = series.name(*bounds)
-        with catalogue(f"make {name}") as cursor:
+        with catalogue(f"make {name}", series) as cursor:
             if not _overlaps(bounds, parts(series)) and _make(cursor, series, bounds):
                 made.append(name)
     return made
@@ -178,7 +189,7 @@ def split_days(*, now: datetime) -> list[str]:
     for start, end in parts(RESULTS):
         if now < start <= now + SPLIT_BEFORE and end - start > HOUR:
             day = RESULTS.name(start, end)
-            with catalogue(f"split {day}") as cursor:
+            with catalogue(f"split {day}", RESULTS) as cursor:
                 if (start, end) not in parts(RESULTS):
                     continue
                 cursor.execute(f"LOCK TABLE ONLY {RESULTS.table} IN ACCESS EXCLUSIVE MODE")
@@ -230,7 +241,7 @@ def drop(series: Series, *, before: datetime) -> list[str]:
     for bounds in parts(series):
         if bounds[1] <= before:
             name = series.name(*bounds)
-            with catalogue(f"drop {name}") as cursor:
+            with catalogue(f"drop {name}", series) as cursor:
                 if bounds in parts(series):
                     # Detaching first would take the same lock; DETACH CONCURRENTLY fails if there is a default
                     # partition.
@@ -241,7 +252,7 @@ def drop(series: Series, *, before: datetime) -> list[str]:
 
 def drop_detached(series: Series, bounds: Bounds) -> None:
     name = series.name(*bounds)
-    with catalogue(f"drop {name}") as cursor:
+    with catalogue(f"drop {name}", series) as cursor:
         if bounds in detached(series):
             cursor.execute(f"DROP TABLE {name}")
 
@@ -254,7 +265,7 @@ def delete_strays(series: Series, *, before: datetime) -> int:
     deleted: int = 0
     if not series.ahead:
         return deleted
-    with connection.cursor() as cursor:
+    with series.cursor() as cursor:
         while True:
             cursor.execute(
                 f"DELETE FROM {series.default} WHERE ctid = ANY (ARRAY("
@@ -267,11 +278,11 @@ def delete_strays(series: Series, *, before: datetime) -> int:
 
 
 @contextmanager
-def catalogue(what: str) -> Iterator[CursorWrapper]:
-    """Run one transaction at a time, which gives up rather than keep recording waiting."""
+def catalogue(what: str, series: Series) -> Iterator[CursorWrapper]:
+    """Run one transaction at a time in its database, which gives up rather than keep recording waiting."""
     try:
-        with transaction.atomic(durable=True), connection.cursor() as cursor:
-            advisory_lock("partitions")
+        with transaction.atomic(using=series.alias, durable=True), series.cursor() as cursor:
+            advisory_lock("partitions", using=series.alias)
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_WAIT])
             yield cursor
     except OperationalError as error:

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 
+from checks.results import database
 from checks.results.models import DeletedMonitor, LateHour, RollupProgress
 from checks.results.packing import LOCK as PACKING
 from checks.results.partitions import (
@@ -89,25 +90,26 @@ def erase_deleted() -> int:
             # No roll-up and no packed row from results read before their deletion is written after this.
             advisory_lock(PACKING)
             advisory_lock(LOCK)
-            for series in (PACKED, REASONS, ROLLUPS):
-                _erase(series, monitor_ids, "-infinity", "infinity")
-            _erase_detached(monitor_ids)
+            with database.writing(PACKING, LOCK):
+                for series in (PACKED, REASONS, ROLLUPS):
+                    _erase(series, monitor_ids, "-infinity", "infinity")
+                _erase_detached(PACKED, monitor_ids)
+            _erase_detached(PUBLISHED, monitor_ids)
             LateHour.objects.filter(monitor_id__in=monitor_ids).delete()
             DeletedMonitor.objects.filter(monitor_id__in=monitor_ids).delete()
         erased += len(monitor_ids)
     return erased
 
 
-def _erase_detached(monitor_ids: list[int]) -> None:
+def _erase_detached(series: Series, monitor_ids: list[int]) -> None:
     """Delete the rows in tables that are being packed, or were just packed."""
-    with connection.cursor() as cursor:
-        for series in (PUBLISHED, PACKED):
-            for bounds in detached(series):
-                cursor.execute(f"DELETE FROM {series.name(*bounds)} WHERE monitor_id = ANY (%s)", [monitor_ids])
+    with series.cursor() as cursor:
+        for bounds in detached(series):
+            cursor.execute(f"DELETE FROM {series.name(*bounds)} WHERE monitor_id = ANY (%s)", [monitor_ids])
 
 
 def _erase(series: Series, monitor_ids: list[int], start: datetime | str, end: datetime | str) -> None:
-    with connection.cursor() as cursor:
+    with series.cursor() as cursor:
         cursor.execute(
             f"DELETE FROM {series.table}"
             f" WHERE monitor_id = ANY (%s) AND {series.column} >= %s AND {series.column} < %s",

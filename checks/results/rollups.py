@@ -2,8 +2,8 @@
 
 An hour is closed first, in its own transaction, and then rolled up, in parts of MONITORS_AT_ONCE monitors. Recording a
 result of a past hour reads what is closed, under a lock that closing waits for. So the result is either committed
-before the hour is rolled up, or adds a LateHour. Jobs share one lock, each part is one transaction with its progress,
-and each upsert replaces the row, so concurrent or interrupted jobs count nothing twice.
+before the hour is rolled up, or adds a LateHour. Jobs share one lock, progress is stored after its part (see
+`checks.results.database`), and each upsert replaces the row, so concurrent or interrupted jobs count nothing twice.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
+from checks.results import database
 from checks.results.hours import HOUR, HOUR_OF_CHECK, start_of_hour
 from checks.results.models import RollupProgress
 from checks.results.partitions import RESULTS, parts
-from core.bulk import insert_rows
+from core.bulk import array, insert_rows
 from core.clock import EPOCH
 from core.db import advisory_lock, try_advisory_lock
 
@@ -49,15 +50,22 @@ AGGREGATES = {
     "loss_sum": "sum(loss)",
     "measured": "nullif(count(loss), 0)",
 }
+_COLUMNS = (
+    {"monitor_id": "bigint", "hour": "timestamptz"} | dict.fromkeys(AGGREGATES, "int") | {"latency_sum": "bigint"}
+)
+_UPSERT = f"""
+    INSERT INTO checks_hourlyrollup ({", ".join(_COLUMNS)})
+    {{rows}}
+    ON CONFLICT (monitor_id, hour) DO UPDATE
+    SET ({", ".join(AGGREGATES)}) = ROW ({", ".join(f"excluded.{name}" for name in AGGREGATES)})
+"""
+_GIVEN = f"SELECT * FROM unnest({', '.join(f'%s::{kind}[]' for kind in _COLUMNS.values())})"
 _ROLL_UP = f"""
-    INSERT INTO checks_hourlyrollup (monitor_id, hour, {", ".join(AGGREGATES)})
     SELECT result.monitor_id, {{hour}}, {", ".join(AGGREGATES.values())}
       FROM {{source}}
      WHERE {HOUR_OF_CHECK} = {{hour}} AND checked_at >= %(start)s AND checked_at < %(end)s
      GROUP BY 1, 2
      ORDER BY 2, 1  -- rows of one account, whose monitors have similar ids, are stored together
-    ON CONFLICT (monitor_id, hour) DO UPDATE
-    SET ({", ".join(AGGREGATES)}) = ROW ({", ".join(f"excluded.{name}" for name in AGGREGATES)})
 """
 _PART = _ROLL_UP.format(
     hour="%(start)s::timestamptz",
@@ -113,14 +121,15 @@ def roll_up_past(start: datetime, end: datetime) -> None:
         while part_until is not None:
             with transaction.atomic(durable=True):
                 advisory_lock(LOCK)
-                part_until = _roll_up_part(hour, first=part_until)
+                with database.writing(LOCK) as history:
+                    part_until = _roll_up_part(history, hour, first=part_until)
         hour += HOUR
     # Only if nothing was rolled up before. Otherwise the job continues where it is, and repeats these hours.
     RollupProgress.objects.get_or_create(id=1)
     RollupProgress.objects.filter(rolled_until=None).update(closed_until=end, rolled_until=end)
 
 
-def _roll_up_part(hour: datetime, *, first: int) -> int | None:
+def _roll_up_part(history: CursorWrapper, hour: datetime, *, first: int) -> int | None:
     """Roll up an hour of the next monitors, from `first` on. Return where to continue, or None if none has a result."""
     given: dict[str, Any] = {"start": hour, "end": hour + HOUR, "first": first}
     with connection.cursor() as cursor:
@@ -129,8 +138,18 @@ def _roll_up_part(hour: datetime, *, first: int) -> int | None:
             return None
         until: int = row[0] + MONITORS_AT_ONCE
         cursor.execute(_SETTINGS)
-        cursor.execute(_PART, given | {"first": row[0], "until": until})
+        _replace(history, cursor, _PART, given | {"first": row[0], "until": until})
     return until
+
+
+def _replace(history: CursorWrapper, cursor: CursorWrapper, query: str, given: dict[str, Any]) -> None:
+    """Store the rows of a query of the main database as roll-ups."""
+    if not database.is_separate():
+        cursor.execute(_UPSERT.format(rows=query), given)
+        return
+    cursor.execute(query, given)
+    while rows := cursor.fetchmany(LATE_AT_ONCE):
+        history.execute(_UPSERT.format(rows=_GIVEN), [array(column) for column in zip(*rows, strict=True)])
 
 
 def rolled_until() -> datetime | None:
@@ -143,7 +162,7 @@ def hour_of_newest(most: int, monitor_id: int, *, start: datetime, end: datetime
 
     Hours that are not rolled up yet count nothing.
     """
-    with connection.cursor() as cursor:
+    with database.reading() as cursor:
         cursor.execute(_NEWEST, {"id": monitor_id, "most": most, "start": start_of_hour(start), "end": end})
         row = cursor.fetchone()
     return None if row is None else row[0] + HOUR
@@ -215,7 +234,8 @@ def _roll_up_next() -> bool | None:
             return None
         # During an upgrade, earlier versions roll up whole hours and leave the part of an earlier one.
         first = progress.part_until if progress.part_hour == start else None
-        part_until = _roll_up_part(start, first=first or 0)
+        with database.writing(LOCK) as history:
+            part_until = _roll_up_part(history, start, first=first or 0)
         if part_until is None:
             progress.rolled_until = start + HOUR
         else:
@@ -239,16 +259,10 @@ def take_late(cursor: CursorWrapper, condition: str, value: datetime, *, most: i
     return found
 
 
-def replace_rollup(monitor_id: int, hour: datetime, values: Sequence[int | None]) -> None:
+def replace_rollup(history: CursorWrapper, monitor_id: int, hour: datetime, values: Sequence[int | None]) -> None:
     """Store the roll-up of one hour. `values` are those of AGGREGATES."""
-    names = ", ".join(AGGREGATES)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO checks_hourlyrollup (monitor_id, hour, {names}) VALUES (%s, %s{', %s' * len(AGGREGATES)})"
-            f" ON CONFLICT (monitor_id, hour) DO UPDATE"
-            f" SET ({names}) = ROW ({', '.join(f'excluded.{name}' for name in AGGREGATES)})",
-            [monitor_id, hour, *values],
-        )
+    row = [monitor_id, hour, *values]
+    history.execute(_UPSERT.format(rows=f"VALUES ({', '.join(['%s'] * len(row))})"), row)
 
 
 def _redo(now: datetime) -> int:
@@ -267,13 +281,12 @@ def _redo(now: datetime) -> int:
         pairs = {(monitor_id, hour) for monitor_id, hour in late if hour >= oldest}
         if pairs:
             hours = [hour for _, hour in pairs]
-            cursor.execute(
-                _REDO,
-                {
-                    "monitors": [monitor_id for monitor_id, _ in pairs],
-                    "hours": hours,
-                    "start": min(hours),
-                    "end": max(hours) + HOUR,
-                },
-            )
+            given = {
+                "monitors": [monitor_id for monitor_id, _ in pairs],
+                "hours": hours,
+                "start": min(hours),
+                "end": max(hours) + HOUR,
+            }
+            with database.writing(LOCK) as history:
+                _replace(history, cursor, _REDO, given)
     return len(late)

@@ -1,10 +1,10 @@
-"""Whether PostgreSQL answers this process, by the last results of its connections."""
+"""Whether PostgreSQL answers this process, by the last results of its connections, for each database."""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import django.db
 import psycopg
@@ -33,7 +33,8 @@ class Availability:
     Set from many threads. A lost race costs one more wait, because every connection sets it again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "PostgreSQL") -> None:
+        self._name = name
         self.is_away = False
         self.answered_at = time.monotonic()
 
@@ -41,21 +42,24 @@ class Availability:
         self.answered_at = time.monotonic()
         if self.is_away:
             self.is_away = False
-            logger.info("PostgreSQL answers again")
+            logger.info("%s answers again", self._name)
 
     def failed(self, error: psycopg.OperationalError, *, since: float) -> None:
         """Note an attempt that began at `since`. Ignore it if another connection has got an answer since."""
         if self.answered_at < since:
             was_away, self.is_away = self.is_away, is_outage(error) and error.sqlstate != _TOO_MANY_CONNECTIONS
             if self.is_away and not was_away:
-                logger.warning("PostgreSQL does not answer: %s", error)
+                logger.warning("%s does not answer: %s", self._name, error)
 
 
 AVAILABILITY = Availability()
+HISTORY_AVAILABILITY = Availability("The history database")
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that notes whether connecting succeeded."""
+    """A connection to the main database that notes whether connecting succeeded."""
+
+    availability: ClassVar = AVAILABILITY
 
     @classmethod
     def connect(cls, *args: Any, **kwargs: Any) -> Self:
@@ -63,7 +67,13 @@ class Connection(psycopg.Connection[Any]):
         try:
             connection = super().connect(*args, **kwargs)
         except psycopg.OperationalError as error:
-            AVAILABILITY.failed(error, since=start)
+            cls.availability.failed(error, since=start)
             raise
-        AVAILABILITY.answered()
+        cls.availability.answered()
         return connection
+
+
+class HistoryConnection(Connection):
+    """The same for the history database, if there is one."""
+
+    availability: ClassVar = HISTORY_AVAILABILITY

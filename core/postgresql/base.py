@@ -13,8 +13,10 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
 
 from core.clock import DATABASE
-from core.postgresql.availability import AVAILABILITY, Connection
+from core.postgresql.availability import AVAILABILITY, HISTORY_AVAILABILITY, Connection, HistoryConnection
 
+HISTORY = "history"
+"""The alias of the history database, which only some sites have."""
 CHECK_SEC = 1.0
 POOL_SEC = 10.0
 """Timeout of waiting for a free connection while PostgreSQL answers."""
@@ -23,7 +25,6 @@ AWAY_POOL_SEC = 0.05
 _ASK_TIME = b"SELECT extract(epoch FROM clock_timestamp())"
 
 _POOL = {
-    "connection_class": Connection,
     # The pool doubles the delay between its attempts until this time has passed. `reconnect_failed` starts again with
     # the shortest delay, 1 s, for as long as PostgreSQL is away.
     "reconnect_timeout": 2,
@@ -45,11 +46,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
     the other and waits 1, 2, 4, … seconds in between.
     """
 
-    def __init__(self, settings_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, settings_dict: dict[str, Any], alias: str = DEFAULT_DB_ALIAS) -> None:
+        self._class = HistoryConnection if alias == HISTORY else Connection
         options = settings_dict["OPTIONS"]
         if options.get("pool"):
-            settings_dict = settings_dict | {"OPTIONS": options | {"pool": options["pool"] | _POOL}}
-        super().__init__(settings_dict, *args, **kwargs)
+            pool = options["pool"] | _POOL | {"connection_class": self._class}
+            settings_dict = settings_dict | {"OPTIONS": options | {"pool": pool}}
+        super().__init__(settings_dict, alias)
 
     def get_connection_params(self) -> dict[str, Any]:
         return _PARAMETERS | super().get_connection_params()
@@ -59,7 +62,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if pool is None:
             return super().get_new_connection(conn_params)
         # While PostgreSQL is away, callers do not wait for the pool: it serves those that come after its return.
-        pool.timeout = AWAY_POOL_SEC if AVAILABILITY.is_away else POOL_SEC
+        pool.timeout = AWAY_POOL_SEC if self._class.availability.is_away else POOL_SEC
         connection = super().get_new_connection(conn_params)
         try:
             check(connection)
@@ -88,23 +91,25 @@ def pool_stats() -> PoolStats:
 def check(connection: psycopg.Connection[Any], *, seconds: float = CHECK_SEC) -> None:
     """Close the connection and raise psycopg.OperationalError unless the server answers within `seconds`.
 
-    The answer corrects the clock (`core.clock.DATABASE`) if that is outdated. ConnectionTimeout says that the server
-    was silent. `ConnectionPool.check_connection` would wait for the answer forever.
+    The answer of the main database corrects the clock (`core.clock.DATABASE`) if that is outdated. ConnectionTimeout
+    says that the server was silent. `ConnectionPool.check_connection` would wait for the answer forever.
     """
+    is_history = isinstance(connection, HistoryConnection)
+    query = _ASK_TIME if DATABASE.is_outdated and not is_history else b""
     try:
-        _exchange(connection.pgconn, deadline=time.monotonic() + seconds)
+        _exchange(connection.pgconn, query, deadline=time.monotonic() + seconds)
     except psycopg.OperationalError:
         connection.close()
         raise
-    AVAILABILITY.answered()
+    (HISTORY_AVAILABILITY if is_history else AVAILABILITY).answered()
 
 
-def _exchange(pgconn: PGconn, *, deadline: float) -> None:
+def _exchange(pgconn: PGconn, query: bytes, *, deadline: float) -> None:
     """Send a query and read its result. Raises psycopg.OperationalError, or ConnectionTimeout if none comes."""
     answer = select.poll()
     answer.register(pgconn.socket, select.POLLIN)
     asked_at = time.monotonic()
-    pgconn.send_query(_ASK_TIME if DATABASE.is_outdated else b"")
+    pgconn.send_query(query)
     while pgconn.is_busy():
         if not answer.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise psycopg.errors.ConnectionTimeout("the server does not answer")

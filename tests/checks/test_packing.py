@@ -429,6 +429,9 @@ class TestSteps:
                 [HOURS[0][0]],
             )
         assert pack(PACKABLE, steps=1)
+        assert HOURS[0] in parts(PACKED)
+        assert claims(3).count(99) == 1
+        assert pack(PACKABLE, steps=1)
         assert detached(PUBLISHED)
         assert pack(PACKABLE, steps=1)
         assert 99 in claims(3)
