@@ -33,8 +33,8 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Return 503 if PostgreSQL is away, else 500."""
-    if is_outage(sys.exception()):
-        return unavailable(request.path_info)
+    if is_outage(error := sys.exception()):
+        return unavailable(request.path_info, error if isinstance(error, ApiError) else Unavailable())
     if is_api(request.path_info):
         return json_error(ApiError())
     # Without the request, because its context processors may have failed.
@@ -44,11 +44,11 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return HttpResponse(render_to_string("problem.html", context), status=500)
 
 
-def unavailable(path: str) -> HttpResponse:
+def unavailable(path: str, error: ApiError | None = None) -> HttpResponse:
     """Return the answer while PostgreSQL is away."""
-    error = Unavailable()
+    error = error or Unavailable()
     if is_api(path):
         return json_error(error)
-    context = {"title": "Temporarily unavailable", "reason": "The database does not answer. Try again in a moment."}
+    context = {"title": "Temporarily unavailable", "reason": error.reason}
     page = render_to_string("problem.html", context)
     return HttpResponse(page, status=error.status, headers=error.headers)

@@ -28,6 +28,7 @@ from config.env import (
 )
 from core.egress import parse_networks
 from core.hosts import PUBLIC_NAME_SERVERS, comma_separated, hosts_with_ports, name_servers
+from core.postgresql import HISTORY
 from core.version import product_version
 
 BASE_DIR = Path(__file__).resolve().parent.parent

@@ -99,6 +99,13 @@ class Unavailable(ApiError, status=503, code="unavailable"):
     wait = 5
 
 
+class HistoryUnavailable(ApiError, status=503, code="history_unavailable"):
+    """The history database does not answer. What was recorded in the last hours is in the main one."""
+
+    reason = "The history of checks cannot be read right now; try again in a moment. Checks and alerts go on."
+    wait = 5
+
+
 class NotFound(ApiError, status=404, code="not_found"):
     reason = "Not found."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ from checks.results.selectors import evidence_of
 from checks.spec import Verdict
 from core.clock import to_ms
 from core.db import Turns, lock_in_turn, try_advisory_lock
+from core.errors import HistoryUnavailable
 from incidents.models import FlappingSpell, Incident, IncidentEvent
 from monitors.locking import write_columns
 from monitors.models import StatusChange
@@ -200,7 +202,9 @@ class _Batch:
             self.resolved.append(incident)
 
     def write(self) -> None:
-        found = evidence_of(list(self.confirmed))
+        found: dict[tuple[int, int], Any] = {}
+        with suppress(HistoryUnavailable):  # of failures that are older than an hour; the alert matters more
+            found = evidence_of(list(self.confirmed))
         for check, incident in self.confirmed.items():
             incident.evidence = found.get(check[:2])
         write_columns(self.resolved, ["resolved_at", "resolution", "look_again_at"])

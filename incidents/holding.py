@@ -19,6 +19,7 @@ from checks.results.hours import HOUR_OF_CHECK, PLAIN_FOR, start_of_hour
 from checks.results.selectors import history_of
 from checks.spec import Verdict
 from core.bulk import array
+from core.errors import HistoryUnavailable
 from incidents.models import Incident
 from monitors import types
 from monitors.checking import on_demand
@@ -244,13 +245,22 @@ def _checked_enough(recovered: Mapping[int, tuple[Incident, datetime]], *, now: 
             cursor.execute(_CHECKS_SINCE, given)
             enough |= {key for key, count in cursor.fetchall() if count >= wanted[key]}
         for key, (incident, at) in polled.items():
-            if key not in enough and at < now - PLAIN_FOR and _failed_since(incident, at, now=now) >= wanted[key]:
+            if key in enough or at >= now - PLAIN_FOR:
+                continue
+            try:
+                failed = _failed_since(incident, at, now=now)
+            except HistoryUnavailable:  # an alert too many is better than none
+                failed = wanted[key]
+            if failed >= wanted[key]:
                 enough.add(key)
     return enough
 
 
 def _failed_since(incident: Incident, at: datetime, *, now: datetime) -> int:
-    """Count as _CHECKS_SINCE does, also packed results: rare, as the monitor is checked less than once an hour."""
+    """Count as _CHECKS_SINCE does, also packed results: rare, as the monitor is checked less than once an hour.
+
+    Raises HistoryUnavailable.
+    """
     assert incident.monitor is not None
     assert incident.monitor_id is not None
     timeout = incident.monitor.timeout_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -12,6 +13,7 @@ from checks.results.series import average_latency
 from checks.spec import RuleType, Verdict
 from core.api.fields import BoolField, ChoiceField, EpochMsField, IntField, ListField, StrictSerializer, TextField
 from core.clock import to_ms, utc_now
+from core.errors import HistoryUnavailable
 from core.registry import union
 from monitors import dependencies, types
 from monitors.models import Monitor
@@ -239,7 +241,9 @@ def serialize_monitors(monitors: Sequence[Monitor], *, caller: Caller | None) ->
     """
     now = utc_now()
     dependencies.load(monitors, caller=caller)
-    latencies = average_latency([monitor.pk for monitor in monitors], since=now - DAY)
+    latencies: dict[int, float] = {}
+    with suppress(HistoryUnavailable):  # what else is shown, and what was changed, is in the main database
+        latencies = average_latency([monitor.pk for monitor in monitors], since=now - DAY)
     context = {
         "caller": caller,
         "now": now,

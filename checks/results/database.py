@@ -19,18 +19,11 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import Model
 
 from core.db import advisory_lock, fetch_binary
-from core.errors import ApiError
+from core.errors import HistoryUnavailable
+from core.postgresql import HISTORY
 from core.postgresql.availability import is_outage
-from core.postgresql.base import HISTORY
 
 _TABLES = {"checks_packedresults", "checks_packedreasons", "checks_hourlyrollup"}
-
-
-class HistoryUnavailable(ApiError, status=503, code="history_unavailable"):
-    """The history database does not answer. What was recorded in the last hours is in the main one."""
-
-    reason = "The history of checks cannot be read right now; try again in a moment. Checks and alerts go on."
-    wait = 5
 
 
 def is_separate() -> bool:

@@ -56,11 +56,11 @@ def json_error(error: errors.ApiError) -> JsonResponse:
 
 
 def _as_api_error(error: Exception) -> errors.ApiError | None:
+    if isinstance(error, errors.ApiError):
+        return error
     if is_outage(error):
         return errors.Unavailable()
     match error:
-        case errors.ApiError():
-            return error
         case exceptions.Throttled():
             return errors.TooManyRequests(wait=getattr(error, "wait", None))
         case exceptions.ValidationError():

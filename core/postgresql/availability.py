@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Self
 import django.db
 import psycopg
 
+from core.errors import HistoryUnavailable
+
 logger = logging.getLogger(__name__)
 
 _TOO_MANY_CONNECTIONS = "53300"
@@ -18,6 +20,8 @@ _NO_WRITES = frozenset({"53100", "25006"})
 
 def is_outage(error: BaseException | None) -> bool:
     """Return whether PostgreSQL is unreachable or read-only, so that the same request may succeed later."""
+    if isinstance(error, HistoryUnavailable):
+        return True
     cause = error.__cause__ if isinstance(error, django.db.Error) else error
     if isinstance(cause, psycopg.Error) and cause.sqlstate in _NO_WRITES:
         return True

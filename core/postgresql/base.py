@@ -13,10 +13,9 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
 
 from core.clock import DATABASE
+from core.postgresql import HISTORY
 from core.postgresql.availability import AVAILABILITY, HISTORY_AVAILABILITY, Connection, HistoryConnection
 
-HISTORY = "history"
-"""The alias of the history database, which only some sites have."""
 CHECK_SEC = 1.0
 POOL_SEC = 10.0
 """Timeout of waiting for a free connection while PostgreSQL answers."""

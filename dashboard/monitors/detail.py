@@ -22,7 +22,7 @@ from checks.probes.target import BadAddressError
 from checks.results.models import CheckResult
 from checks.results.selectors import evidence_of, results_of
 from core.clock import from_ms, to_ms
-from core.errors import ApiError, NotFound
+from core.errors import ApiError, HistoryUnavailable, NotFound
 from core.templatetags.pulsekeeper import duration, percent
 from dashboard.deletion import Deletable, deletion
 from dashboard.durations import MS_OF, format_duration
@@ -283,8 +283,16 @@ def _moving(caller: Caller, monitor: Monitor, locations: Sequence[Location], *, 
     first = monitor.first_check_at
     incidents = newest_incidents(monitor, limit=INCIDENTS)
     # The page of a heartbeat lists its signals; why it is down is in its results.
-    checks = _checks(monitor, locations, now=now) if not kind.waits or row.standing == "down" else []
-    received = runs.recent(monitor, now=now) if kind.waits else {"signals": []}
+    checks: list[Check] = []
+    received: dict[str, Any] = {"signals": []}
+    history_away = ""
+    try:
+        if not kind.waits or row.standing == "down":
+            checks = _checks(monitor, locations, now=now)
+        if kind.waits:
+            received = runs.recent(monitor, now=now)
+    except HistoryUnavailable as error:  # the page of a monitor that is down has to open
+        history_away = error.reason
     newest = received["signals"][0].ping if received["signals"] else None
     on = windows.coming([monitor], now=now, until=now + timedelta.resolution) if row.maintenance else []
     return {
@@ -304,6 +312,7 @@ def _moving(caller: Caller, monitor: Monitor, locations: Sequence[Location], *, 
         "days": DAYS,
         "days_bar": _days_bar(by_status, outage_ms=history.down_ms),
         "checks": checks,
+        "history_away": history_away,
         "locations": [] if kind.waits else _last_by_location(locations, checks, row.partial),
         "dns_changes": dns_changes_of(monitor, limit=DNS_CHANGES) if kind.notes_changes else [],
         "incidents": [IncidentView(incident, caller) for incident in incidents],

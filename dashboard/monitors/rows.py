@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,6 +18,7 @@ from django.utils.safestring import SafeString, mark_safe
 from checks.results.hours import HOUR, start_of_hour
 from checks.results.selectors import failures_at
 from checks.results.series import Hours, hours_of
+from core.errors import HistoryUnavailable
 from core.templatetags.pulsekeeper import icon, milliseconds, percent, when
 from core.text import shorten
 from dashboard.incidents import reason_in_words
@@ -94,7 +96,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Row(Summary):
-    """A row of the list. `cells` and `latency` are those of the last 24 hours of the clock.
+    """A row of the list. `cells` and `latency`, None if it cannot be read, are those of the last 24 hours of the clock.
 
     `reason` is why the last check of a monitor that is down or failing failed, and empty if it passed. `place` is the
     name of its project, and empty without one or where the list is grouped by project. `selectable`: the caller may
@@ -102,7 +104,7 @@ class Row(Summary):
     """
 
     cells: Sequence[Cell]
-    latency: Sequence[float | None]
+    latency: Sequence[float | None] | None
     reason: str
     place: str
     selectable: bool
@@ -129,6 +131,9 @@ class Row(Summary):
         monitor, state, standing = self.monitor, self.monitor.state, self.standing
         public_id, name = monitor.public_id, escape(monitor.name)
         mark = icon(_ICONS[standing]) if standing in _ICONS else f'<span class="dot" data-status="{standing}"></span>'
+        shape = '<span class="muted" title="Earlier latencies cannot be read right now">?</span>'
+        if self.latency is not None:
+            shape = spark(self.latency)
         place = f'<span class="place">{escape(self.place)}</span> ' if self.place else ""
         pick = f'<input type="checkbox" name="monitor" value="{public_id}" aria-label="{name}">'
         return mark_safe(  # noqa: S308 - escaped
@@ -137,7 +142,7 @@ class Row(Summary):
             f'<td class="main"><a class="name truncate" href="/monitors/{public_id}">{name}</a>{self._notes}'
             f'<div class="target truncate">{place}{escape(self.address)}</div>{chips(monitor.tags)}</td>\n'
             f'<td class="day">{bar(self.cells)}</td>\n'
-            f'<td class="latency"><div>{spark(self.latency)}'
+            f'<td class="latency"><div>{shape}'
             f'<span class="number">{milliseconds(state.last_latency_ms)}</span></div></td>\n'
             f'<td class="end number uptime">{percent(self.uptime)}</td>\n'
             f'<td class="end checked">{when(state.last_checked_at, "ago")}</td>'
@@ -204,7 +209,9 @@ def rows_of(
     Their states and projects must be loaded.
     """
     clock = _hours(now)
-    hours = hours_of([monitor.pk for monitor in monitors], since=clock[0].start, now=now)
+    hours: dict[int, Hours] | None = None
+    with suppress(HistoryUnavailable):
+        hours = hours_of([monitor.pk for monitor in monitors], since=clock[0].start, now=now)
     gaps = gaps_since(now - DAY)
     # By status, and from 24 hours ago on, as `uptimes` counts: a bar must not contradict the percentage beside it.
     outages = uptime_sums(monitors, [Span(now - DAY, clock[0].end), *clock[1:]], now=now, gaps=gaps)
@@ -216,13 +223,13 @@ def rows_of(
         monitor = summary.monitor
         if caller is not None:
             show_to(caller, monitor)
-        seen = hours.get(monitor.pk, nothing)
+        seen = (hours or {}).get(monitor.pk, nothing)
         tallies = outages[monitor.pk].tallies
         rows.append(
             Row(
                 **vars(summary),
                 cells=[_cell(part, slow=slow) for part, slow in zip(tallies, seen.slow, strict=True)],
-                latency=seen.latency,
+                latency=None if hours is None else seen.latency,
                 reason=reasons.get(monitor.pk, ""),
                 place=monitor.project.name if monitor.project and not grouped else "",
                 selectable=caller is None or not caller.only_reads(monitor),
@@ -272,10 +279,12 @@ def _reasons(monitors: Sequence[Monitor]) -> dict[int, str]:
         for monitor in monitors
         if monitor.enabled and monitor.state.failing_since and monitor.state.last_checked_at
     }
-    return {
-        pk: shorten(detail or reason_in_words(code), limit=MAX_REASON)
-        for pk, (code, detail) in failures_at(last).items()
-    }
+    with suppress(HistoryUnavailable):
+        return {
+            pk: shorten(detail or reason_in_words(code), limit=MAX_REASON)
+            for pk, (code, detail) in failures_at(last).items()
+        }
+    return {}
 
 
 def _by_uptime(monitors: QuerySet[Monitor], *, grouped: bool, now: datetime) -> list[int]:
