@@ -13,7 +13,7 @@ from checks.results import moving
 from core import cli, metrics
 from core.clock import utc_now
 from core.commands import OurCommand
-from core.postgresql.base import HISTORY
+from core.postgresql import HISTORY
 
 
 class Command(OurCommand):
