@@ -23,14 +23,17 @@ import django
 import hypothesis
 import pytest
 from django.conf import settings
-from django.db import connection, connections, transaction
+from django.core.management import call_command
+from django.db import DEFAULT_DB_ALIAS, connection, connections, router, transaction
 from django.db.backends.postgresql.base import DatabaseWrapper
 from django.template.base import Template
 from django.test import utils as test_utils
+from django.utils.module_loading import import_string
 from pytest_django import DjangoDbBlocker
 from pytest_socket import socket_allow_hosts
 from xdist.remote import Producer
 
+from core.postgresql import HISTORY
 from devserver.data_folder import DataFolder, load_or_create_secrets
 from devserver.session import embedded_servers
 from tests.flushing import flush_by_deleting
@@ -152,8 +155,38 @@ def django_db_setup(migrated_database: str, django_db_blocker: DjangoDbBlocker) 
         _disconnect()
 
 
-def _disconnect() -> None:
-    wrapper = connections["default"]
+@pytest.fixture(scope="session")
+def _history_settings(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> dict[str, Any]:
+    """Create another database beside that of this process, and return its settings."""
+    given = connection.settings_dict | {"NAME": f"{connection.settings_dict['NAME']}_history"}
+    with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:  # type: ignore[attr-defined]
+        cursor.execute(f"DROP DATABASE IF EXISTS {given['NAME']}")
+        cursor.execute(f"CREATE DATABASE {given['NAME']}")
+    with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patch:
+        _add_history(patch, given)
+        call_command("migrate", database=HISTORY, verbosity=0)
+        _disconnect(HISTORY)
+    return given
+
+
+def _add_history(patch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
+    patch.setitem(settings.DATABASES, HISTORY, given)
+    patch.setitem(connections.settings, HISTORY, given)
+    patch.setattr(router, "routers", [import_string("checks.results.database.Router")()])
+
+
+@pytest.fixture(scope="module")
+def second_database(_history_settings: dict[str, Any], django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Let the history be in a database of its own. Tests name both: `django_db(databases="__all__")`."""
+    with pytest.MonkeyPatch.context() as patch:
+        _add_history(patch, _history_settings)
+        yield
+        with django_db_blocker.unblock():
+            _disconnect(HISTORY)
+
+
+def _disconnect(alias: str = DEFAULT_DB_ALIAS) -> None:
+    wrapper = connections[alias]
     assert isinstance(wrapper, DatabaseWrapper)
     wrapper.close()
     wrapper.close_pool()

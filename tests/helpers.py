@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 from django.conf import settings
-from django.db import connection
+from django.db import connection, connections
 
 from checks.results.partitions import PUBLISHED, SERIES, detached, make, parts
 from checks.spec import CheckOutcome, ReasonCode, Verdict
@@ -81,7 +81,7 @@ def restored_partitions() -> Iterator[None]:
     finally:
         for series, there in before.items():
             for bounds in {*parts(series), *detached(series)} - set(there):
-                with connection.cursor() as cursor:
+                with series.cursor() as cursor:
                     cursor.execute(f"DROP TABLE {series.name(*bounds)}")
             make(series, there)
         for bounds in detached(PUBLISHED):
@@ -131,7 +131,7 @@ def run_concurrently(*actions: Callable[[], object]) -> list[object]:
         except BaseException as error:  # noqa: BLE001  (a thread's error has to reach the test)
             outcomes[index] = error
         finally:
-            connection.close()
+            connections.close_all()
 
     threads = [threading.Thread(target=run, args=pair) for pair in enumerate(actions)]
     for thread in threads:
