@@ -239,8 +239,8 @@ def test_sizes_of_both_databases(staff: Client, monkeypatch: pytest.MonkeyPatch)
     shown = words(staff)
     assert re.search(r"History database size \d+\.\d MB Partitions ahead of checks_hourlyrollup", shown)
     assert "History ok" in shown
-    database = connections[HISTORY]
-    monkeypatch.setattr(database, "settings_dict", database.settings_dict | {"HOST": "127.0.0.1", "PORT": "1"})
+    elsewhere = connections.settings[HISTORY] | {"HOST": "127.0.0.1", "PORT": "1"}
+    monkeypatch.setitem(connections.settings, HISTORY, elsewhere)  # of connections in new threads
     shown = words(staff)
     assert "History: its database does not answer: checks and alerts go on" in shown
     assert "History database size" not in shown
