@@ -4,7 +4,8 @@
 
 Private servers of the main and of the history database, and hours of results by `benchmarks.seeding`, in partitions of
 an hour. Each step runs as its task does. The last line is one JSON object: of
-each step, bytes of WAL for each check and microseconds of CPU for each check, in both databases and in the worker.
+each step, bytes of WAL and microseconds of CPU for each check, in both databases and in the worker; and the bytes of
+a roll-up with its index.
 `updates.py` has the WAL of recording itself, which is all in the main database.
 """
 
@@ -80,7 +81,9 @@ for step, act in steps.items():
         count = checks = before - CheckResult.objects.count()
     found |= {{f"{{step}}_wal_{{alias}}": round((more_wal[alias] - wal[alias]) / count, 2) for alias in wal}}
     found |= {{f"{{step}}_us_{{who}}": round((more_cpu[who] - cpu[who]) / count * 1e6, 2) for who in cpu}}
-print(json.dumps(found | {{"checks": checks}}))
+[(rollups,)] = ask("history", "SELECT count(*) FROM checks_hourlyrollup")
+[(size,)] = ask("history", "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('checks_hourlyrollup')")
+print(json.dumps(found | {{"checks": checks, "bytes_per_rollup": round(float(size) / rollups, 1)}}))
 """
 
 
