@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase
 from hypothesis import settings as hypothesis_settings
 
-from tests.checks import test_packing
+from tests.checks import test_erasure, test_packing, test_rollups
 from tests.helpers import examples
 
 
@@ -32,3 +32,26 @@ def hours(restored_partitions: None) -> Iterator[None]:
 
 class TestSteps(test_packing.TestSteps):
     pass
+
+
+class TestHours(test_rollups.TestHours):
+    pass
+
+
+class TestParts(test_rollups.TestParts):
+    pass
+
+
+class TestBesideEachOther(test_rollups.TestBesideEachOther):
+    pass
+
+
+@pytest.mark.django_db(databases="__all__")
+def test_all_that_is_left_of_a_monitor_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    test_erasure.test_all_that_is_left_of_a_monitor_goes(monkeypatch)
+
+
+@pytest.mark.usefixtures("restored_partitions")
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_two_at_once_beside_roll_ups() -> None:
+    test_erasure.test_two_at_once_beside_roll_ups()
