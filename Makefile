@@ -16,7 +16,7 @@ help:
 	@echo 'make test-long  the same with ten times as many generated examples, and ten minutes of make faults; before a release'
 	@echo 'make screenshots  capture every page, wide and narrow, light and dark (PAGE: part of a name, or readme)'
 	@echo 'make first-day    play the first day of a user in a browser, and write its clicks and seconds to docs/use/first-day.md'
-	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, CHILDREN, SEED, HOSTILE)'
+	@echo 'make faults kill parts of a running Pulsekeeper and verify every monitor and alert (SECONDS_TO_RUN, MONITORS, CHILDREN, SEED, HOSTILE, SEPARATE)'
 	@echo 'make rehearsal  the same on two hosts, with PostgreSQL and Redis from Debian, then cut and killed locations, and one fault after the other (as root)'
 	@echo 'make upgrade    time the locks of migrations, and on two hosts replace an older version by this one under load (FROM: a commit, SECONDS_TO_RUN)'
 	@echo 'make bench  measure the load that this machine can handle (MONITORS, HEARTBEATS, WORKERS, SECONDS_TO_RUN, STEPS)'

@@ -61,16 +61,16 @@ class Serving:
     def cpu_seconds(self) -> dict[str, float]:
         """Return the CPU seconds of web, postgres and valkey with all their children."""
         pids = {"web": self.web_pid} | {name: self.server_pid(name) for name in ("postgres", "valkey")}
-        return {name: _cpu_seconds(psutil.Process(pid)) for name, pid in pids.items()}
+        return {name: cpu_seconds_of(psutil.Process(pid)) for name, pid in pids.items()}
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds_of(process: psutil.Process) -> float:
     """Return the CPU seconds of the process, its descendants, and its ended children."""
     times = process.cpu_times()
     total = times.user + times.system + times.children_user + times.children_system
     for child in process.children():
         try:
-            total += _cpu_seconds(child)
+            total += cpu_seconds_of(child)
         except psutil.NoSuchProcess:  # its parent includes it the next time
             continue
     return float(total)

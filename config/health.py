@@ -19,11 +19,13 @@ from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, JsonResponse
 
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
+from checks.results.database import is_separate
 from config.history import PATIENCE_SEC, applied_migrations, our_migrations, refusal_of
 from config.locations import SharedLocation, shared_locations
 from core.clock import BROKER, DATABASE, utc_now
 from core.db import WRITE_PAGE, separate_connection
 from core.metrics import LATE, Labels, ProcessReports, read_levels, read_processes
+from core.postgresql import HISTORY
 from core.text import counted
 from monitors.checking import own_network
 from monitors.coverage import Coverage, coverage
@@ -43,7 +45,7 @@ LEAST_COVERAGE = 0.99
 OK = "ok"
 DEGRADING = {
     *("version", "monitors", "coverage", "clocks", "lateness", "canary", "mail", "network", "locations"),
-    "on_call",
+    *("on_call", "history"),
 }
 SILENT = "does not answer"
 READ_ONLY = "the database is read-only"
@@ -72,9 +74,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if requests are served, the scheduler runs and alerts are sent, else 503 with the reasons.
 
     It is `degraded`, with 200, if monitors lack results, clocks differ, requests to BASE_URL fail, the mail server
-    rejects mail, our own network or a shared location is down, requests of the last minute were late or refused, or the
-    database is newer than the code, as during an upgrade. With 503 a load balancer would remove the web processes that
-    pings and readers of status pages have to reach.
+    rejects mail, our own network or a shared location is down, the history database does not answer, requests of the
+    last minute were late or refused, or the database is newer than the code, as during an upgrade. With 503 a load
+    balancer would remove the web processes that pings and readers of status pages have to reach.
     """
     checks = _cached_checks()
     failed = {name for name, result in checks.items() if result != OK}
@@ -88,7 +90,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 def run_checks() -> dict[str, str]:
     """Return `ok` or the error of each check, without addresses and credentials."""
-    checks = _check_database()
+    checks = _check_database() | ({"history": cached_history()} if is_separate() else {})
     try:
         with broker_client() as broker:
             queued = int(broker.llen("alerts"))
@@ -184,6 +186,23 @@ def _check_writes() -> str:
 
 cached_writes = Cached(_check_writes, lambda: SLOW_FRESH * FRESH_SEC)
 """`ok`, or why writes fail. Raises psycopg.Error."""
+
+
+def _check_history() -> str:
+    """Return whether the history database answers and is migrated."""
+    try:
+        with separate_connection(patience_sec=PATIENCE_SEC, using=HISTORY) as database:
+            applied = applied_migrations(database)
+    except psycopg.Error:
+        return f"its database {SILENT}: checks and alerts go on, and results wait in the main one"
+    if refusal := refusal_of(applied, our_migrations()):
+        return refusal.message
+    missing = len(known_migrations() - applied)
+    return f"{counted(missing, 'migration')} of its database not applied" if missing else OK
+
+
+cached_history = Cached(_check_history, lambda: SLOW_FRESH * FRESH_SEC)
+"""`ok`, or what is wrong with the history database. A frozen one takes as long as PATIENCE_SEC to ask."""
 
 
 def check_clocks(processes: Mapping[str, ProcessReports], changes: Mapping[Labels, float]) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import psycopg
 from django.apps import apps
 from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, router
 from django.db.migrations.loader import MigrationLoader
 
 from core.db import separate_connection
@@ -69,7 +70,9 @@ def refusal_of(applied: Collection[tuple[str, str]], known: Mapping[str, Collect
     return Refusal(f"{NEWER if is_newer else FOREIGN} Unknown migrations: {_shortened(unknown)}.", is_newer)
 
 
-def missing_columns(database: psycopg.Connection, applied: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+def missing_columns(
+    database: psycopg.Connection, applied: Collection[tuple[str, str]], *, using: str = DEFAULT_DB_ALIAS
+) -> list[tuple[str, str]]:
     """Return table and name of columns that applied migrations make and the database lacks. Raises psycopg.Error.
 
     Development versions before 1.0.0 have migrations of the same names with other contents.
@@ -81,6 +84,7 @@ def missing_columns(database: psycopg.Connection, applied: Collection[tuple[str,
         for model in state.apps.get_models(include_auto_created=True)
         for field in model._meta.local_concrete_fields
         if model._meta.app_label in our_migrations() and field.column
+        if router.allow_migrate(using, model._meta.app_label)
     }
     columns = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
     return sorted(expected - set(database.execute(columns).fetchall()))
@@ -91,15 +95,15 @@ def _shortened(names: Sequence[tuple[str, str]]) -> str:
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
-def find_refusal(*, columns: bool = True) -> Refusal | None:
-    """Return why the database of this process is refused, or None. Raises psycopg.Error.
+def find_refusal(*, columns: bool = True, using: str = DEFAULT_DB_ALIAS) -> Refusal | None:
+    """Return why a database of this process is refused, or None. Raises psycopg.Error.
 
     `columns`: compare them too, which loads all migrations.
     """
-    with separate_connection(patience_sec=PATIENCE_SEC) as database:
+    with separate_connection(patience_sec=PATIENCE_SEC, using=using) as database:
         applied = applied_migrations(database)
         refusal = refusal_of(applied, our_migrations())
-        if not refusal and columns and (missing := missing_columns(database, applied)):
+        if not refusal and columns and (missing := missing_columns(database, applied, using=using)):
             return Refusal(f"{FOREIGN} Missing columns: {_shortened(missing)}.", is_newer=False)
         return refusal
 

@@ -21,6 +21,7 @@ from django.http import HttpRequest, HttpResponse
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from alerts import outbox, templates
+from checks.results.database import is_separate
 from config import changes, connections, pool, routes, shares
 from config.health import OK, Cached, cached_coverage, cached_writes
 from config.history import PATIENCE_SEC
@@ -33,6 +34,7 @@ from core.api.exposition import expose
 from core.clock import utc_now
 from core.db import separate_connection
 from core.metrics import LATE, Counter, Histogram, Labels, Level, ProcessReports, Recent
+from core.postgresql import HISTORY
 from core.version import product_version
 from monitors import metrics as instruments
 from monitors.checking import own_network
@@ -123,6 +125,11 @@ ON_CALL_LOOK_AGE = Gauge(
     "pulsekeeper_on_call_look_age_seconds",
     "How long ago gaps of the schedule that waits longest were looked for, and hand-overs; absent without schedules.",
 )
+HISTORY_AGE = Gauge(
+    "pulsekeeper_history_age_seconds",
+    "How far results are behind that are rolled up, and packed; absent before the first ones are.",
+    ("step",),
+)
 UNREACHABLE = Gauge(
     "pulsekeeper_unreachable", "1 if /metrics could not query this source and omits its values.", ("source",)
 )
@@ -150,9 +157,16 @@ GAUGES: tuple[Gauge | Recent, ...] = (
     QUEUE_LENGTH,
     ALERT_LAG,
     ON_CALL_LOOK_AGE,
+    HISTORY_AGE,
     UNREACHABLE,
 )
 
+_HISTORY_UNTIL = """
+    SELECT step, until
+      FROM checks_rollupprogress
+     CROSS JOIN LATERAL (VALUES ('roll_up', rolled_until), ('pack', packed_until)) AS steps (step, until)
+     WHERE until IS NOT NULL
+"""
 _MODULES = (
     *(routes, pool, connections, shares, changes, instruments),
     *(outbox, templates, messages, subscriptions, waiting),
@@ -170,7 +184,10 @@ LEVELS = tuple(each for each in INSTRUMENTS if isinstance(each, Level))
 
 def _collect() -> Iterator[Metric]:
     unreachable: dict[Labels, float] = {}
-    for source, query in {"broker": _broker_metrics, "database": _database_metrics}.items():
+    sources = {"broker": _broker_metrics, "database": _database_metrics}
+    if is_separate():
+        sources[HISTORY] = _history_metrics
+    for source, query in sources.items():
         try:
             yield from query()
         except (redis.RedisError, psycopg.Error) as error:
@@ -226,6 +243,7 @@ def _database_metrics() -> Iterator[Metric]:
         for group in count_stale(database, now=now, most=MOST_DUE):
             stale[group.label] += group.monitors
         places, private_offline = shared_locations(database, now=now), count_private_offline(database)
+        until = dict(database.execute(_HISTORY_UNTIL).fetchall())
     yield _gauge(LAG, {(): _seconds(waiting.oldest_due_at, now)})
     yield _gauge(DUE, {(): waiting.due})
     yield _gauge(PINGS_MISSING, {(): _seconds(waiting.pings_missing_since, now)})
@@ -243,10 +261,17 @@ def _database_metrics() -> Iterator[Metric]:
     yield _gauge(LOCATION_AGENTS, {(place.id,): place.online for place in places})
     yield _gauge(PRIVATE_OFFLINE, {(): private_offline})
     yield _gauge(ALERT_LAG, {(): _seconds(alert, now)})
+    yield _gauge(HISTORY_AGE, {(step,): _seconds(at, now) for step, at in until.items()})
     if looked_at is not None:
         yield _gauge(ON_CALL_LOOK_AGE, {(): _seconds(looked_at, now)})
     if waiting.last_tick_at is not None:
         yield _gauge(TICK_AGE, {(): _seconds(waiting.last_tick_at, now)})
+
+
+def _history_metrics() -> Iterator[Metric]:
+    """Yield nothing. Raises psycopg.Error if the history database does not answer."""
+    with separate_connection(patience_sec=PATIENCE_SEC, using=HISTORY):
+        yield from ()
 
 
 def _seconds(since: datetime | None, now: datetime) -> float:

@@ -218,18 +218,19 @@ def check_probes_cannot_reach_this_host(**_: Any) -> Iterator[CheckMessage]:
 @register(TAG, Tags.database)
 def check_history(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
     """Check that this code knows all applied migrations. `migrate` runs this too."""
-    if "default" not in (databases or ()) or settings.SERVERLESS:
+    if settings.SERVERLESS:
         return
     import psycopg
 
     from config.history import find_refusal
 
-    try:
-        refusal = find_refusal()
-    except psycopg.OperationalError:
-        return  # `migrate` and `check_servers_are_ready` report this
-    if refusal:
-        yield Error(refusal.message, id="pulsekeeper.E006")
+    for alias in databases or ():
+        try:
+            refusal = find_refusal(using=alias)
+        except psycopg.OperationalError:
+            continue  # `migrate` and `check_servers_are_ready` report this
+        if refusal:
+            yield Error(refusal.message, id="pulsekeeper.E006")
 
 
 @register(TAG, Tags.database, deploy=True)
@@ -240,26 +241,64 @@ def check_servers_are_ready(*, databases: Sequence[str] | None = None, **_: Any)
     """
     if "default" not in (databases or ()) or settings.SERVERLESS:
         return
-    import psycopg
-
-    from config.health import OK, check_broker, known_migrations
-    from config.history import PATIENCE_SEC, applied_migrations
-    from core.db import separate_connection
+    from config.health import OK, check_broker
 
     if (problem := check_broker()) != OK:
         yield Error(f"The broker of REDIS_URL {problem}.", id="pulsekeeper.E020")
+    for alias, name in {"default": "DATABASE_URL", "history": "HISTORY_DATABASE_URL"}.items():
+        if alias in settings.DATABASES:
+            yield from _check_database(alias, name)
+
+
+def _check_database(alias: str, name: str) -> Iterator[CheckMessage]:
+    import psycopg
+
+    from config.health import known_migrations
+    from config.history import PATIENCE_SEC, applied_migrations
+    from core.db import separate_connection
+
     try:
-        with separate_connection(patience_sec=PATIENCE_SEC) as database:
+        with separate_connection(patience_sec=PATIENCE_SEC, using=alias) as database:
             zone = database.execute("SHOW timezone").fetchone()
             applied = applied_migrations(database)
     except psycopg.Error:
-        yield Error("The database of DATABASE_URL does not answer.", id="pulsekeeper.E021")
+        yield Error(f"The database of {name} does not answer.", id="pulsekeeper.E021")
         return
     if missing := len(known_migrations() - applied):
-        yield Error(f"{counted(missing, 'migration')} not applied.", hint="manage.py migrate", id="pulsekeeper.E022")
+        where = f" to the database of {name}" if alias != "default" else ""
+        yield Error(
+            f"{counted(missing, 'migration')} not applied{where}.", hint="manage.py migrate", id="pulsekeeper.E022"
+        )
     if zone is not None and zone[0] not in ("UTC", "Etc/UTC", "GMT"):
         yield checks.Warning(
             f"The database server's time zone is {zone[0]}.",
             hint="ALTER DATABASE … SET timezone TO 'UTC', so that psql shows the same times as Pulsekeeper.",
             id="pulsekeeper.W023",
         )
+
+
+@register(TAG, Tags.database, deploy=True)
+def check_history_is_moved(*, databases: Sequence[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
+    """Check that HISTORY_DATABASE_URL names another database, and that the main one has nothing of the history."""
+    if "default" not in (databases or ()) or "history" not in settings.DATABASES:
+        return
+    import psycopg
+
+    from checks.results.moving import is_same, left_behind, opened
+
+    try:
+        with opened("default") as main, opened("history") as history:
+            if is_same(main, history):
+                yield Error(
+                    "HISTORY_DATABASE_URL names the database of DATABASE_URL.",
+                    hint="Leave it out, or name another database.",
+                    id="pulsekeeper.E025",
+                )
+            elif tables := left_behind(main):
+                yield Error(
+                    f"The main database has rows of the history, which nothing reads: {', '.join(tables)}.",
+                    hint="Stop all processes, then run manage.py move_history (docs/operate/operations.md).",
+                    id="pulsekeeper.E026",
+                )
+    except psycopg.OperationalError:
+        return  # `check_servers_are_ready` reports this

@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 import msgspec
 import psycopg
 import redis
+from django.db import DEFAULT_DB_ALIAS
 from django.http import Http404, HttpResponse
 from psycopg.rows import dict_row, namedtuple_row
 
 from alerts.outbox import oldest_alert
 from checks.agent_protocol import OFFLINE_SEC, PROTOCOL
 from checks.probes.ping.rights import HOW_TO_ALLOW
+from checks.results.database import is_separate
 from checks.results.hours import PLAIN_FOR
 from checks.results.partitions import PACKS_FROM, RESULTS, SERIES, Series
 from config.health import OK, run_checks
@@ -30,6 +32,7 @@ from config.metrics import MOST_DUE, processes
 from config.routing import QUEUES
 from core.db import separate_connection
 from core.metrics import ProcessReports, read_levels
+from core.postgresql import HISTORY
 from core.templatetags.pulsekeeper import duration
 from core.text import counted
 from core.version import product_version
@@ -86,8 +89,7 @@ _COUNTS = f"""
            {_count(_OUTDATED)} AS private_outdated,
            (SELECT max(last_sent_at) FROM alerts_alertchannel) AS last_sent_at,
            (SELECT rolled_until FROM checks_rollupprogress) AS rolled_until,
-           (SELECT packed_until FROM checks_rollupprogress) AS packed_until,
-           pg_database_size(current_database()) AS bytes
+           (SELECT packed_until FROM checks_rollupprogress) AS packed_until
 """  # noqa: S608 - our own conditions
 # Partitions count toward their table. Row counts are estimates of the planner.
 _TABLES = """
@@ -176,15 +178,26 @@ class LocationStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Storage:
+    """The size of a database and of its largest tables.
+
+    `ahead` is how far in the future partitions exist, by table.
+    """
+
+    bytes: int
+    tables: Sequence[NamedTuple]
+    ahead: Mapping[str, timedelta | None]
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """The status of the database. Counts stop at MOST_COUNTED.
+    """The status of the main database. Counts stop at MOST_COUNTED.
 
     `packs_from` is when packing begins, if that is in the future. `unpacked` is how much time the results cover that
     should be packed by now, or None.
 
-    `ahead` is how far in the future partitions exist, by table. `failing_channels` counts channels with waiting
-    messages whose last attempt failed. `private_offline` are private locations with monitors, `private_outdated` agents
-    of such locations that speak an older version of the protocol.
+    `failing_channels` counts channels with waiting messages whose last attempt failed. `private_offline` are private
+    locations with monitors, `private_outdated` agents of such locations that speak an older version of the protocol.
     """
 
     backlog: Backlog
@@ -204,10 +217,8 @@ class DatabaseStatus:
     private_offline: int
     private_outdated: int
     last_sent_at: datetime | None
-    bytes: int
-    tables: Sequence[NamedTuple]
+    storage: Storage
     locations: Sequence[LocationStatus]
-    ahead: Mapping[str, timedelta | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +240,13 @@ class BrokerStatus:
 class SystemStatus:
     """The status of all sources. A source that did not answer is None.
 
-    `checks` are those of /readyz. `mail` is the reason why mail cannot be sent.
+    `checks` are those of /readyz. `history` is None too if it is in the main database. `mail` is the reason why mail
+    cannot be sent.
     """
 
     checks: Mapping[str, str]
     database: DatabaseStatus | None
+    history: Storage | None
     broker: BrokerStatus | None
     mail: str | None
 
@@ -272,6 +285,10 @@ def find_problems(status: SystemStatus, *, now: datetime) -> Iterator[str]:
         yield f"Monitors, alerts and storage are unknown: the database did not answer within {PATIENCE_SEC} s."
     else:
         yield from _database_problems(status.database, now=now)
+    storages = [status.history, None if status.database is None else status.database.storage]
+    for table, ahead in ((table, ahead) for storage in storages if storage for table, ahead in storage.ahead.items()):
+        if ahead is None or ahead < LEAST_AHEAD:
+            yield f"{table} has no partitions for the coming days: the task checks.tasks.keep_partitions does not run."
     if status.broker is not None:
         yield from _broker_problems(status.broker)
 
@@ -297,9 +314,6 @@ def _database_problems(database: DatabaseStatus, *, now: datetime) -> Iterator[s
         yield "Alerts were given up: look at the dead deliveries, and replay them when their cause is gone."
     for location in database.locations:
         yield from location.problems()
-    for table, ahead in database.ahead.items():
-        if ahead is None or ahead < LEAST_AHEAD:
-            yield f"{table} has no partitions for the coming days: the task checks.tasks.keep_partitions does not run."
     if database.rolled_until is not None and now - database.rolled_until > MOST_ROLLUP_AGE:
         yield "The hourly roll-ups are behind: the task checks.tasks.roll_up does not run."
     if database.packed_until is not None and now - database.packed_until > MOST_PACKED_AGE:
@@ -321,10 +335,11 @@ def _since(moment: datetime | None, now: datetime) -> timedelta:
 
 def system_status(*, now: datetime) -> SystemStatus:
     """Query all sources in parallel."""
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    with ThreadPoolExecutor(max_workers=5) as pool:
         checks, database = pool.submit(run_checks), pool.submit(_database_status, now)
+        history = pool.submit(_history_status, now)
         broker, mail = pool.submit(_broker_status), pool.submit(_mail_problem)
-        return SystemStatus(checks.result(), database.result(), broker.result(), mail.result())
+        return SystemStatus(checks.result(), database.result(), history.result(), broker.result(), mail.result())
 
 
 def _mail_problem() -> str | None:
@@ -349,13 +364,11 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
                     LocationStatus(**row | {"agents": _AGENTS.decode(row["agents"])})
                     for row in cursor.execute(_LOCATIONS, places)
                 ]
-            with database.cursor(row_factory=namedtuple_row) as named:
-                tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
+            storage = _storage(database, DEFAULT_DB_ALIAS, now)
             (packs_from,) = database.execute(PACKS_FROM).fetchone() or (now,)
             # Without any result, nothing is rolled up, and nothing packed.
             may_pack = packs_from <= now and counts["rolled_until"] is not None
             unpacked = _unpacked(database, now) if may_pack else None
-            ahead = {series.table: _ahead(database, series, now) for series in SERIES if series.ahead}
     except psycopg.Error as error:
         logger.warning("health page: cannot query the database: %s", error)
         return None
@@ -364,13 +377,31 @@ def _database_status(now: datetime) -> DatabaseStatus | None:
         stale=stale,
         canary=canary,
         alert_since=alert,
-        tables=tables,
+        storage=storage,
         locations=locations,
-        ahead=ahead,
         packs_from=packs_from if packs_from > now else None,
         unpacked=unpacked,
         **counts,
     )
+
+
+def _history_status(now: datetime) -> Storage | None:
+    if not is_separate():
+        return None
+    try:
+        with separate_connection(patience_sec=PATIENCE_SEC, using=HISTORY) as database:
+            return _storage(database, HISTORY, now)
+    except psycopg.Error as error:
+        logger.warning("health page: cannot query the history database: %s", error)
+        return None
+
+
+def _storage(database: psycopg.Connection, alias: str, now: datetime) -> Storage:
+    with database.cursor(row_factory=namedtuple_row) as named:
+        tables = named.execute(_TABLES, {"tables": TABLES}).fetchall()
+    [(size,)] = database.execute("SELECT pg_database_size(current_database())").fetchall()
+    made_ahead = [series for series in SERIES if series.ahead and series.alias == alias]
+    return Storage(size, tables, {series.table: _ahead(database, series, now) for series in made_ahead})
 
 
 def _unpacked(database: psycopg.Connection, now: datetime) -> timedelta | None:

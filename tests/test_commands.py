@@ -22,8 +22,13 @@ _GIVEN |= {"--force-color", "--skip-checks"}
 
 
 def ours() -> Iterator[str]:
+    """Yield our commands, without `migrate`: it has the options of Django's, for two databases."""
     for name, app in get_commands().items():
-        if isinstance(app, str) and (ROOT / app / "management" / "commands" / f"{name}.py").exists():
+        if (
+            name != "migrate"
+            and isinstance(app, str)
+            and (ROOT / app / "management" / "commands" / f"{name}.py").exists()
+        ):
             yield name
 
 

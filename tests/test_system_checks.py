@@ -16,6 +16,7 @@ from pytest_django.fixtures import Settings
 from config import celeryconfig, system_checks
 from config.env import mail_settings
 from core.egress import parse_networks
+from core.postgresql import HISTORY
 from tests.factories import ProjectFactory
 
 ROOT = Path(__file__).parents[1]
@@ -117,6 +118,34 @@ def test_a_database_without_tables_and_of_another_zone(production: Settings, mon
     assert found(databases=["default"]) == {"pulsekeeper.E022"}
     monkeypatch.setenv("PGTZ", "Asia/Tokyo")  # libpq sends it to the server, like the server's own setting
     assert found(databases=["default"]) == {"pulsekeeper.E022", "pulsekeeper.W023"}
+
+
+@pytest.mark.usefixtures("second_database")
+class TestHistoryDatabase:
+    @pytest.mark.django_db(databases="__all__")
+    def test_it_is_checked_too(self, production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert found(databases=["default"]) == set()
+        history = connections[HISTORY]
+        given = history.settings_dict
+        for changed, problem in [({"NAME": "template1"}, "E022"), ({"HOST": "127.0.0.1", "PORT": "1"}, "E021")]:
+            monkeypatch.setattr(history, "settings_dict", given | changed)
+            assert found(databases=["default"]) == {f"pulsekeeper.{problem}"}
+
+    @pytest.mark.django_db(databases="__all__")
+    def test_it_is_the_main_one(self, production: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connections[HISTORY], "settings_dict", connection.settings_dict)
+        assert found(databases=["default"]) == {"pulsekeeper.E025"}
+
+    @pytest.mark.django_db(databases="__all__", transaction=True)
+    def test_the_main_one_has_rows(self, production: Settings) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO checks_hourlyrollup VALUES (1, now(), 0, 1, 0, 0, 0)")
+            try:
+                [message] = system_checks.check_history_is_moved(databases=["default"])
+            finally:
+                cursor.execute("DELETE FROM checks_hourlyrollup")
+        assert message.id == "pulsekeeper.E026"
+        assert "checks_hourlyrollup" in message.msg
 
 
 def test_nothing_is_asked_without_a_database_named(production: Settings) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -21,6 +21,7 @@ from checks.own_network import OwnNetwork
 from config import system_status
 from core import metrics
 from core.clock import utc_now
+from core.postgresql import HISTORY
 from core.version import product_version
 from locations.models import Location
 from monitors.agents.leases import BEHIND
@@ -230,3 +231,17 @@ def test_agents_that_are_behind_and_private_locations(staff: Client) -> None:
     assert "The agents of Attic" not in shown
     assert "Private locations offline 1" in shown
     assert "Agents of private locations with an older protocol 1" in shown
+
+
+@pytest.mark.usefixtures("second_database")
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_sizes_of_both_databases(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = words(staff)
+    assert re.search(r"History database size \d+\.\d MB Partitions ahead of checks_hourlyrollup", shown)
+    assert "History ok" in shown
+    elsewhere = connections.settings[HISTORY] | {"HOST": "127.0.0.1", "PORT": "1"}
+    monkeypatch.setitem(connections.settings, HISTORY, elsewhere)  # of connections in new threads
+    shown = words(staff)
+    assert "History: its database does not answer: checks and alerts go on" in shown
+    assert "History database size" not in shown
+    assert "Longest overdue monitor" in shown

@@ -18,12 +18,12 @@ from tests.faults.system import System
 
 
 def command(serve: Callable[[ExitStack, Path], System], *, seconds: float, starting_sec: float = STARTING_SEC) -> int:
-    """Run the test with SECONDS_TO_RUN (default: `seconds`), MONITORS, CHILDREN, SEED and HOSTILE of the environment.
+    """Run the test with SECONDS_TO_RUN (default: `seconds`), MONITORS, CHILDREN, SEED, HOSTILE and SEPARATE.
 
-    CHILDREN is how many monitors depend on one; 300 need 500 monitors. HOSTILE names rows of
-    `benchmarks.fairness.rows`, separated by commas, that hostile accounts play at the same time. The last line printed
-    is one JSON object; its seed repeats the same script. Return 1 if there were violations, which are explained on
-    standard error.
+    They are variables of the environment. With SEPARATE=1 the history is in a PostgreSQL of its own. CHILDREN is how
+    many monitors depend on one; 300 need 500 monitors. HOSTILE names rows of `benchmarks.fairness.rows`, separated by
+    commas, that hostile accounts play at the same time. The last line printed is one JSON object; its seed repeats the
+    same script. Return 1 if there were violations, which are explained on standard error.
     """
     hostile = [name for name in os.environ.get("HOSTILE", "").split(",") if name]
     if unknown := [name for name in hostile if name not in ROWS or ROWS[name].by != "accounts" or name == "udp"]:

@@ -72,6 +72,7 @@ def run(
             starting_sec=starting_sec,
             replaced=system.replaced,
             children=children,
+            servers=system.servers,
         )
         target = stack.enter_context(_target(folder, script, system.address))
         run = FaultRun(script, system, target, hostile)

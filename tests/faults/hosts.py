@@ -206,16 +206,17 @@ class Server:
             self.kill()
 
 
-def postgres(folder: Path, network: Network) -> tuple[Server, str]:
+def postgres(folder: Path, network: Network, *, name: str = "postgres", port: int = 5432) -> tuple[Server, str]:
     """Start PostgreSQL with TLS and a password on a network. Return it and the URL of its database."""
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=None)
     if programs is None:
         raise SystemExit("error: PostgreSQL is not installed: apt-get install postgresql")
-    home = _home(folder / "postgres", "postgres")
+    home = _home(folder / name, "postgres")
     data = home / "data"
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    (folder / "ca.pem").chmod(0o644)
+    known = folder / ("ca.pem" if name == "postgres" else f"{name}-ca.pem")
+    authority.cert_pem.write_to_path(str(known))
+    known.chmod(0o644)
     issued = authority.issue_cert(network.address)
     key, certificate = home / "key.pem", home / "certificate.pem"
     issued.private_key_pem.write_to_path(str(key))
@@ -230,18 +231,19 @@ def postgres(folder: Path, network: Network) -> tuple[Server, str]:
         f"local all postgres peer\nhostssl pulsekeeper pulsekeeper {network.prefix}.0/24 scram-sha-256\n"
     )
     (data / "postgresql.auto.conf").write_text(
-        f"listen_addresses = '{network.address}'\nunix_socket_directories = '{home}'\nmax_connections = 300\n"
-        f"ssl = on\nssl_cert_file = '{certificate}'\nssl_key_file = '{key}'\n"
+        f"listen_addresses = '{network.address}'\nport = {port}\nmax_connections = 300\n"
+        f"unix_socket_directories = '{home}'\nssl = on\nssl_cert_file = '{certificate}'\nssl_key_file = '{key}'\n"
     )
-    server = Server("postgres", "postgres", (str(programs / "postgres"), "-D", str(data)), folder / "postgres.log")
+    server = Server(name, "postgres", (str(programs / "postgres"), "-D", str(data)), folder / f"{name}.log")
     server.start()
-    psql = (*as_user("postgres"), str(programs / "psql"), "--host", str(home), "--quiet", "--set=ON_ERROR_STOP=1")
+    psql = (*as_user("postgres"), str(programs / "psql"), "--host", str(home), "--port", str(port), "--quiet",
+            "--set=ON_ERROR_STOP=1")  # fmt: skip
     _until("PostgreSQL answers", lambda: _works(*psql, "--command=SELECT 1"))
     password = secrets.token_urlsafe(24)
     _run(*psql, f"--command=CREATE ROLE pulsekeeper LOGIN PASSWORD '{password}'")
     _run(*psql, "--command=CREATE DATABASE pulsekeeper OWNER pulsekeeper")
-    tls = f"sslmode=verify-full&sslrootcert={folder / 'ca.pem'}"
-    return server, f"postgresql://pulsekeeper:{password}@{network.address}/pulsekeeper?{tls}"
+    tls = f"sslmode=verify-full&sslrootcert={known}"
+    return server, f"postgresql://pulsekeeper:{password}@{network.address}:{port}/pulsekeeper?{tls}"
 
 
 def redis(folder: Path, network: Network) -> tuple[Server, str]:

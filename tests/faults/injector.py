@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.script import SERVERS, Burst, Fault
+from tests.faults.script import Burst, Fault
 from tests.faults.system import System
 
 RECOVERY_SECONDS = 60  # limit for all processes to answer again
@@ -89,7 +89,7 @@ class FaultInjector:
         return [name for name in self._tree.members if self._system.host_of(name) == host]
 
     def _inject(self, fault: Fault) -> None:
-        if fault.victim in SERVERS:
+        if fault.victim in self._system.servers:
             if self._system.kill_server(fault.victim):
                 self.kills += 1
                 self.note(f"killed {fault.victim}")

@@ -1,6 +1,6 @@
 """Stop the broker and the database in every order under all processes. Nothing restarts a process that ends.
 
-    python -m tests.faults.outages [--rounds ROUNDS] [--seconds SECONDS] [--servers valkey postgres] [--names]
+    python -m tests.faults.outages [--rounds ROUNDS] [--seconds SECONDS] [--servers valkey postgres history] [--names]
 
 After each round, a ping must be answered, every monitor checked and an alert delivered. The last line printed is one
 JSON object: rounds, processes that ended, and the most lines and bytes that a process logged during a round.
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from devserver.server_process import Server
 
 SERVERS = ("valkey", "postgres")
+HISTORY = "history"
 BROKER_NAME = "broker.invalid"
 HOSTS = f"127.0.0.1 localhost {BROKER_NAME}\n"
 PATIENCE_SEC = 90
@@ -72,12 +73,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=5, help="after each server that is stopped or started")
-    parser.add_argument("--servers", nargs="+", choices=SERVERS, default=SERVERS)
+    parser.add_argument("--servers", nargs="+", choices=(*SERVERS, HISTORY), default=SERVERS)
     parser.add_argument("--names", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pulsekeeper-outages-") as name, ExitStack() as stack:
         folder = Path(name)
         servers = stack.enter_context(_servers(folder))
+        if HISTORY in given.servers:
+            servers |= stack.enter_context(_history(folder / HISTORY))
         migrate(Place())
         django.setup()
         site = stack.enter_context(Site())
@@ -129,6 +132,19 @@ def _servers(folder: Path) -> Iterator[dict[str, Server]]:
             **COMMON,
         )
         yield {server.name: server for server in supervisor.servers}
+    finally:
+        supervisor.stop()
+
+
+@contextmanager
+def _history(folder: Path) -> Iterator[dict[str, Server]]:
+    """Start another PostgreSQL for the history, with a Valkey that nothing uses."""
+    data = DataFolder.prepare(folder)
+    supervisor = ServerSupervisor(data, {}, {})
+    try:
+        supervisor.start()
+        os.environ["HISTORY_DATABASE_URL"] = ensure_database(data, "pulsekeeper").database_url
+        yield {HISTORY: supervisor.servers[0]}
     finally:
         supervisor.stop()
 

@@ -173,11 +173,13 @@ def _work(act: Callable[[], None]) -> None:
     import psycopg
     from django.db import InterfaceError, OperationalError
 
+    from core.errors import HistoryUnavailable
+
     try:
         while True:
             act()
             time.sleep(0.2)
-    except (OperationalError, InterfaceError, psycopg.OperationalError) as error:
+    except (OperationalError, InterfaceError, psycopg.OperationalError, HistoryUnavailable) as error:
         if isinstance(error.__cause__ or error, psycopg.errors.DeadlockDetected):
             raise
 

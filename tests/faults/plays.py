@@ -34,6 +34,7 @@ from tests.metrics.prometheus import firing
 from tests.processes.waiting import until
 
 LIMIT_SEC = 60
+FROZEN_SEC = 120
 RARE = re.compile(r"clock-(?!database)\w+(?!.600)[+-]\d+")  # on request only: 600 s of each kind take long enough
 
 Fault = Callable[[Stage], AbstractContextManager[None]]
@@ -117,6 +118,16 @@ def _frozen(kind: str) -> Fault:
     return fault
 
 
+@contextmanager
+def _frozen_history(stage: Stage) -> Iterator[None]:
+    """Freeze the history database for FROZEN_SEC at least."""
+    until = time.monotonic() + FROZEN_SEC
+    stage.signal_history(signal.SIGSTOP)
+    yield
+    time.sleep(max(0.0, until - time.monotonic()))
+    stage.signal_history(signal.SIGCONT)
+
+
 def _ended(kind: str) -> Fault:
     @contextmanager
     def fault(stage: Stage) -> Iterator[None]:
@@ -164,6 +175,8 @@ def all_plays() -> dict[str, Play]:
     plays["away-database"] = Play(_away("database"), away, "PulsekeeperUnreachable", "database")
     plays["away-broker"] = Play(_away("broker"), "Broker: ", "PulsekeeperUnreachable", "broker")
     plays["away-both"] = Play(_away("broker", "database"), away, "PulsekeeperUnreachable", "database")
+    says, rule = "History: its database does not answer", "PulsekeeperHistoryUnreachable"
+    plays["frozen-history"] = Play(_frozen_history, says, rule, stops=False)
     for kind, says in {"dispatcher": "Scheduler: ", "beat": "Scheduler: ", "worker": "(Coverage|Monitors): "}.items():
         for how, fault in {"frozen": _frozen(kind), "ended": _ended(kind)}.items():
             plays[f"{how}-{kind}"] = Play(fault, says, "PulsekeeperProcessMissing", kind)

@@ -2,7 +2,8 @@
 
 Each host runs a web process, two workers, an interactive one, a dispatcher and a beat, as `nobody`, from a virtualenv
 of the lock for production. Each kind is in a network namespace that reaches only what docs/operate/deployment.md lists.
-PostgreSQL (TLS and a password) and Redis (a password) run on other machines. Besides single processes and servers,
+PostgreSQL (TLS and a password) and Redis (a password) run on other machines. With SEPARATE=1 the history is in another
+PostgreSQL. Besides single processes and servers,
 whole hosts lose power; their peers then see no closed connections.
 
 It needs root, and Debian's `postgresql`, `redis-server` and `iproute2`. `tests.faults.command` has its options
@@ -24,8 +25,8 @@ from cryptography.fernet import Fernet
 from tests.faults.command import command
 from tests.faults.hosts import NamespaceHost, Server, as_user, isolated, postgres, redis
 from tests.faults.reach import NETWORKS, documented
-from tests.faults.script import MANY_STARTING_SEC
-from tests.faults.system import COMMON, System, migrate
+from tests.faults.script import HISTORY, MANY_STARTING_SEC
+from tests.faults.system import COMMON, System, is_separate, migrate
 from tests.faults.virtualenv import ROOT, programs_for
 from tests.processes.tree import Place, Tree
 from tests.upgrade.dumps import ENCRYPTION_KEY, restore
@@ -109,6 +110,12 @@ def two_hosts(
     stack.callback(database.stop)
     broker, redis_url = redis(folder, NETWORKS["broker"])
     stack.callback(broker.stop)
+    servers = {"postgres": database, "valkey": broker}
+    if is_separate():
+        servers[HISTORY], os.environ["HISTORY_DATABASE_URL"] = postgres(
+            folder, NETWORKS["database"], name=HISTORY, port=5433
+        )
+        stack.callback(servers[HISTORY].stop)
     keys = settings_secrets()
     if dump is not None:
         restore(dump, database_url)
@@ -139,7 +146,7 @@ def two_hosts(
         ]
     migrate(places["host-a"][0])
     tree = Tree(os.environ, folder, counts=COUNTS, places=[place for each in places.values() for place in each])
-    return kind(tree, hosts, places, {"postgres": database, "valkey": broker})
+    return kind(tree, hosts, places, servers)
 
 
 def settings_secrets() -> dict[str, str]:

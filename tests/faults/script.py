@@ -32,6 +32,8 @@ STOP_SEC = 36.0  # a gap of more than 30 s counts as a scheduler stop and moves 
 CHILDREN = 27
 
 SERVERS = ("postgres", "valkey")
+HISTORY = "history"
+"""The second PostgreSQL of a run with SEPARATE."""
 # The server supervisor gives up after five deaths in a minute.
 _SERVER_KILLS, _SERVER_WINDOW_SEC = 4, 65.0
 
@@ -117,15 +119,19 @@ def write_script(
     starting_sec: float = STARTING_SEC,
     replaced: Sequence[Sequence[str]] = (),
     children: int = CHILDREN,
+    servers: Sequence[str] = SERVERS,
 ) -> Script:
-    """Return the schedule. `victims` are the names of what may be killed, by kind.
+    """Return the schedule. `victims` are the names of processes and hosts that may be killed, by kind.
 
     `children` depend on one of each hundred parts, or of more if they are more than 50. If there are processes to
     replace, by burst, nothing is killed. Otherwise a run shorter than BURST_SEC is one burst.
     """
     dice = random.Random(seed)
     calm_sec = starting_sec + WITHIN_SEC
-    bursts = _replacements(seconds, replaced, calm_sec) if replaced else _bursts(dice, seconds, victims, calm_sec)
+    if replaced:
+        bursts = _replacements(seconds, replaced, calm_sec)
+    else:
+        bursts = _bursts(dice, seconds, victims, calm_sec, servers)
     parts = [_part(dice, number, bursts) for number in range(monitors)]
     return Script(seed, seconds, _families(parts, children), bursts)
 
@@ -141,13 +147,15 @@ def _families(parts: Sequence[Part], children: int) -> tuple[Part, ...]:
     return tuple(found)
 
 
-def _bursts(dice: random.Random, seconds: float, victims: dict[str, list[str]], calm_sec: float) -> tuple[Burst, ...]:
+def _bursts(
+    dice: random.Random, seconds: float, victims: dict[str, list[str]], calm_sec: float, servers: Sequence[str]
+) -> tuple[Burst, ...]:
     bursts: list[Burst] = []
-    servers: list[float] = []  # when one was killed
+    killed: list[float] = []  # when a server was
     start = 1.0
     while start < seconds:
         length = min(BURST_SEC, seconds - start)
-        faults = _faults(dice, start, start + length, victims, servers)
+        faults = _faults(dice, start, start + length, victims, servers, killed)
         end = start + length
         if len(bursts) % 3 == 1:
             # Sometimes the scheduler stops long enough for heartbeat deadlines to move.
@@ -171,7 +179,12 @@ def _replacements(seconds: float, replaced: Sequence[Sequence[str]], calm_sec: f
 
 
 def _faults(
-    dice: random.Random, start: float, end: float, victims: dict[str, list[str]], servers: list[float]
+    dice: random.Random,
+    start: float,
+    end: float,
+    victims: dict[str, list[str]],
+    servers: Sequence[str],
+    killed: list[float],
 ) -> list[Fault]:
     faults: list[Fault] = []
     left: list[str] = []
@@ -179,12 +192,12 @@ def _faults(
     while at < end:
         if not left:  # every kind gets its turn before a second one
             # Processes that hold claims or send alerts are killed twice.
-            left = [*victims, "worker", "interactive", *SERVERS]
+            left = [*victims, "worker", "interactive", *servers]
             dice.shuffle(left)
         kind = left.pop()
-        if kind in SERVERS:
-            if sum(at - before < _SERVER_WINDOW_SEC for before in servers) < _SERVER_KILLS:
-                servers.append(at)
+        if kind in servers:
+            if sum(at - before < _SERVER_WINDOW_SEC for before in killed) < _SERVER_KILLS:
+                killed.append(at)
                 faults.append(Fault(at, kind))
         else:
             action = "terminate" if kind == "worker" and dice.random() < 0.3 else "kill"

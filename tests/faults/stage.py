@@ -1,6 +1,7 @@
 """The system of `tests.faults.plays`: all processes, real servers, Prometheus, targets and jobs.
 
-PostgreSQL's clock can be set and its disk filled. The link of workers to the internet can be cut.
+PostgreSQL's clock can be set and its disk filled. The link of workers to the internet can be cut. The history is in
+another PostgreSQL, which can be frozen.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import django
+import psutil
 import psycopg
 import requests
 import yaml
@@ -76,6 +78,7 @@ class Stage:
     folder: Path
     tree: Tree
     database: Server
+    history: Server
     broker: Server
     workers: NamespaceHost
     site: Site
@@ -105,6 +108,13 @@ class Stage:
         for member in self.members(kind):
             assert member.pid is not None
             os.killpg(member.pid, number)
+
+    def signal_history(self, number: int) -> None:
+        """Send a signal to all processes of the history database."""
+        assert self.history.process is not None
+        server = psutil.Process(self.history.process.pid)
+        for process in [server, *server.children(recursive=True)]:
+            process.send_signal(number)
 
     def set_database_clock(self, ahead: int) -> None:
         set_clock(self.folder, ahead)
@@ -323,6 +333,8 @@ def make_stage(stack: ExitStack, folder: Path) -> Stage:
     for network in (SERVERS, INTERNET):
         network.power_on()
     database, database_url = _start_database(stack, folder)
+    history, os.environ["HISTORY_DATABASE_URL"] = postgres(folder, SERVERS, name="history", port=5433)
+    stack.callback(history.kill)
     broker, redis_url = redis(folder, SERVERS)
     stack.callback(broker.kill)
     site, always = (stack.enter_context(Site(address=INTERNET.address)) for _ in range(2))
@@ -356,7 +368,7 @@ def make_stage(stack: ExitStack, folder: Path) -> Stage:
     stack.callback(jobs.end)
     prometheus = stack.enter_context(_prometheus(folder / "prometheus"))
     stage = Stage(
-        folder, tree, database, broker, workers, site, inbox, receiver, jobs, cookies, prometheus
+        folder, tree, database, history, broker, workers, site, inbox, receiver, jobs, cookies, prometheus
     )  # fmt: skip
     stack.callback(lambda: stage.inbox.__exit__(None, None, None))
     return stage

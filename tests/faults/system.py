@@ -18,6 +18,7 @@ import psutil
 from devserver.data_folder import load_or_create_secrets
 from devserver.session import embedded_servers, server_pids
 from tests.faults import past
+from tests.faults.script import HISTORY, SERVERS
 from tests.processes.tree import Place, Tree
 from tests.processes.up import copy_cluster, free_port
 
@@ -57,6 +58,7 @@ class System:
         self.address = address  # where probes reach this process
         self.receivers = address  # the same for senders of alerts
         self.hosts: Mapping[str, Host] = {}
+        self.servers: Sequence[str] = (*SERVERS, HISTORY) if "HISTORY_DATABASE_URL" in os.environ else SERVERS
         self.replaced: Sequence[Sequence[str]] = ()  # processes that the script replaces, by burst
 
     def victims(self) -> dict[str, list[str]]:
@@ -92,7 +94,8 @@ class PrivateServers(System):
         self._data_dir = data_dir
 
     def kill_server(self, name: str) -> bool:
-        pid = (server_pids(self._data_dir) or {}).get(name)
+        folder, server = (self._data_dir / HISTORY, "postgres") if name == HISTORY else (self._data_dir, name)
+        pid = (server_pids(folder) or {}).get(server)
         if not isinstance(pid, int):
             raise SystemExit("the server supervisor has ended")
         return kill_with_children(pid)
@@ -111,14 +114,24 @@ def kill_with_children(pid: int) -> bool:
     return True
 
 
+def is_separate() -> bool:
+    """Return whether the history gets a PostgreSQL of its own, by SEPARATE of the environment."""
+    return bool(os.environ.get("SEPARATE"))
+
+
 def serve_privately(stack: ExitStack, folder: Path) -> None:
     """Start durable private servers and put settings for this process and the tree into os.environ.
 
-    A test names a migrated PostgreSQL to copy in CLUSTER, which saves seconds of a processor.
+    A test names a migrated PostgreSQL to copy in CLUSTER, which saves seconds of a processor. With SEPARATE, the
+    history is in another PostgreSQL, which comes with a Valkey that nothing uses.
     """
     if cluster := os.environ.get("CLUSTER"):
         copy_cluster(Path(cluster), folder)
-    found = stack.enter_context(embedded_servers(folder, postgres_settings={"fsync": "on", "synchronous_commit": "on"}))
+    durable = {"fsync": "on", "synchronous_commit": "on"}
+    found = stack.enter_context(embedded_servers(folder, postgres_settings=durable))
+    if is_separate():
+        history = stack.enter_context(embedded_servers(folder / HISTORY, postgres_settings=durable))
+        os.environ["HISTORY_DATABASE_URL"] = history.database_url
     os.environ.update(
         load_or_create_secrets(folder),
         DATA_DIR=str(folder),

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import connection
+from django.db import connection, connections
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -19,6 +19,7 @@ from config.celery import app
 from core import metrics
 from core.clock import utc_now
 from core.metrics import LATE
+from core.postgresql import HISTORY
 from locations.models import Agent, Location
 from monitors.checking import own_network
 from monitors.models import Canary, Monitor, MonitorState, SchedulerTick
@@ -64,7 +65,7 @@ def _ticking(fresh_health: None) -> None:
 def ready() -> tuple[int, dict[str, str]]:
     answer = Client().get("/readyz")
     body = answer.json()
-    degraded = body["checks"]["lateness"] != "ok"
+    degraded = any(body["checks"].get(name, "ok") != "ok" for name in ("lateness", "history"))
     assert body["status"] == (("degraded" if degraded else "ready") if answer.status_code == 200 else "not_ready")
     return answer.status_code, body["checks"]
 
@@ -245,3 +246,16 @@ def test_a_process_without_network() -> None:
     own_network.DOWN.follow(lambda: 0)
     metrics.report()
     assert ready() == (200, GOOD)
+
+
+@pytest.mark.usefixtures("second_database")
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_a_history_database_makes_it_degraded_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ready() == (200, GOOD | {"history": "ok"})
+    database = connections[HISTORY]
+    monkeypatch.setattr(database, "settings_dict", database.settings_dict | {"NAME": "template1"})
+    status, checks = ready()
+    assert status == 200
+    assert re.fullmatch(r"\d+ migrations of its database not applied", checks["history"])
+    monkeypatch.setattr(database, "settings_dict", database.settings_dict | {"HOST": "127.0.0.1", "PORT": "1"})
+    assert ready()[1]["history"].startswith("its database does not answer")

@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 import yaml
+from django.db import connection, connections
 from django.test import Client
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 from redis import Redis
 
 from alerts.outbox import DELIVERIES, MAX_QUEUED
+from checks.results.models import RollupProgress
 from config.celery import app
 from config.routes import REQUESTS
 from core import metrics
 from core.clock import BROKER, utc_now
+from core.postgresql import HISTORY
 from monitors import metrics as instruments
 from monitors.checking import own_network
 from monitors.models import Canary, Monitor, MonitorState
@@ -168,6 +171,9 @@ def test_each_alert_is_fired_by_its_cause(
     DELIVERIES.add(1, "waiting", "webhook")
     MAILS.add(1, "dead")
     add_agent(shared())
+    RollupProgress.objects.create(rolled_until=now - timedelta(hours=4))
+    for databases in (settings.DATABASES, connections.settings):
+        monkeypatch.setitem(databases, HISTORY, connection.settings_dict | {"HOST": "127.0.0.1", "PORT": "1"})
     for level in (instruments.WITHOUT_PINGS, MAIL_FAILING, own_network.DOWN):
         level.follow(lambda: 1)
     with read_only():

@@ -72,7 +72,7 @@ env:
   - {name: METRICS_ALLOWED, value: {{ . | quote }}}
   {{- end }}
   {{- range $name, $value := .Values.settings }}
-  {{- if or (hasSuffix "_SECRET" $name) (eq $name "SENTRY_DSN") }}
+  {{- if or (hasSuffix "_SECRET" $name) (has $name (list "SENTRY_DSN" "HISTORY_DATABASE_URL")) }}
   {{- fail (printf "%s is a secret: add it to the Secret, and set %s_FILE to /run/secrets/ and its key" $name $name) }}
   {{- end }}
   - {name: {{ $name }}, value: {{ $value | quote }}}
