@@ -13,7 +13,8 @@ of a monitor at 60 s.
 
 The last line is one JSON object: medians in ms, the ratio of each pair, and the bytes of tables and indexes for each
 result: `bytes_per_check` as rows, `bytes_per_check_hour` and `_day` packed. `read_14_days_ms` is the median time for
-14 packed days of a monitor, `read_14_days_cpu_ms` the CPU of this process for them, `pack_us_per_check` that to pack a
+14 packed days of a monitor as the columns and reasons that a backtest reads, `read_14_days_cpu_ms` the CPU of this
+process for them, `pack_us_per_check` that to pack a
 result, and `backtest_90_days_ms` the CPU of a backtest. Exits 1 if a response is wrong or a goal is missed.
 """
 
@@ -113,9 +114,10 @@ else:
     taken, cpu, count, end = [], [], 0, RESULTS.bounds(now)[0]
     for monitor_id in sorted(PackedResults.objects.values_list("monitor_id", flat=True).distinct())[:60]:
         start, start_cpu = time.perf_counter(), time.process_time()
-        count = max(count, len(list(history_of(monitor_id, end - 14 * DAY, end))))
+        parts = list(history_of(monitor_id, end - 14 * DAY, end))
         taken.append((time.perf_counter() - start) * 1000)
         cpu.append((time.process_time() - start_cpu) * 1000)
+        count = max(count, sum(len(part.checks.at) for part in parts))
     found |= {{
         "read_14_days_ms": statistics.median(taken),
         "read_14_days_cpu_ms": statistics.median(cpu),

@@ -34,6 +34,7 @@ from django.db.models.functions import Coalesce, RowNumber
 
 from core.bulk import array
 from core.errors import NotFound
+from core.postgresql.availability import HistoryConnection
 from core.postgresql.base import check
 
 M = TypeVar("M", bound=Model)
@@ -153,16 +154,17 @@ def write_page() -> None:
 
 
 @contextmanager
-def separate_connection(*, patience_sec: int) -> Iterator[psycopg.Connection]:
+def separate_connection(*, patience_sec: int, using: str = DEFAULT_DB_ALIAS) -> Iterator[psycopg.Connection]:
     """Begin a transaction on a separate connection, for callers that cannot wait for the pool. Raises psycopg.Error.
 
     `patience_sec` limits connecting, for which libpq's minimum is 2, and each statement.
     """
-    parameters = connection.get_connection_params() | {
+    parameters = connections[using].get_connection_params() | {
         "connect_timeout": patience_sec,
         "cursor_factory": psycopg.Cursor,
     }
-    with psycopg.connect(**parameters) as database:
+    connect = psycopg.connect if using == DEFAULT_DB_ALIAS else HistoryConnection.connect
+    with connect(**parameters) as database:
         check(database, seconds=patience_sec)
         # Not as `options` of the connection, which PgBouncer refuses, and not for the session, which others would get.
         database.execute("SELECT set_config('statement_timeout', %s, true)", [f"{patience_sec}s"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,8 +13,9 @@ from django.conf import settings
 
 from audit.actions import Action
 from audit.models import Entry
+from checks.results.history import micros, moment_of
 from checks.results.rollups import hour_of_newest
-from checks.results.selectors import PastCheck, history_of
+from checks.results.selectors import Past, history_of
 from checks.spec import ReasonCode, Verdict
 from core.clock import from_ms
 from core.errors import NoThresholds, ValidationFailed
@@ -154,9 +156,9 @@ def backtest(monitor: Monitor, given: Mapping[str, Any], *, now: datetime) -> Ba
         raise ValidationFailed(f"must be at most {LONGEST.days} days before to.", field="from")
     earliest = hour_of_newest(MAX_CHECKS, monitor.pk, start=start, end=end)
     start = max(start, earliest or start)
-    rows = history_of(monitor.pk, start - WARM_UP, end)
-    first = next(rows, None)
-    began = start if first is None else first[0]
+    history = history_of(monitor.pk, start - WARM_UP, end)
+    first = next(history, None)
+    began = start if first is None else moment_of(first.checks.at[0])
     past = _past_of(monitor, began, end, now=now)
     status, open_outage = _state_before(monitor, began)
     replays = [each.replay(monitor, status) for each in (own, other)]
@@ -164,7 +166,7 @@ def backtest(monitor: Monitor, given: Mapping[str, Any], *, now: datetime) -> Ba
         if open_outage is not None:
             each.outages, each.is_down = [open_outage], True
     seen = _Seen(start)
-    replay(seen.counted(rows if first is None else chain([first], rows)), past.events, replays)
+    replay(seen.counted(history if first is None else chain([first], history)), past.events, replays)
     stored, tried = (
         _side(each, of, past, Span(start, end), monitor) for each, of in zip(replays, (own, other), strict=True)
     )
@@ -193,18 +195,17 @@ class _Seen:
     first: datetime | None = None
     last: datetime | None = None
 
-    def counted(self, rows: Iterator[PastCheck]) -> Iterator[PastCheck]:
-        start, timeout = self.start, ReasonCode.TIMEOUT.value
-        checks = timeouts = 0
-        for row in rows:
-            if row[0] >= start:
-                if not checks:
-                    self.first = row[0]
-                checks += 1
-                timeouts += row[4] == timeout
-                self.last = row[0]
-            yield row
-        self.checks, self.timeouts = checks, timeouts
+    def counted(self, history: Iterator[Past]) -> Iterator[Past]:
+        start, timeout = micros(self.start), ReasonCode.TIMEOUT.value
+        for past in history:
+            at = past.checks.at
+            if count := len(at) - bisect_left(at, start):
+                self.first = self.first or moment_of(at[-count])
+                self.last = moment_of(at[-1])
+                self.checks += count
+                reasons = past.reasons.items()
+                self.timeouts += sum(moment >= start and each.reason_code == timeout for (moment, _), each in reasons)
+            yield past
 
 
 def _past_of(monitor: Monitor, start: datetime, end: datetime, *, now: datetime) -> _Past:

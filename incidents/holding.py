@@ -15,6 +15,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from checks.results.history import NO_REASON, micros, verdict_of
 from checks.results.hours import HOUR_OF_CHECK, PLAIN_FOR, start_of_hour
 from checks.results.selectors import history_of
 from checks.spec import Verdict
@@ -263,10 +264,11 @@ def _failed_since(incident: Incident, at: datetime, *, now: datetime) -> int:
     """
     assert incident.monitor is not None
     assert incident.monitor_id is not None
-    timeout = incident.monitor.timeout_ms
+    timeout, least = incident.monitor.timeout_ms, micros(at)
     return sum(
-        verdict == Verdict.DOWN
-        and confirmed is not False
-        and checked_at - timedelta(milliseconds=timeout if latency is None else latency) > at
-        for checked_at, _, verdict, latency, _, _, confirmed in history_of(incident.monitor_id, at, now)
+        verdict_of(kind) is Verdict.DOWN
+        and past.reasons.get((moment, claim), NO_REASON).confirmed is not False
+        and moment - (timeout if latency_ms is None else latency_ms) * 1_000 > least
+        for past in history_of(incident.monitor_id, at, now)
+        for moment, claim, latency_ms, kind in past.rows()
     )

@@ -20,7 +20,7 @@ from projects.access import Caller
 from pulsekeeper.importers.mapped import Imported, MappedFile
 from pulsekeeper.manifest.changes import Report
 from pulsekeeper.manifest.commands import Backend, NoRoomError
-from pulsekeeper.manifest.yaml_reader import Document
+from pulsekeeper.manifest.problems import Document
 
 
 class LocalBackend(Backend):

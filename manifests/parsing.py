@@ -13,9 +13,8 @@ from rest_framework.serializers import Serializer
 
 from manifests.account import Entry
 from manifests.serializers import SECTIONS, ManifestSerializer
-from pulsekeeper.manifest.problems import MAX_PROBLEMS, Hints, InvalidManifest, Path, Problem
+from pulsekeeper.manifest.problems import MAX_PROBLEMS, Document, Hints, InvalidManifest, Path, Problem
 from pulsekeeper.manifest.secrets import Keep, Secret, fill
-from pulsekeeper.manifest.yaml_reader import Document
 
 VERSION = 1
 TOP = ("version", "ungrouped", *SECTIONS)

@@ -28,9 +28,8 @@ from monitors.types.settings import MAX_NAME
 from pulsekeeper.importers.mapped import MAX_CHANNELS as MAX_OF_MONITOR
 from pulsekeeper.importers.mapped import Imported, MappedChannel, MappedFile, MappedMonitor, Outcome
 from pulsekeeper.manifest.changes import ACTIONS, MAX_BODY, Report
-from pulsekeeper.manifest.problems import InvalidManifest
+from pulsekeeper.manifest.problems import Document, InvalidManifest
 from pulsekeeper.manifest.secrets import MAX_VARIABLES
-from pulsekeeper.manifest.yaml_reader import Document
 
 MAX_ENTRIES = 2_000
 MAX_VALUE = 10_000

@@ -9,15 +9,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import islice
-from operator import itemgetter
 
-from checks.results.selectors import PastCheck
+from checks.results.history import DOWN, EXPLAINED, NO_REASON, micros, moment_of
+from checks.results.selectors import Past
 from checks.spec import CheckOutcome, Verdict
 from monitors.state import Change, Policy, Status, advance
-
-CHUNK = 10_000
-_at = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +62,25 @@ class Replay:
     """Whether the last outage is not over."""
     _claim: int = 0
 
-    def feed(self, checks: Iterable[PastCheck]) -> None:
+    def feed(self, past: Past, part: slice) -> None:
         """Apply results, as `StateBatch.settle` does: those of older claims and refuted failures change nothing."""
         up, slow, down = Verdict.UP, Verdict.SLOW, Verdict.DOWN
         slow_ms, claim, unchanged = self.slow_ms, self._claim, self._unchanged()
-        for at, number, stored, latency_ms, reason_code, _, confirmed in checks:
+        for at, number, latency_ms, kind in past.rows(part):
             if number <= claim:
                 continue
             claim = number
             passed = slow if latency_ms is not None and latency_ms >= slow_ms else up
-            verdict = down if stored == "down" else passed
-            if verdict is unchanged or confirmed is False:
+            verdict = down if kind % EXPLAINED == DOWN else passed
+            if verdict is unchanged:
                 continue
-            self.status, change = advance(self.status, CheckOutcome(verdict, at), self.policy)
+            reason = past.reasons.get((at, number), NO_REASON)
+            if reason.confirmed is False:
+                continue
+            self.status, change = advance(self.status, CheckOutcome(verdict, moment_of(at)), self.policy)
             unchanged = self._unchanged()
             if change is not None:
-                self._follow(change, reason_code)
+                self._follow(change, reason.reason_code)
         self._claim = claim
 
     def take(self, event: Event) -> None:
@@ -121,20 +120,19 @@ class Replay:
             self.is_down = False
 
 
-def replay(checks: Iterable[PastCheck], events: Sequence[Event], replays: Sequence[Replay]) -> None:
-    """Feed checks and events, both oldest first, to all of the replays."""
-    checks = iter(checks)
+def replay(history: Iterable[Past], events: Sequence[Event], replays: Sequence[Replay]) -> None:
+    """Feed results and events, both oldest first, to all of the replays."""
     done = 0
-    while chunk := list(islice(checks, CHUNK)):
-        begin = 0
-        while done < len(events) and events[done].at <= chunk[-1][0]:
-            until = bisect_left(chunk, events[done].at, key=_at)
+    for past in history:
+        at, begin = past.checks.at, 0
+        while done < len(events) and (moment := micros(events[done].at)) <= at[-1]:
+            until = bisect_left(at, moment)
             for each in replays:
-                each.feed(chunk[begin:until])
+                each.feed(past, slice(begin, until))
                 each.take(events[done])
             begin, done = until, done + 1
         for each in replays:
-            each.feed(chunk[begin:])
+            each.feed(past, slice(begin, None))
     for event in events[done:]:
         for each in replays:
             each.take(event)

@@ -179,7 +179,9 @@ class MonitorSerializer(serializers.Serializer[Any]):
     last_connect_ms = serializers.IntegerField(source="state.last_connect_ms", allow_null=True)
     last_ttfb_ms = serializers.IntegerField(source="state.last_ttfb_ms", allow_null=True)
     uptime_24h = serializers.SerializerMethodField()
-    avg_latency_24h = serializers.SerializerMethodField()
+    avg_latency_24h = serializers.SerializerMethodField(
+        help_text="null: no check passed, or the history of checks cannot be read right now."
+    )
     last_checked_at = EpochMsField(source="state.last_checked_at", allow_null=True)
     stale_since = serializers.SerializerMethodField()
     stale_reason = serializers.SerializerMethodField()

@@ -10,7 +10,6 @@ from functools import lru_cache
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
-from icalendar import Calendar, Event, vText
 
 from core.addresses import client_network
 from core.clock import to_ms, utc_now
@@ -74,6 +73,9 @@ def to_ical(
     `start` is that of the range. A shift that it cuts is known by its end, others by their beginning: an event keeps
     its id while the range moves on.
     """
+    # Imported here, as few installations have such a feed: 3 MiB.
+    from icalendar import Calendar, Event, vText
+
     name = one_line(name, limit=200)
     calendar = Calendar()
     calendar.add("prodid", "-//Pulsekeeper//On call//EN")

@@ -24,8 +24,7 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.core.management import call_command
-from django.db import DEFAULT_DB_ALIAS, connection, connections, router, transaction
-from django.db.backends.postgresql.base import DatabaseWrapper
+from django.db import connection, connections, router, transaction
 from django.template.base import Template
 from django.test import utils as test_utils
 from django.utils.module_loading import import_string
@@ -36,6 +35,7 @@ from xdist.remote import Producer
 from core.postgresql import HISTORY
 from devserver.data_folder import DataFolder, load_or_create_secrets
 from devserver.session import embedded_servers
+from tests.databases import disconnect, refused_history
 from tests.flushing import flush_by_deleting
 from tests.scheduling import ByGroup, sort_slowest_first
 from tests.site import Site
@@ -136,7 +136,7 @@ def migrated_database(django_test_environment: None, django_db_blocker: DjangoDb
         migrated.seek(0)
         if not migrated.read():
             creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
-            _disconnect()  # only a database without connections can be copied
+            disconnect()  # only a database without connections can be copied
             migrated.write("yes")
     return name
 
@@ -152,20 +152,20 @@ def django_db_setup(migrated_database: str, django_db_blocker: DjangoDbBlocker) 
         settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = f"{migrated_database}_{worker}"
     yield
     with django_db_blocker.unblock():
-        _disconnect()
+        disconnect()
 
 
 @pytest.fixture(scope="session")
 def _history_settings(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> dict[str, Any]:
     """Create another database beside that of this process, and return its settings."""
     given = connection.settings_dict | {"NAME": f"{connection.settings_dict['NAME']}_history"}
-    with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:  # type: ignore[attr-defined]
+    with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {given['NAME']}")
         cursor.execute(f"CREATE DATABASE {given['NAME']}")
     with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patch:
         _add_history(patch, given)
         call_command("migrate", database=HISTORY, verbosity=0)
-        _disconnect(HISTORY)
+        disconnect(HISTORY)
     return given
 
 
@@ -182,14 +182,14 @@ def second_database(_history_settings: dict[str, Any], django_db_blocker: Django
         _add_history(patch, _history_settings)
         yield
         with django_db_blocker.unblock():
-            _disconnect(HISTORY)
+            disconnect(HISTORY)
 
 
-def _disconnect(alias: str = DEFAULT_DB_ALIAS) -> None:
-    wrapper = connections[alias]
-    assert isinstance(wrapper, DatabaseWrapper)
-    wrapper.close()
-    wrapper.close_pool()
+@pytest.fixture
+def no_history(second_database: None, transactional_db: None) -> Iterator[None]:
+    """Let new connections to the history database be refused."""
+    with refused_history():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,7 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, pairwise
-from operator import lt
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 VERSION = 1
@@ -58,12 +57,18 @@ class Checks(NamedTuple):
 
 
 def joined(parts: Iterable[Checks]) -> Checks:
-    """Return the checks of all parts, by time and claim. Columns that a narrow part lacks stay empty."""
-    columns: list[list[Any]] = [list(chain.from_iterable(same)) for same in zip(*parts, strict=True)]
-    if not columns:
-        return Checks(*([] for _ in Checks._fields))
-    at, claim = columns[:2]
-    if not all(map(lt, at, at[1:])):
+    """Return the checks of all parts, by time and claim, as they are in each part.
+
+    Columns that a narrow part lacks stay empty.
+    """
+    columns: list[list[Any]] = [[] for _ in Checks._fields]
+    in_order = True
+    for part in parts:
+        in_order = in_order and not (columns[0] and part.at and columns[0][-1] >= part.at[0])
+        for column, more in zip(columns, part, strict=True):
+            column += more
+    if not in_order:
+        at, claim = columns[:2]
         order = sorted(range(len(at)), key=lambda number: (at[number], claim[number]))
         columns = [[column[number] for number in order] if column else [] for column in columns]
     return Checks(*columns)
@@ -115,7 +120,7 @@ def checksum(data: bytes) -> bytes:
 def decode(data: bytes, *, start: int, narrow: bool = False) -> Checks:
     """Reverse `encode`. Raises DamagedHistory.
 
-    With `narrow`, only `at`, `claim`, `kind`, `latency_ms` and `location_id` are read, and the others are empty.
+    With `narrow`, only `at`, `claim`, `kind` and `latency_ms` are read, and the others are empty.
     """
     if not data or data[0] & 15 != VERSION:
         raise DamagedHistory(f"packed checks of the unknown version {data[0] & 15 if data else None}")
@@ -139,10 +144,10 @@ def _decoded(reader: _Reader, start: int, unit: int, *, narrow: bool) -> Checks:
     at = [slot + since * unit for slot, since in zip(slots, rest, strict=False)]  # their lengths are known
     claim = list(_summed(reader.integers(count - 1), first_claim, 1))
     kind = reader.integers(count)
-    latency, location = (reader.column(count) for _ in range(2))
+    latency = reader.column(count)
     if narrow:
-        return Checks(at, claim, latency, (), (), location, (), (), kind)
-    connect, tail, statuses, loss = (reader.column(count) for _ in range(4))
+        return Checks(at, claim, latency, (), (), (), (), (), kind)
+    location, connect, tail, statuses, loss = (reader.column(count) for _ in range(5))
     ttfb = [None if late is None else (whole or 0) - late for whole, late in zip(latency, tail, strict=True)]
     status = [None if number is None else number + _OK for number in statuses]
     return Checks(at, claim, latency, connect, ttfb, location, status, loss, kind)

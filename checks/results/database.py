@@ -81,7 +81,7 @@ def writing(*locks: str) -> Iterator[CursorWrapper]:
 
     What is written must be read inside: others may have written until the locks were free.
     """
-    with transaction.atomic(using=alias(), savepoint=False), connections[alias()].cursor() as cursor:
+    with transaction.atomic(using=alias()), connections[alias()].cursor() as cursor:
         for lock in locks:
             advisory_lock(lock, using=alias())
         yield cursor

@@ -31,6 +31,12 @@ VERDICTS = (Verdict.UP, Verdict.SLOW, Verdict.DOWN)
 DOWN = VERDICTS.index(Verdict.DOWN)
 EXPLAINED = len(VERDICTS)
 """The kind of a check is the number of its verdict, and this more if it has a reason, detail or confirmation."""
+KIND = """
+    CASE verdict WHEN 'up' THEN 0 WHEN 'slow' THEN 1 ELSE 2 END
+      + CASE WHEN verdict <> 'down' AND reason_code IS NULL AND detail IS NULL AND confirmed IS NULL
+                  AND evidence IS NULL
+             THEN 0 ELSE 3 END
+"""
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 _MILLISECOND = 1_000  # microseconds

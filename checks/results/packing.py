@@ -30,6 +30,7 @@ from checks.results import database, history
 from checks.results.codec import Checks, DamagedHistory, joined
 from checks.results.history import (
     EXPLAINED,
+    KIND,
     Reason,
     Row,
     in_millisecond,
@@ -59,17 +60,11 @@ MONITORS_AT_ONCE = 50_000
 LATE_AT_ONCE = 500
 RUN_SEC = 200.0
 
-_KIND = """
-    CASE verdict WHEN 'up' THEN 0 WHEN 'slow' THEN 1 ELSE 2 END
-      + CASE WHEN verdict <> 'down' AND reason_code IS NULL AND detail IS NULL AND confirmed IS NULL
-                  AND evidence IS NULL
-             THEN 0 ELSE 3 END
-"""
 # Whole microseconds of less than 2 ** 53, so nothing is rounded.
 _SINCE = "(date_part('epoch', checked_at - {start}) * 1000000)::bigint"
 _COLUMNS = (
     *(_SINCE.format(start=HOUR_OF_CHECK), "claim", "latency_ms", "connect_ms", "ttfb_ms"),
-    *("location_id", "http_status", "loss", _KIND),
+    *("location_id", "http_status", "loss", KIND),
 )
 _GROUPS = f"""
     SELECT monitor_id, {HOUR_OF_CHECK}, {", ".join(f"array_agg({c} ORDER BY checked_at, claim)" for c in _COLUMNS)}
@@ -80,7 +75,7 @@ _GROUPS = f"""
 """
 _REASONS = f"""
     SELECT monitor_id, {HOUR_OF_CHECK}, {_SINCE.format(start=HOUR_OF_CHECK)}, claim,
-           {_KIND}, reason_code, detail, confirmed, evidence::text
+           {KIND}, reason_code, detail, confirmed, evidence::text
       FROM {{source}}
      WHERE monitor_id = ANY (%(monitors)s::bigint[])
        AND (verdict = 'down' OR reason_code IS NOT NULL OR detail IS NOT NULL OR confirmed IS NOT NULL

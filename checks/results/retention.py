@@ -19,6 +19,7 @@ from checks.results.partitions import (
     RESULTS,
     ROLLUPS,
     SERIES,
+    Bounds,
     Series,
     delete_strays,
     detached,
@@ -38,37 +39,53 @@ MONITORS_AT_ONCE = 20
 
 
 def keep_partitions(now: datetime) -> None:
-    """Create the partitions of the coming days, and drop expired ones. Idempotent."""
+    """Create the partitions of the coming days, and drop expired ones. Idempotent.
+
+    The history comes last: its database may not answer.
+    """
+    of_history = [series for series in SERIES if series.history]
+    of_main = [series for series in SERIES if not series.history]
     packed_until = RollupProgress.objects.values_list("packed_until", flat=True).first()
-    for series in SERIES:
+    for series in of_main:
         wanted = series.wanted(now=now)
         if series is RESULTS and packed_until is not None:
             # A packed partition is dropped. Its late results are few, and stay in the default one until they are added.
             wanted = [bounds for bounds in wanted if bounds[0] >= packed_until]
-        for name in make(series, wanted):
-            logger.info("created %s", name)
+        _make(series, wanted)
     if may_pack(now) and (names := split_days(now=now)):
         logger.info("created %s and the following hours", names[0])
-    for series in SERIES:
-        before = now - timedelta(days=getattr(settings, series.kept_days))
-        if series is RESULTS:
-            # Dropping results that are not rolled up would lose them.
-            rolled = rolled_until()
-            if rolled is None:
-                logger.info("results are rolled up until %s", rolled)
-                continue
-            if rolled < before:
-                logger.warning("results are rolled up until %s", rolled)
-                before = rolled
-        if series is PACKED:
-            for unfinished in (PACKED, PUBLISHED):  # what it was packed into, or is packed from, is dropped
-                for bounds in detached(unfinished):
-                    if bounds[1] <= before:
-                        drop_detached(unfinished, bounds)
-        for name in drop(series, before=before):
-            logger.info("dropped %s", name)
-        if strays := delete_strays(series, before=before):
-            logger.info("deleted %d old rows of %s", strays, series.default)
+    for series in of_main:
+        _drop_expired(series, now=now)
+    for series in of_history:
+        _make(series, series.wanted(now=now))
+        _drop_expired(series, now=now)
+
+
+def _make(series: Series, wanted: list[Bounds]) -> None:
+    for name in make(series, wanted):
+        logger.info("created %s", name)
+
+
+def _drop_expired(series: Series, *, now: datetime) -> None:
+    before = now - timedelta(days=getattr(settings, series.kept_days))
+    if series is RESULTS:
+        # Dropping results that are not rolled up would lose them.
+        rolled = rolled_until()
+        if rolled is None:
+            logger.info("results are rolled up until %s", rolled)
+            return
+        if rolled < before:
+            logger.warning("results are rolled up until %s", rolled)
+            before = rolled
+    if series is PACKED:
+        for unfinished in (PACKED, PUBLISHED):  # what it was packed into, or is packed from, is dropped
+            for bounds in detached(unfinished):
+                if bounds[1] <= before:
+                    drop_detached(unfinished, bounds)
+    for name in drop(series, before=before):
+        logger.info("dropped %s", name)
+    if strays := delete_strays(series, before=before):
+        logger.info("deleted %d old rows of %s", strays, series.default)
 
 
 def erase_deleted() -> int:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import accumulate, chain, repeat
-from operator import itemgetter, sub
+from itertools import compress
 from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from checks.results.codec import Checks
+from checks.results.codec import Checks, joined
 from checks.results.history import (
     DOWN,
     EXPLAINED,
+    KIND,
     NO_REASON,
-    VERDICTS,
+    Key,
+    Reason,
     Row,
     as_results,
     checks_of,
@@ -42,12 +43,7 @@ from core.db import fetch_binary
 
 _PAGE_SPANS = (timedelta(days=1), timedelta(days=7))
 _DAY = timedelta(days=1)
-_MILLISECOND = timedelta(milliseconds=1)
-_VERDICTS = [verdict.value for verdict in VERDICTS] * 2
-"""By the kind of a check, explained or not."""
-
-PastCheck = tuple[datetime, int, str, int | None, str | None, int | None, bool | None]
-"""checked_at, claim, verdict, latency_ms, reason_code, location_id and confirmed, as in CheckResult."""
+_MILLISECOND = 1_000  # microseconds
 
 
 def results_of(
@@ -192,7 +188,7 @@ def results_since(claims: Mapping[int, int], *, since: datetime) -> dict[int, Ch
 
 
 _HISTORY = f"""
-    SELECT checked_at, claim, verdict, latency_ms, reason_code, location_id, confirmed
+    SELECT (extract(epoch FROM checked_at) * 1000000)::bigint, claim, latency_ms, {KIND}, reason_code, detail, confirmed
       FROM checks_checkresult
      WHERE monitor_id = %s AND {HOUR_OF_CHECK} >= %s AND {HOUR_OF_CHECK} <= %s AND checked_at >= %s AND checked_at < %s
      ORDER BY checked_at, claim
@@ -202,88 +198,67 @@ _HISTORY = f"""
 _HISTORY_AT_ONCE = timedelta(days=7)
 
 
-def history_of(monitor_id: int, start: datetime, end: datetime) -> Iterator[PastCheck]:
-    """Yield the results of [start, end), oldest first; of two that ended at once, the lower claim.
+class Past(NamedTuple):
+    """Results of one monitor, oldest first; of two that ended at once, the lower claim.
 
-    Three queries and its rows in memory per week: 90 days of a monitor at 10 s are 777,600 results.
+    `checks` has the columns that `decode` reads with `narrow`, `reasons` those that are explained.
     """
-    return chain.from_iterable(_history(monitor_id, start, end))
+
+    checks: Checks
+    reasons: Mapping[Key, Reason]
+
+    def rows(self, part: slice = slice(None)) -> Iterator[tuple[int, int, int | None, int]]:
+        """Return the microseconds, claim, latency and kind of each check in this part of the columns."""
+        at, claim, latency_ms, *_, kind = self.checks
+        return zip(at[part], claim[part], latency_ms[part], kind[part], strict=True)
 
 
-def _history(monitor_id: int, start: datetime, end: datetime) -> Iterator[list[PastCheck]]:
+def history_of(monitor_id: int, start: datetime, end: datetime) -> Iterator[Past]:
+    """Yield the results of [start, end), oldest first, without empty parts.
+
+    Three queries and its results in memory per week: 90 days of a monitor at 10 s are 777,600.
+    """
     while start < end:
         until = min(end, start_of_day(start) + _HISTORY_AT_ONCE)
         rows = fetch_binary(_HISTORY, [monitor_id, start_of_hour(start), start_of_hour(until), start, until])
-        if packed := rows_of([monitor_id], start, until):
-            past = _past(monitor_id, packed, micros(start), micros(until))
-            if rows:
-                # Those that were published between the two queries are in both.
-                known = {_key(row) for row in rows}
-                near = bisect_left(past, rows[0][0] - _MILLISECOND, key=itemgetter(0))
-                past[near:] = [each for each in past[near:] if _key(each) not in known]
-            rows = sorted([*past, *rows], key=itemgetter(0, 1)) if rows else past
-        yield rows
+        past = _packed_past(monitor_id, micros(start), micros(until), rows_of([monitor_id], start, until))
+        if rows:
+            past = _with_plain(past, rows)
+        if past.checks.at:
+            yield past
         start = until
 
 
-def _key(check: PastCheck) -> tuple[int, int]:
-    return in_millisecond(micros(check[0]), check[1])
+def _packed_past(monitor_id: int, start: int, end: int, rows: Sequence[Row]) -> Past:
+    """Return the checks of these rows in these microseconds."""
+    found = checks_of(rows, narrow=True)
+    kept = slice(bisect_left(found.at, start), bisect_left(found.at, end))
+    checks = Checks._make(column[kept] for column in found)
+    numbers = range(len(checks.at))
+    explained = [number for number in compress(numbers, checks.kind) if checks.kind[number] >= EXPLAINED]
+    if not explained:
+        return Past(checks, {})
+    at = list(checks.at)
+    stored = exact(reasons_of([monitor_id], {start_of_hour(moment_of(at[number])) for number in explained}))
+    reasons = {}
+    for number in explained:
+        claim = checks.claim[number]
+        key = monitor_id, in_millisecond(at[number], claim)
+        at[number], reason = stored.get(key, (at[number], NO_REASON))
+        reasons[at[number], claim] = reason
+    return Past(checks._replace(at=at), reasons)
 
 
-class _Steps(dict[int, timedelta]):
-    """Times between checks by their microseconds: most are within a second of the interval."""
-
-    def __missing__(self, step: int) -> timedelta:
-        found = timedelta(microseconds=step)
-        if len(self) < _MOST_STEPS:
-            self[step] = found
-        return found
-
-
-_MOST_STEPS = 10_000
-_steps = _Steps()
-
-
-def _times(at: Sequence[int]) -> list[datetime]:
-    """Return the moments of these microseconds. Adding two times is cheaper than making one."""
-    if not at:
-        return []
-    steps: Iterator[Any] = map(_steps.__getitem__, map(sub, at[1:], at))
-    return list(accumulate(steps, initial=moment_of(at[0])))
-
-
-def _past(monitor_id: int, rows: Sequence[Row], start: int, end: int) -> list[PastCheck]:
-    """Return the checks of these microseconds, by time and claim."""
-    found: list[PastCheck] = []
-    explained: list[tuple[int, int]] = []  # numbers in `found`, and microseconds
-    in_order = True
-    for row in rows:
-        checks = checks_of([row], narrow=True)
-        if checks.at and not start <= checks.at[0] <= checks.at[-1] < end:
-            kept = slice(bisect_left(checks.at, start), bisect_left(checks.at, end))
-            checks = Checks._make(column[kept] for column in checks)
-        if not (at := checks.at):
-            continue
-        if any(kinds := checks.kind):
-            here = len(found)
-            explained += [(here + n, at[n]) for n, kind in enumerate(kinds) if kind >= EXPLAINED]
-        verdicts = map(_VERDICTS.__getitem__, kinds)
-        times = _times(at)
-        in_order = in_order and (not found or found[-1][0] < times[0])
-        found += zip(
-            *(times, checks.claim, verdicts, checks.latency_ms),
-            *(repeat(None), checks.location_id, repeat(None)),
-            strict=False,
-        )
-    if explained:
-        reasons = exact(reasons_of([monitor_id], {start_of_hour(found[number][0]) for number, _ in explained}))
-        for number, moment in explained:
-            each = found[number]
-            key = monitor_id, in_millisecond(moment, each[1])
-            moment, reason = reasons.get(key, (moment, NO_REASON))
-            found[number] = (moment_of(moment), *each[1:4], reason.reason_code, each[5], reason.confirmed)
-    # Late results may have rows of an hour within the six of another row.
-    return found if in_order else sorted(found, key=itemgetter(0, 1))
+def _with_plain(past: Past, rows: Sequence[tuple[Any, ...]]) -> Past:
+    """Return the past with the rows of _HISTORY. Those that were published between the two queries are in both."""
+    at, claim = past.checks.at, past.checks.claim
+    near = bisect_left(at, rows[0][0] - _MILLISECOND)
+    known = set(map(in_millisecond, at[near:], claim[near:]))
+    rows = [row for row in rows if in_millisecond(*row[:2]) not in known]
+    reasons = {row[:2]: Reason(row[3] % EXPLAINED, *row[4:]) for row in rows if row[3] >= EXPLAINED}
+    ats, claims, latencies, kinds = ([row[number] for row in rows] for number in range(4))
+    plain = Checks(ats, claims, latencies, (), (), (), (), (), kinds)
+    return Past(joined([past.checks, plain]), {**past.reasons, **reasons})
 
 
 # Constants, not a join: with them the planner opens only the partitions of these times. The ORM would compile the query

@@ -19,8 +19,6 @@ AHEAD = timedelta(days=2)  # the hourly task creates a week: at two days it has 
 def partitions_are_made_ahead(
     *, app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
 ) -> list[checks.CheckMessage]:
-    if "default" not in (databases or ()):
-        return []
     now = utc_now()
     return [
         checks.Warning(
@@ -30,5 +28,8 @@ def partitions_are_made_ahead(
             id="checks.W001",
         )
         for series in SERIES
-        if series.ahead and exists(series) and series.bounds(now + AHEAD) not in parts(series)
+        if series.alias in (databases or ())
+        and series.ahead
+        and exists(series)
+        and series.bounds(now + AHEAD) not in parts(series)
     ]

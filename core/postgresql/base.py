@@ -19,6 +19,8 @@ from core.postgresql.availability import AVAILABILITY, HISTORY_AVAILABILITY, Con
 CHECK_SEC = 1.0
 POOL_SEC = 10.0
 """Timeout of waiting for a free connection while PostgreSQL answers."""
+HISTORY_POOL_SEC = 2.0
+"""The same for the history database, which pages and lists can do without."""
 AWAY_POOL_SEC = 0.05
 
 _ASK_TIME = b"SELECT extract(epoch FROM clock_timestamp())"
@@ -61,7 +63,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if pool is None:
             return super().get_new_connection(conn_params)
         # While PostgreSQL is away, callers do not wait for the pool: it serves those that come after its return.
-        pool.timeout = AWAY_POOL_SEC if self._class.availability.is_away else POOL_SEC
+        patience = HISTORY_POOL_SEC if self.alias == HISTORY else POOL_SEC
+        pool.timeout = AWAY_POOL_SEC if self._class.availability.is_away else patience
         connection = super().get_new_connection(conn_params)
         try:
             check(connection)

@@ -15,9 +15,8 @@ from core.cli import UsageError
 from core.text import counted
 from pulsekeeper.discover.labels import TAG, Complaint, Discovered, Found
 from pulsekeeper.manifest.changes import Change, Report
-from pulsekeeper.manifest.problems import InvalidManifest, Problem, parse_path
+from pulsekeeper.manifest.problems import Document, InvalidManifest, Problem, parse_path
 from pulsekeeper.manifest.remote import TIMEOUT_SEC, RemoteBackend
-from pulsekeeper.manifest.yaml_reader import Document
 
 MAX_ENTRIES, MAX_CHUNK = 1_000, 700 * 1024
 ROUNDS = 20

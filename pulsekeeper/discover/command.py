@@ -23,8 +23,8 @@ from pulsekeeper.discover.kubernetes import list_kubernetes
 from pulsekeeper.discover.labels import Complaint, Discovered, Listing, discover, parse_defaults
 from pulsekeeper.manifest.changes import Report
 from pulsekeeper.manifest.commands import EXIT_CHANGES
-from pulsekeeper.manifest.problems import MAX_PROBLEMS, InvalidManifest, printable
-from pulsekeeper.manifest.yaml_reader import MAX_BYTES, Document, read
+from pulsekeeper.manifest.problems import MAX_PROBLEMS, Document, InvalidManifest, printable
+from pulsekeeper.manifest.yaml_reader import MAX_BYTES, read
 
 EXIT_INCOMPLETE = 1
 CONFIRM_SEC, MAX_CONFIRM_SEC = 30, 3600

@@ -8,8 +8,7 @@ from typing import Any
 
 from pulsekeeper.discover.labels import PREFIX, Complaint, Labelled, Listing
 from pulsekeeper.discover.traefik import addresses_of_labels
-from pulsekeeper.manifest.problems import InvalidManifest
-from pulsekeeper.manifest.yaml_reader import Document
+from pulsekeeper.manifest.problems import Document, InvalidManifest
 
 _WORD = "[A-Za-z_][A-Za-z0-9_]*"
 _HOLE = re.compile(rf"\$(?:(\$)|\{{({_WORD})(?:(:?[-?+])([^${{}}]*))?\}}|({_WORD})|)")

@@ -31,8 +31,8 @@ from pulsekeeper.importers.mapped import (
 )
 from pulsekeeper.importers.sources import SOURCES
 from pulsekeeper.manifest.changes import Report
-from pulsekeeper.manifest.problems import InvalidManifest
-from pulsekeeper.manifest.yaml_reader import MAX_BYTES, Document, read
+from pulsekeeper.manifest.problems import Document, InvalidManifest
+from pulsekeeper.manifest.yaml_reader import MAX_BYTES, read
 from pulsekeeper.manifest.yaml_writer import write
 
 EXIT_CHANGES = 3

@@ -1,9 +1,9 @@
-"""Problems of a file, each with its line. Pure."""
+"""The values of a file, and its problems, each with its line. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
@@ -21,6 +21,35 @@ class Mark:
 
     line: int
     column: int
+
+
+START = Mark(1, 1)
+
+
+@dataclass(slots=True)
+class Document:
+    """The values of a file. `marks` and `keys` have the positions of values and of their keys."""
+
+    root: Any
+    marks: dict[Path, Mark] = field(default_factory=dict)
+    keys: dict[Path, Mark] = field(default_factory=dict)
+
+    def mark(self, path: Path) -> Mark:
+        """Return the position of a value, or of its nearest parent in the file."""
+        while path not in self.marks and path:
+            path = path[:-1]
+        return self.marks.get(path, START)
+
+    def line(self, path: Path) -> int:
+        return self.mark(path).line
+
+    def place(self, path: Path) -> str:
+        """Return where an entry is, for a message about another one: its line, or its path if lines are unknown."""
+        return f"in line {self.line(path)}" if self.marks else f"there as {format_path(path)}"
+
+    def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
+        mark = self.keys.get(path) if at_key else None
+        return Problem(mark or self.mark(path), format_path(path), message, at_key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from pulsekeeper.client import Answer, AnswerLostError, add_server_arguments, se
 from pulsekeeper.importers.mapped import Imported, MappedFile
 from pulsekeeper.manifest.changes import MAX_BODY, Change, Report
 from pulsekeeper.manifest.commands import Backend, NoRoomError
-from pulsekeeper.manifest.problems import InvalidManifest, Problem, parse_path
+from pulsekeeper.manifest.problems import Document, InvalidManifest, Problem, parse_path
 from pulsekeeper.manifest.secrets import variables_in
-from pulsekeeper.manifest.yaml_reader import Document
 
 TIMEOUT_SEC = 120.0
 

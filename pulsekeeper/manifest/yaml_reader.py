@@ -11,14 +11,13 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pulsekeeper.manifest.problems import InvalidManifest, Mark, Path, Problem, format_path
+from pulsekeeper.manifest.problems import START, Document, InvalidManifest, Mark, Path, Problem, format_path
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_VALUES = 200_000
@@ -27,40 +26,13 @@ MAX_DEPTH = 30
 _CORE = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which "\\ud800" in quotes can express
-_START = Mark(1, 1)
-
-
-@dataclass(slots=True)
-class Document:
-    """The values of a file. `marks` and `keys` have the positions of values and of their keys."""
-
-    root: Any
-    marks: dict[Path, Mark] = field(default_factory=dict)
-    keys: dict[Path, Mark] = field(default_factory=dict)
-
-    def mark(self, path: Path) -> Mark:
-        """Return the position of a value, or of its nearest parent in the file."""
-        while path not in self.marks and path:
-            path = path[:-1]
-        return self.marks.get(path, _START)
-
-    def line(self, path: Path) -> int:
-        return self.mark(path).line
-
-    def place(self, path: Path) -> str:
-        """Return where an entry is, for a message about another one: its line, or its path if lines are unknown."""
-        return f"in line {self.line(path)}" if self.marks else f"there as {format_path(path)}"
-
-    def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
-        mark = self.keys.get(path) if at_key else None
-        return Problem(mark or self.mark(path), format_path(path), message, at_key)
 
 
 def read(data: bytes) -> Document:
     """Parse YAML. Raises InvalidManifest with the syntax error, or with all values that are not allowed."""
     if len(data) > MAX_BYTES:
-        raise InvalidManifest([Problem(_START, "", f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB.")])
-    mark = _START
+        raise InvalidManifest([Problem(START, "", f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB.")])
+    mark = START
     try:
         node = YAML(typ="safe", pure=True).compose(data.decode("utf-8-sig"))
         if node is not None:
@@ -160,7 +132,7 @@ class _Builder:
     def _count(self) -> None:
         self._values += 1
         if self._values > MAX_VALUES:
-            self._reject((), f"the file has more than {MAX_VALUES} values, with aliases expanded.", mark=_START)
+            self._reject((), f"the file has more than {MAX_VALUES} values, with aliases expanded.", mark=START)
             raise InvalidManifest(self.problems)
 
     def _scalar(self, node: ScalarNode, path: Path) -> Any:

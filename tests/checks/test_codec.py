@@ -57,7 +57,7 @@ def test_what_is_decoded_is_what_was_encoded(checks: Checks) -> None:
     data = encode(checks, start=START)
     assert decode(data, start=START) == checks
     narrow = decode(data, start=START, narrow=True)
-    assert narrow == checks._replace(connect_ms=(), ttfb_ms=(), http_status=(), loss=())
+    assert narrow == checks._replace(connect_ms=(), ttfb_ms=(), location_id=(), http_status=(), loss=())
 
 
 @hypothesis_settings(max_examples=examples(60), deadline=None)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from checks.results import packing, selectors, series, tasks
 from checks.results.database import is_separate
-from checks.results.history import rows_of
+from checks.results.history import NO_REASON, Reason, moment_of, rows_of, verdict_of
 from checks.results.hours import HOUR
 from checks.results.models import (
     CheckResult,
@@ -150,9 +150,11 @@ def everything(rows: Sequence[CheckResult], since: datetime, until: datetime) ->
             found[f"{monitor_id} {row.claim} {row.checked_at}"] = values and values | {
                 "checked_at": shown(values["checked_at"])
             }
-        history = list(selectors.history_of(monitor_id, since, until))
-        found[f"{monitor_id} history"] = [(shown(check[0]), *check[1:]) for check in history]
-        found[f"{monitor_id} exact"] = [check[:2] for check in history if check[2] == Verdict.DOWN and check[4]]
+        history = list(past_checks(monitor_id, since, until))
+        found[f"{monitor_id} history"] = [(shown(moment_of(at)), *others) for at, *others in history]
+        found[f"{monitor_id} exact"] = [
+            (at, claim) for at, claim, _, verdict, reason in history if verdict is Verdict.DOWN and reason.reason_code
+        ]
         found[f"{monitor_id} failed at"] = selectors.failed_at(monitor_id, times)
         for limit in (1, 5, 1_000):
             found[f"{monitor_id} failed {limit}"] = selectors.failed_since(monitor_id, since=None, limit=limit)
@@ -163,6 +165,13 @@ def everything(rows: Sequence[CheckResult], since: datetime, until: datetime) ->
         found[f"{monitor_id} days"] = series.daily_latency(monitor_id, since=since)
     found["hours"] = series.hours_of(MONITORS, since=since, now=LATER)
     return found
+
+
+def past_checks(monitor_id: int, since: datetime, until: datetime) -> Iterator[tuple[int, int, Any, Verdict, Reason]]:
+    """Yield the microseconds, claim, latency, verdict and reason of each check of the history."""
+    for past in selectors.history_of(monitor_id, since, until):
+        for at, claim, latency_ms, kind in past.rows():
+            yield at, claim, latency_ms, verdict_of(kind), past.reasons.get((at, claim), NO_REASON)
 
 
 def assert_same(found: dict[str, Any], expected: dict[str, Any], *, without: Sequence[str] = ()) -> None:
@@ -263,7 +272,7 @@ def claims(monitor_id: int = 3) -> list[int]:
     """Return the claims of all results that are read."""
     rows = selectors.results_of(monitor_id, limit=10_000, now=MUCH_LATER)
     past = selectors.history_of(monitor_id, START - DAY, MUCH_LATER)
-    assert sorted(row.claim for row in rows) == sorted(row[1] for row in past)
+    assert sorted(row.claim for row in rows) == sorted(claim for each in past for claim in each.checks.claim)
     return sorted(row.claim for row in rows)
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from checks.results import rollups
 from checks.results.hours import HOUR, start_of_hour
 from checks.results.models import CheckResult, HourlyRollup, LateHour, RollupProgress
-from checks.results.partitions import RESULTS, make
+from checks.results.partitions import RESULTS, ROLLUPS, make
 from checks.results.retention import keep_partitions
 from checks.results.rollups import roll_up, rolled_until
 from checks.results.series import average_latency, daily_latency
@@ -170,7 +170,7 @@ def test_results_in_any_order_are_as_if_counted_at_the_end(
         assert daily_latency(monitor_id, since=start) == pytest.approx(by_day.get(monitor_id, {}), abs=0.011)
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(databases="__all__")
 class TestHours:
     def test_an_hour_is_closed_a_while_after_its_end(self) -> None:
         store([Found(3, NOON + timedelta(minutes=59))], now=NOON + timedelta(minutes=59))
@@ -241,7 +241,7 @@ class TestHours:
         assert average_latency([3], since=NOON - DAY) == {3: 60_000}
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(databases="__all__")
 class TestParts:
     @pytest.fixture(autouse=True)
     def _two_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ class TestParts:
 @contextmanager
 def refusing(rows: str, *, existing: bool = True) -> Iterator[None]:
     """Let the database reject these roll-ups. Without `existing`, rows that exist may stay, but not be written."""
-    with connection.cursor() as cursor:
+    with ROLLUPS.cursor() as cursor:
         valid = "" if existing else "NOT VALID"
         cursor.execute(f"ALTER TABLE checks_hourlyrollup ADD CONSTRAINT refused CHECK (NOT ({rows})) {valid}")
         yield
@@ -294,13 +294,13 @@ def rolled_monitors() -> list[int]:
 
 
 @pytest.mark.usefixtures("restored_partitions")
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db(transaction=True, databases="__all__")
 class TestBesideEachOther:
     def test_each_part_is_one_transaction_of_few_monitors(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(rollups, "MONITORS_AT_ONCE", 3)
         store_quietly([Found(monitor_id, NOON) for monitor_id in (1, 2, 3, 4, 5, 1_000, 1_001)])
         roll_up(NOON + HOUR + PAST_GRACE)
-        with connection.cursor() as cursor:
+        with ROLLUPS.cursor() as cursor:
             cursor.execute(
                 "SELECT array_agg(monitor_id ORDER BY monitor_id) FROM checks_hourlyrollup GROUP BY xmin::text"
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 
+from checks.results.history import NO_REASON, moment_of, verdict_of
 from checks.results.selectors import history_of
 from monitors.models import MonitorState, PingGap, SchedulerGap, StatusChange
 from tests.faults.heartbeat_jobs import Attempt
@@ -140,8 +141,10 @@ class Audit:
         start, end = (datetime.fromtimestamp(at, UTC) for at in (self.start - DAY_SEC, self.start + self.end + DAY_SEC))
         return {
             watched.monitor_id: sorted(
-                Result(claim, self._since(at), verdict, latency_ms, reason)
-                for at, claim, verdict, latency_ms, reason, _, _ in history_of(watched.monitor_id, start, end)
+                Result(claim, self._since(moment_of(at)), verdict_of(kind), latency_ms, reason)
+                for past in history_of(watched.monitor_id, start, end)
+                for at, claim, latency_ms, kind in past.rows()
+                for reason in (past.reasons.get((at, claim), NO_REASON).reason_code,)
             )
             for watched in fleet
         }

@@ -151,7 +151,8 @@ def read(monitor_id: int) -> None:
 
     # Late ones are invisible for moments after their hour is published; the audit finds them.
     certain = {chunk * 5 + minute + 1 for chunk in _stored(on_time=True) for minute in range(5)}
-    found = Counter(row[1] for row in history_of(monitor_id, first_moment(), first_moment() + HOURS * HOUR))
+    history = history_of(monitor_id, first_moment(), first_moment() + HOURS * HOUR)
+    found = Counter(claim for past in history for claim in past.checks.claim)
     for what, claims in {
         "twice": [claim for claim, times in found.items() if times > 1],
         "not": sorted(certain - set(found)),
@@ -255,6 +256,7 @@ def audit_past(audit: Audit, logs: Sequence[Path]) -> dict[str, int]:
 
 
 def _compare(audit: Audit, monitor_id: int, chunks: Sequence[int]) -> None:
+    from checks.results.history import micros
     from checks.results.hours import HOUR
     from checks.results.selectors import evidence_of, history_of, results_of
     from core.clock import utc_now
@@ -263,13 +265,13 @@ def _compare(audit: Audit, monitor_id: int, chunks: Sequence[int]) -> None:
     expected = {
         each.claim: each for chunk in chunks for each in results_of_chunk(chunk) if each.monitor_id == monitor_id
     }
-    past = [row[:2] for row in history_of(monitor_id, first_moment(), end)]
+    past = [row[:2] for part in history_of(monitor_id, first_moment(), end) for row in part.rows()]
     rows: list[CheckResult] = []
     before = None
     while page := results_of(monitor_id, limit=1_000, now=utc_now(), before=before):
         rows += page
         before = page[-1].checked_at, page[-1].claim
-    if [(row.checked_at, row.claim) for row in reversed(rows)] != past:
+    if [(micros(row.checked_at), row.claim) for row in reversed(rows)] != past:
         audit.report("changed_results", f"monitor {monitor_id}", audit.end, "its pages are not its history")
     for claim, times in Counter(row.claim for row in rows).items():
         if times > 1:

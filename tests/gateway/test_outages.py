@@ -86,7 +86,7 @@ def test_every_request_is_answered_while_postgresql_is_away(web: str, postgres: 
             assert (answer.status_code, answer.json(), answer.headers["Retry-After"]) == (503, AWAY, "5"), answer.url
         page = requests.get(f"{web}/monitors", cookies={"sessionid": "0" * 32}, timeout=PATIENCE_SEC)
         assert (page.status_code, page.headers["Retry-After"]) == (503, "5")
-        assert "The database does not answer." in page.text
+        assert "The database does not answer; try again in a moment." in page.text
         assert requests.get(f"{web}/healthz", timeout=PATIENCE_SEC).content == b"ok\n"
         ready = requests.get(f"{web}/readyz", timeout=PATIENCE_SEC)
         assert (ready.status_code, ready.json()["checks"]["database"]) == (503, "the database does not answer")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from manifests.parsing import Manifest
 from manifests.serializers import SECTIONS
-from pulsekeeper.manifest.yaml_reader import Document
+from pulsekeeper.manifest.problems import Document
 from tests.helpers import examples
 
 VALUES = st.recursive(
