@@ -91,11 +91,10 @@ def _of_settings() -> tuple[str, ...]:
     """Return the secret values of the settings, the longest first: one may be part of another."""
     from django.conf import settings
 
-    database = settings.DATABASES["default"]
     found = {
         settings.SECRET_KEY,
         *settings.ENCRYPTION_KEYS,
-        database.get("PASSWORD"),
+        *(database.get("PASSWORD") for database in settings.DATABASES.values()),
         urlsplit(settings.REDIS_URL or "").password,
         getattr(settings, "EMAIL_HOST_PASSWORD", None),
         settings.SENTRY_DSN,

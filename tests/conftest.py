@@ -241,7 +241,7 @@ def no_database(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
     """An environment without servers, as on a fresh machine."""
-    ours = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "DATA_DIR", "PORT")
+    ours = ("DATABASE_URL", "HISTORY_DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "DATA_DIR", "PORT")
     dropped = ("ADMIN_", "ALLOWED_", "DJANGO_", "PYTEST_", "COV_")  # DJANGO_: config.celery sets it when it is imported
     return {name: value for name, value in os.environ.items() if name not in ours and not name.startswith(dropped)}
 

@@ -33,6 +33,7 @@ OURS = (
     "DATA_DIR",
     "DEBUG",
     "ENCRYPTION_KEYS",
+    "HISTORY_DATABASE_URL",
     "PG",
     "PORT",
     "PYTHONDONTWRITEBYTECODE",  # otherwise every process would compile the code again

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from core.ids import monitor_id
-from core.masking import mask, mask_all
+from core.masking import _of_settings, mask, mask_all
 
 SESSION = "ses_abcdefghijklmnop2345"
 
@@ -72,6 +72,15 @@ def test_names() -> None:
         "token": None,
         "count": 3,
     }
+
+
+def test_passwords_of_all_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(settings.DATABASES, "history", {"PASSWORD": "a-password-of-history"})
+    _of_settings.cache_clear()
+    try:
+        assert mask("with a-password-of-history") == "with [masked]"
+    finally:
+        _of_settings.cache_clear()
 
 
 SECRET_PARTS = {"token", "key", "code", "secret", "state"}
