@@ -83,7 +83,7 @@ class Part:
 
 @contextmanager
 def opened(alias: str) -> Iterator[psycopg.Connection]:
-    """Connect to a database, besides the pool. Raises psycopg.Error."""
+    """Connect to a database without the pool. Raises psycopg.Error."""
     parameters = connections[alias].get_connection_params() | {"cursor_factory": psycopg.Cursor, "autocommit": True}
     with psycopg.connect(**parameters) as database:
         yield database

@@ -1,4 +1,4 @@
-"""The history moves between two real databases and back, whatever kills the move."""
+"""The history moves between two real databases and back, also if the move is killed at any statement."""
 
 from __future__ import annotations
 
