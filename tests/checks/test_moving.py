@@ -13,9 +13,13 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+import redis
+from django.conf import settings
 
 from checks.results import moving
 from checks.results.partitions import PACKED, REASONS, ROLLUPS
+from core import metrics
+from core.clock import BROKER
 from tests.helpers import flush_broker
 
 ROOT = Path(__file__).parents[2]
@@ -259,6 +263,17 @@ def test_the_command_refuses(urls: tuple[str, str], history: str, code: int, mes
     done = run("move_history", DATABASE_URL=main, HISTORY_DATABASE_URL=address)
     assert done.returncode == code, done.stderr
     assert message in done.stderr
+
+
+def test_the_command_refuses_while_a_process_runs(urls: tuple[str, str]) -> None:
+    flush_broker()
+    main, history = urls
+    with redis.Redis.from_url(settings.REDIS_URL or "") as broker:
+        broker.hset(metrics.PROCESSES_KEY, "worker|other", f"{BROKER.time()}|0")
+    done = run("move_history", DATABASE_URL=main, HISTORY_DATABASE_URL=history)
+    flush_broker()
+    assert done.returncode == 1
+    assert "processes run, or ended less than 10 s ago: worker" in done.stderr
 
 
 def test_migrate_migrates_both(urls: tuple[str, str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.injector import FaultInjector
-from tests.faults.script import MANY_STARTING_SEC, WITHIN_SEC, Burst, Fault, write_script
+from tests.faults.script import HISTORY, MANY_STARTING_SEC, SERVERS, WITHIN_SEC, Burst, Fault, write_script
 from tests.faults.system import System
 from tests.processes.tree import Place, Tree
 
@@ -25,6 +25,11 @@ def test_hosts_are_away_for_seconds_and_have_longer_to_start() -> None:
     assert {fault.victim for fault in faults} == set(HOSTS["host"])
     assert all(2 <= fault.restart_after <= 5 for fault in faults)
     assert all(burst.calm_end - burst.end == MANY_STARTING_SEC + WITHIN_SEC for burst in script.bursts)
+
+
+def test_all_servers_are_killed() -> None:
+    script = write_script(1, seconds=200, monitors=1, victims=VICTIMS, servers=(*SERVERS, HISTORY))
+    assert {*SERVERS, HISTORY} <= {fault.victim for burst in script.bursts for fault in burst.faults}
 
 
 @pytest.mark.parametrize(("children", "families"), [(27, {3: 27, 103: 27, 203: 27, 303: 27, 403: 27}), (300, {3: 300})])
