@@ -28,7 +28,11 @@ CLOSED_AFTER = timedelta(days=2)
 """Partitions that ended this long ago change rarely: a day is merged, and late results are few."""
 _PREFIX = "moving_"
 _BLOCK = 64 * 1024
+PAGES = 100_000
+"""How many pages one statement reads."""
 
+_UNFINISHED = f"^{PACKED.table}_p[0-9]+$"
+"""Names of tables that are being packed or merged into, while they are no partitions. Packing makes them again."""
 _TABLES = """
     SELECT relname
       FROM pg_class
@@ -41,7 +45,7 @@ _COLUMNS = """
      WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
      ORDER BY attname
 """
-# What identifies the data of a row, by type. Neither reads values that are stored outside of the row.
+# What of a value is summed, by its type. Neither reads values that are stored outside of the row.
 _SUMS = {"bytea": "octet_length({})", "timestamp with time zone": "date_part('epoch', {})::bigint"}
 _INDEXES = """
     SELECT contype = 'p', coalesce(pg_get_constraintdef(pg_constraint.oid), pg_get_indexdef(indexrelid))
@@ -142,6 +146,8 @@ class Move:
 
         Under the locks of both databases; `still_locked` raises psycopg.Error if they are lost.
         """
+        self._drop(self._source, _UNFINISHED)
+        self._drop(self._target, _UNFINISHED)
         parts = self._parts()
         kept = {part: problem for part in parts if (problem := self._copied(part))}
         still_locked()
@@ -153,7 +159,7 @@ class Move:
         for part in moved:
             if part not in kept:
                 self._empty(part)
-        self._drop_rest()
+        self._drop(self._target, f"^{_PREFIX}checks_")  # copies of expired partitions, and of those that are kept
         if kept:
             raise MoveRefused("\n".join(f"{part.name} was not moved: {why}" for part, why in kept.items()))
 
@@ -188,12 +194,15 @@ class Move:
             self._target.execute(
                 f"CREATE TABLE {part.copy} (LIKE {part.series.table} INCLUDING DEFAULTS INCLUDING STORAGE)"
             )
-            with (
-                self._source.cursor().copy(f"COPY {part.name} ({columns}) TO STDOUT (FORMAT binary)") as rows,
-                self._target.cursor().copy(f"COPY {part.copy} ({columns}) FROM STDIN (FORMAT binary, FREEZE)") as copy,
-            ):
-                for block in _blocks(rows):
-                    copy.write(block)
+            for place in _ranges(self._source, part.name):
+                selected = f"SELECT {columns} FROM {part.name} WHERE {place}"
+                into = f"{part.copy} ({columns})"
+                with (
+                    self._source.cursor().copy(f"COPY ({selected}) TO STDOUT (FORMAT binary)") as rows,
+                    self._target.cursor().copy(f"COPY {into} FROM STDIN (FORMAT binary, FREEZE)") as copy,
+                ):
+                    for block in _blocks(rows):
+                        copy.write(block)
             # With its indexes and this condition, it becomes a partition without another look at the rows.
             for is_key, definition in self._target.execute(_INDEXES, [part.series.table]).fetchall():
                 what = (
@@ -274,12 +283,9 @@ class Move:
     def _empty(self, part: Part) -> None:
         self._source.execute(f"{'TRUNCATE' if part.bounds is None else 'DROP TABLE'} {part.name}")
 
-    def _drop_rest(self) -> None:
-        """Drop copies of expired partitions, and tables that were being packed into, which packing makes again."""
-        unfinished = f"^{PACKED.table}_p[0-9]+$"
-        for database, pattern in [(self._target, f"^{_PREFIX}checks_"), (self._source, unfinished)]:
-            for (name,) in database.execute(_TABLES, [False, pattern]).fetchall():
-                database.execute(f"DROP TABLE {name}")
+    def _drop(self, database: psycopg.Connection, names: str) -> None:
+        for (name,) in database.execute(_TABLES, [False, names]).fetchall():
+            database.execute(f"DROP TABLE {name}")
 
     # Queries
 
@@ -288,8 +294,22 @@ class Move:
 
     def _sums(self, database: psycopg.Connection, table: str) -> tuple[Any, ...]:
         """Return the number of rows, and sums that differ unless the rows are the same."""
-        sums = (f"sum({_SUMS.get(kind, '{}').format(name)})" for name, kind in _columns(database, table))
-        return database.execute(f"SELECT {', '.join(chain(['count(*)'], sums))} FROM {table}").fetchall()[0]
+        sums = (f"coalesce(sum({_SUMS.get(kind, '{}').format(name)}), 0)" for name, kind in _columns(database, table))
+        statement = f"SELECT {', '.join(chain(['count(*)'], sums))} FROM {table} WHERE "
+        found = [database.execute(statement + place).fetchall()[0] for place in _ranges(database, table)]
+        return tuple(map(sum, zip(*found, strict=True)))
+
+
+def _ranges(database: psycopg.Connection, table: str) -> Iterator[str]:
+    """Yield conditions for the parts of a table that one statement reads.
+
+    VACUUM removes no row, of any table, that the snapshot of a running statement may see.
+    """
+    size = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::bigint"
+    [(pages,)] = database.execute(size, [table]).fetchall()
+    for first in range(0, pages or 1, PAGES):
+        end = f" AND ctid < '({first + PAGES},0)'" if first + PAGES < pages else ""
+        yield f"ctid >= '({first},0)'{end}"
 
 
 def _blocks(rows: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:

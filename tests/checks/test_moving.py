@@ -126,13 +126,16 @@ def leftovers(database: psycopg.Connection) -> list[Any]:
 NOTHING: Rows = {series.table: [] for series in moving.MOVED}
 
 
-def test_there_and_back(two: tuple[psycopg.Connection, psycopg.Connection]) -> None:
+def test_there_and_back(two: tuple[psycopg.Connection, psycopg.Connection], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "PAGES", 1)
     main, history = two
+    main.execute(f"CREATE TABLE {PACKED.name(NOW, NOW + HOUR)} (LIKE {PACKED.table})")  # is being packed into
     before, plain = rows_of(main), "SELECT count(*) FROM pg_inherits WHERE inhparent = 'checks_checkresult'::regclass"
     partitions = main.execute(plain).fetchall()
     move(main, history)
     assert (rows_of(main), rows_of(history)) == (NOTHING, before)
     assert moving.left_behind(main) == []
+    assert main.execute("SELECT to_regclass(%s)", [PACKED.name(NOW, NOW + HOUR)]).fetchone() == (None,)
     indexes = "SELECT indexdef FROM pg_indexes WHERE tablename = %s"
     [(index,)] = history.execute(indexes, [OF_DAY]).fetchall()
     assert "(monitor_id)" in index
