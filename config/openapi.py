@@ -11,7 +11,6 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
-from drf_spectacular.generators import SchemaGenerator
 
 from alerts.events import EventType, Topic
 from alerts.models import AlertChannel, Delivery
@@ -170,6 +169,9 @@ def prepare() -> None:
 
 
 def _generate() -> bytes:
+    # Imported here, in the fork: it loads Django's test client and unittest, 5 MiB.
+    from drf_spectacular.generators import SchemaGenerator
+
     generated = SchemaGenerator().get_schema(public=True)  # type: ignore[no-untyped-call]
     return json.dumps(generated, ensure_ascii=False, separators=(",", ":")).encode()
 

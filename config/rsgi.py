@@ -31,6 +31,9 @@ try:
     with warnings.catch_warnings(action="ignore"), blocked("charset_normalizer"), blocked("chardet"):
         # 3 MiB to guess the encoding of a text, which takes long for some. requests warns that it has neither.
         import requests  # noqa: F401
+    with blocked("markdown"), blocked("pygments"):
+        # 2 MiB for pages about the API that Pulsekeeper does not have.
+        import rest_framework.compat  # noqa: F401
     _django = get_wsgi_application()
     # Load all code that requests need and exclude it from garbage collection: a full collection delayed requests by
     # 0.1 s.

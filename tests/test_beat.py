@@ -80,6 +80,15 @@ def test_workers_load_no_code_of_pages(tmp_path: Path) -> None:
     assert spared & modules == set()
 
 
+def test_web_loads_no_code_of_tests_and_rare_pages() -> None:
+    spared = {"django.test", "drf_spectacular.generators", "icalendar", "ruamel.yaml", "unittest"} | NEVER
+    code = (
+        "import sys; from django.core.wsgi import get_wsgi_application; get_wsgi_application(); import config.urls\n"
+        f"found = {spared!r} & set(sys.modules); sys.exit(' '.join(sorted(found)) or 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
+
+
 def test_it_sends() -> None:
     flush_broker()
     arguments = ["--quiet", "beat", "--pidfile="]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 from accounts.models import User
 from accounts.serializers import AccountSerializer
@@ -20,17 +19,6 @@ from tokens.models import ProjectToken, Session
 
 MAX_SIGN_IN_BYTES = 16 * 1024
 """Strangers send it, and 256 KiB of JSON take 50 ms."""
-
-
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    target_class = "tokens.authentication.BearerAuthentication"
-    name = "Bearer"
-
-    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
-        description = (
-            "A session token (`ses_…`, of POST /v1/sessions) or a project token (`svc_…`, of POST /v1/tokens)."
-        )
-        return {"type": "http", "scheme": "bearer", "description": description}
 
 
 class SessionViewSet(ServiceViewSet):

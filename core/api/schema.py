@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
@@ -52,6 +53,17 @@ _EXAMPLES = {
 def _etag_header(status: int) -> OpenApiParameter:
     text = "Changes with the settings, not with the state. Send it as If-Match of a change or deletion."
     return OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[status], description=text)
+
+
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = "tokens.authentication.BearerAuthentication"
+    name = "Bearer"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        description = (
+            "A session token (`ses_…`, of POST /v1/sessions) or a project token (`svc_…`, of POST /v1/tokens)."
+        )
+        return {"type": "http", "scheme": "bearer", "description": description}
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
