@@ -42,6 +42,10 @@ class Scheduler(MemoryScheduler):
         except SchedulingError as error:
             logger.error("%s", error, exc_info=error.__context__)  # noqa: TRY400 - its cause
 
+    def schedules_equal(self, *_: object) -> bool:
+        """Return True: the schedule never changes. To compare all entries at each tick took a quarter of beat's CPU."""
+        return True
+
 
 app = SteadyCelery("pulsekeeper", loader="config.routing:RoutedLoader", fixups=[], amqp="config.publishing:AMQP")
 app.config_from_object("config.celeryconfig")

@@ -106,7 +106,7 @@ def compiled_once(
     keys: Func[Any] = Func(
         Value(_KEYS), template="(SELECT unnest(%(expressions)s::bigint[]))", output_field=BigIntegerField()
     )
-    fetch = _compiled(lambda: build(keys, _NOW))
+    fetch = _compiled(lambda: build(keys, _NOW).query.sql_with_params())
     return lambda keys, now: fetch({_NOW: now, _KEYS: array(keys)})
 
 
@@ -115,17 +115,37 @@ def compiled_for_users(build: Callable[[int], QuerySet[Any]]) -> Callable[[int],
 
     Django compiles the query once in a process. `build` uses the key in conditions only.
     """
-    fetch = _compiled(lambda: build(_USER))
+    fetch = _compiled(lambda: build(_USER).query.sql_with_params())
     return lambda user: fetch({_USER: user})
 
 
-def _compiled(build: Callable[[], QuerySet[Any]]) -> Callable[[Mapping[Any, Any]], list[tuple[Any, ...]]]:
-    """Return a function that runs the query with other values in place of some."""
+def exist_once_compiled(
+    build: Callable[[datetime], Sequence[Sequence[QuerySet[Any]]]],
+) -> Callable[[datetime], list[bool]]:
+    """Return a function of a time that returns, for each group of queries of `build`, whether one of them has a row.
 
-    @cache
-    def compiled() -> tuple[str, tuple[Any, ...]]:
-        statement, values = build().query.sql_with_params()
-        return statement, tuple(values)
+    Django compiles the queries once in a process, as for `compiled_once`. They are one statement.
+    """
+
+    def joined() -> tuple[str, list[Any]]:
+        groups = [[rows.order_by().values("pk").query.sql_with_params() for rows in group] for group in build(_NOW)]
+        found = [" OR ".join(f"EXISTS ({statement})" for statement, _ in group) for group in groups]
+        values = [value for group in groups for _, some in group for value in some]
+        return f"SELECT {', '.join(found)}", values
+
+    fetch = _compiled(joined)
+
+    def exist(now: datetime) -> list[bool]:
+        (row,) = fetch({_NOW: now})
+        return list(row)
+
+    return exist
+
+
+def _compiled(build: Callable[[], tuple[str, Sequence[Any]]]) -> Callable[[Mapping[Any, Any]], list[tuple[Any, ...]]]:
+    """Return a function that runs the statement with other values in place of some."""
+
+    compiled = cache(build)
 
     def fetch(given: Mapping[Any, Any]) -> list[tuple[Any, ...]]:
         statement, values = compiled()

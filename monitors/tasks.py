@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROBES = "probes"
-BATCH = 200
+BATCH = 500
 # Batches that may wait in the broker for each worker: more than it can do before the next tick, and no leases expire.
-QUEUED_PER_WORKER = 25
+QUEUED_PER_WORKER = 10
 LEAST_WORKERS = 2  # as if these were alive, until workers have reported
 CLAIMS_AT_ONCE = 2_000
 LOOKUPS_PER_RUN = 20

@@ -189,7 +189,11 @@ class Loop(Generic[K]):
 
     def submit(self, key: K, spec: CheckSpec) -> None:
         """Start the check after those submitted before it. May be called from any thread."""
-        self._inbox.append((key, spec))
+        self.submit_all([(key, spec)])
+
+    def submit_all(self, checks: Iterable[tuple[K, CheckSpec]]) -> None:
+        """Do the same for many checks. They wake the loop once."""
+        self._inbox.extend(checks)
         self._reactor.wake()
 
     def close(self) -> None:

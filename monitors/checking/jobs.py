@@ -36,9 +36,10 @@ _INVALID_CONFIG = "its stored settings are no longer valid; save the monitor wit
 START_SEC = LEASE_MARGIN.total_seconds() / 2
 """How long a trigger may wait for other checks of its worker. Then its slot moves."""
 
-# Only monitors that are not paused, and whose claim is still open and the latest.
+# Only monitors that are not paused, and whose claim is still open and the latest. The time is text, as Django reads
+# times slowly.
 _LOAD = f"""
-    SELECT monitor.id, state.claim, monitor.owner_id, monitor.config_version, monitor.public_id, state.slot_at,
+    SELECT monitor.id, state.claim, monitor.owner_id, monitor.config_version, monitor.public_id, state.slot_at::text,
            state.status = 'down', state.agent_id, monitor.header_values, monitor.config::text,
            {", ".join(f"monitor.{name}" for name in MonitorConfig.checked_columns)}
       FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (monitor_id, claim)
@@ -91,7 +92,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
         owner_id,
         config_version,
         public_id,
-        slot_at,
+        slot,
         is_down,
         agent_id,
         encrypted,
@@ -99,6 +100,7 @@ def load_jobs(claims: Sequence[tuple[int, int]]) -> list[CheckJob]:
         *common,
     ) in rows:
         try:
+            slot_at = None if slot is None else datetime.fromisoformat(slot)
             common[_LOCATIONS] = locations_of(common[_LOCATIONS])
             secrets = json.loads(decrypt(encrypted)) if encrypted else ()
             config = load(common, stored, secrets, whole=False)

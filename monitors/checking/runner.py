@@ -115,7 +115,8 @@ class CheckRunner:
         self.most_in_flight = MAX_IN_FLIGHT
         self._waiting = 0  # to be started or recorded
         self._blocked = 0  # tasks that wait for room
-        self._room = threading.Condition()
+        self._counting = threading.Lock()
+        self._room = threading.Condition(self._counting)
         # Those in the loop, by account, in the order of their starts; for its thread alone.
         self._slots: dict[int, dict[_Running, None]] = {}
         self._taken = 0
@@ -149,9 +150,11 @@ class CheckRunner:
         `then`, if passed, is called for each check, in any thread: with its outcome once recorded, or with None if
         it is not recorded.
         """
-        for job in jobs:
-            self._enter(most=MAX_WAITING)
-            self._start(job, then, due_at=job.slot_at if then is None else None)
+        left = list(jobs)
+        while left:
+            room = self._enter(len(left), most=MAX_WAITING)
+            self._start(left[:room], then, is_scheduled=then is None)
+            del left[:room]
 
     def ask(self, check: CheckJob | CheckSpec, *, owner_id: int, then: Then) -> bool:
         """Check a monitor, or an unsaved configuration, whose caller waits. Return False if all places are taken.
@@ -162,7 +165,7 @@ class CheckRunner:
             own, free = self._asked[owner_id], MAX_ASKED - self._asked.total()
             if own >= MAX_ASKED_OF_OWNER or free <= (ASKED_RESERVED if own else 0):
                 return False
-            if not self._enter(most=MAX_WAITING, wait=False):
+            if not self._enter(1, most=MAX_WAITING, wait=False):
                 return False
             self._asked[owner_id] += 1
 
@@ -172,7 +175,7 @@ class CheckRunner:
             then(outcome)
 
         if isinstance(check, CheckJob):
-            self._start(check, answer)
+            self._start([check], answer, is_scheduled=False)
         else:
             self._service.submit(_Running(None, owner_id, check.timeout_ms, answer, time.monotonic()), check)
         return True
@@ -184,33 +187,39 @@ class CheckRunner:
         """
         left = []
         for job in jobs:
-            if self.in_flight < self.most_in_flight // 2 and self._enter(most=MAX_WAITING // 2, wait=False):
-                self._start(job, None)
+            if self.in_flight < self.most_in_flight // 2 and self._enter(1, most=MAX_WAITING // 2, wait=False):
+                self._start([job], None, is_scheduled=False)
             else:
                 left.append(job)
         return left
 
-    def _start(self, job: CheckJob, then: Then | None, *, due_at: datetime | None = None) -> None:
-        if not job.votes:  # the claim is not released when this process stops: the failure is decided without the vote
-            with self._lock:
-                self._open.add(job.key)
-        running = _Running(job, job.owner_id, job.spec.timeout_ms, then, time.monotonic(), due_at)
-        self._service.submit(running, job.spec)
+    def _start(self, jobs: Sequence[CheckJob], then: Then | None, *, is_scheduled: bool) -> None:
+        # The claims of votes are not released when this process stops: the failure is decided without the vote.
+        with self._lock:
+            self._open.update(job.key for job in jobs if not job.votes)
+        now = time.monotonic()
+        checks = []
+        for job in jobs:
+            due_at = job.slot_at if is_scheduled else None
+            checks.append((_Running(job, job.owner_id, job.spec.timeout_ms, then, now, due_at), job.spec))
+        # At once: to wake the loop for each would switch between the threads as often.
+        self._service.submit_all(checks)
 
-    def _enter(self, *, most: int, wait: bool = True) -> bool:
-        """Count a check that waits to be started. Return False if there are too many."""
+    def _enter(self, count: int, *, most: int, wait: bool = True) -> int:
+        """Count at most `count` checks that wait to be started. Return their number: 0 only without `wait`."""
         with self._room:
             if self._waiting >= most:
                 if not wait:
-                    return False
+                    return 0
                 self._blocked += 1
                 self._room.wait_for(lambda: self._waiting < most)
                 self._blocked -= 1
-            self._waiting += 1
-        return True
+            taken = min(count, most - self._waiting)
+            self._waiting += taken
+        return taken
 
     def _leave(self, count: int) -> None:
-        with self._room:
+        with self._counting:  # the condition's own lock, which is taken with less Python
             self._waiting -= count
             # Not at each place: to switch to the tasks for one check at a time costs more than to check it.
             if self._blocked and self._waiting <= MAX_WAITING // 2:
@@ -273,7 +282,7 @@ class CheckRunner:
         """Pass on the outcome of a check, perhaps later if the network failed. Runs in the loop's thread."""
         if check.admitted:
             self._release(check)
-            with self._room:
+            with self._counting:
                 self._waiting += 1
         if outcome.by_network and not is_within(outcome, settings.ALLOWED_PRIVATE_NETWORKS):
             asks = check.job is not None and not check.job.is_down

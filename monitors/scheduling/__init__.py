@@ -88,7 +88,13 @@ _AGENT = """
 # order: the dispatcher repeats it until none is left.
 _MORE_ARE_DUE = """
     SELECT count(*) > %(room)s
-      FROM (SELECT FROM monitors_monitorstate WHERE next_due_at <= %(now)s LIMIT %(room)s + 1) AS due
+      FROM (
+            SELECT
+              FROM monitors_monitorstate
+             WHERE next_due_at <= %(now)s
+             ORDER BY next_due_at  -- or the planner reads the table: by old statistics nearly all rows are due
+             LIMIT %(room)s + 1
+           ) AS due
 """
 _OLDEST = """
     FROM monitors_monitorstate AS state
