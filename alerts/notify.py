@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -30,7 +31,7 @@ from core.isolation import TRY_AGAIN, Steps, run_isolated
 from core.text import quote
 from incidents import consuming, flapping, holding, windows
 from incidents.consuming import note_on_open
-from incidents.models import Incident, IncidentEvent, MaintenanceWindow
+from incidents.models import FlappingSpell, Incident, IncidentEvent, MaintenanceWindow
 from monitors.filters import with_any_tag
 from monitors.locking import write_columns
 from monitors.models import DnsAlert, DnsAnswer, ExpiryWarning, PingExcess, StatusChange
@@ -52,6 +53,11 @@ _COLUMNS = (
 )
 
 Quiet = Incident.Quiet
+
+
+def waiting_incidents(now: datetime) -> Sequence[QuerySet[Any]]:
+    """Return queries of which one has a row if `notify_incidents` has something to do."""
+    return _due(now), _over(now), FlappingSpell.objects.filter(ended_at=None), _acknowledged()
 
 
 def notify_incidents(now: datetime) -> bool:
@@ -190,14 +196,28 @@ _PASSED = Q(resolved_at__isnull=False, announced_at=None, quiet=None, monitor__i
 _PENDING = _OPENING | _CLOSING | _PASSED
 
 
+def _due(now: datetime) -> QuerySet[Incident]:
+    return Incident.objects.filter(_PENDING, Q(look_again_at=None) | Q(look_again_at__lte=now))
+
+
+def _over(now: datetime) -> QuerySet[MaintenanceWindow]:
+    return MaintenanceWindow.objects.filter(current_ends_at__lte=now)
+
+
+def _acknowledged() -> QuerySet[Incident]:
+    """Return the open incidents that were acknowledged, without a notification yet."""
+    return Incident.objects.filter(
+        resolved_at=None, announced_at__isnull=False, acknowledged_at__isnull=False, acknowledgement_announced_at=None
+    )
+
+
 def _notify_due(now: datetime) -> bool:
     """Send or suppress what is due, about MOST_ITEMS. Return whether more may be."""
-    due = Incident.objects.filter(_PENDING, Q(look_again_at=None) | Q(look_again_at__lte=now))
 
     def put_off(failed: QuerySet[Incident]) -> None:
         failed.update(look_again_at=now + TRY_AGAIN)
 
-    return run_isolated(partial(_notify_some, now), due, most=BATCH, put_off=put_off)
+    return run_isolated(partial(_notify_some, now), _due(now), most=BATCH, put_off=put_off)
 
 
 @transaction.atomic
@@ -208,7 +228,7 @@ def _notify_some(now: datetime, keys: Collection[int] | None) -> bool:
     the next outage.
     """
     pending = Incident.objects.filter(_PENDING)
-    due = pending.filter(Q(look_again_at=None) | Q(look_again_at__lte=now))
+    due = _due(now)
     if keys is not None:
         due = due.filter(pk__in=keys)
     locked, is_full = lock_in_turn(
@@ -292,9 +312,7 @@ def _in_turn(incidents: Sequence[Incident], routes: Routes) -> list[Incident]:
 @transaction.atomic
 def _notify_acknowledged(now: datetime) -> None:
     """Notify of acknowledgements. During a silence they are skipped for good."""
-    new = Incident.objects.filter(
-        resolved_at=None, announced_at__isnull=False, acknowledged_at__isnull=False, acknowledgement_announced_at=None
-    )
+    new = _acknowledged()
     locked, _ = lock_in_turn(new, account="owner", most=BATCH)
     incidents = list(_with_monitors(new.filter(pk__in=locked)))
     if not incidents:
@@ -340,7 +358,7 @@ def _notify_settled(now: datetime) -> None:
 
 def _end_windows(now: datetime) -> None:
     """Move windows that are over to their next occurrence, and notify of outages that have outlasted them."""
-    over = MaintenanceWindow.objects.filter(current_ends_at__lte=now)
+    over = _over(now)
     if not over.exists():
         return
     with transaction.atomic():

@@ -13,6 +13,7 @@ from django.db import connection
 
 from alerts import locations, notify, outbox, planned, testing
 from core.clock import utc_now
+from core.db import any_once_compiled
 from core.isolation import Steps
 from incidents import consuming, windows
 
@@ -24,6 +25,10 @@ _WAITING = """
            EXISTS (SELECT FROM incidents_escalation WHERE next_at <= %(now)s),
            EXISTS (SELECT FROM alerts_deliveryitem WHERE delivery_id IS NULL AND due_at <= %(now)s)
 """
+
+_is_any_waiting = any_once_compiled(
+    lambda now: [consuming.unprocessed(), consuming.deleted(), *notify.waiting_incidents(now)]
+)
 
 run_escalations: list[Callable[[datetime], bool]] = []
 """Run the steps of escalations that are due. Returns whether more may be. Filled by `oncall`."""
@@ -42,12 +47,16 @@ def tick() -> None:
         outbox.OUTBOX.wake(utc_now())  # the other thread may be waiting for a row
         return
     try:
+        # Mostly nothing is waiting, and each step would begin a transaction and compile its query to find that out.
+        is_waiting = _is_any_waiting(utc_now())
         is_more = True
         while is_more:
             now, steps = utc_now(), Steps()
-            is_more = bool(steps.run(consuming.consume, now, slow=partial(notify.notify_slow, now=now)))
-            steps.run(consuming.close_deleted, now)
-            is_more |= bool(steps.run(notify.notify_incidents, now))
+            is_more = False
+            if is_waiting:
+                is_more = bool(steps.run(consuming.consume, now, slow=partial(notify.notify_slow, now=now)))
+                steps.run(consuming.close_deleted, now)
+                is_more |= bool(steps.run(notify.notify_incidents, now))
             waiting = _find_waiting(now)
             if waiting.expiries:
                 steps.run(notify.notify_expiries, now)

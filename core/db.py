@@ -91,6 +91,7 @@ def learn_time() -> None:
         check(connection.connection)
 
 
+_ALL = 2**31
 _NOW, _KEYS, _USER = datetime.max.replace(tzinfo=UTC), "{the keys}", -1
 
 
@@ -105,7 +106,7 @@ def compiled_once(
     keys: Func[Any] = Func(
         Value(_KEYS), template="(SELECT unnest(%(expressions)s::bigint[]))", output_field=BigIntegerField()
     )
-    fetch = _compiled(lambda: build(keys, _NOW))
+    fetch = _compiled(lambda: build(keys, _NOW).query.sql_with_params())
     return lambda keys, now: fetch({_NOW: now, _KEYS: array(keys)})
 
 
@@ -114,17 +115,31 @@ def compiled_for_users(build: Callable[[int], QuerySet[Any]]) -> Callable[[int],
 
     Django compiles the query once in a process. `build` uses the key in conditions only.
     """
-    fetch = _compiled(lambda: build(_USER))
+    fetch = _compiled(lambda: build(_USER).query.sql_with_params())
     return lambda user: fetch({_USER: user})
 
 
-def _compiled(build: Callable[[], QuerySet[Any]]) -> Callable[[Mapping[Any, Any]], list[tuple[Any, ...]]]:
-    """Return a function that runs the query with other values in place of some."""
+def any_once_compiled(build: Callable[[datetime], Sequence[QuerySet[Any]]]) -> Callable[[datetime], bool]:
+    """Return a function of a time that returns whether one of the queries that `build` makes of it has a row.
 
-    @cache
-    def compiled() -> tuple[str, tuple[Any, ...]]:
-        statement, values = build().query.sql_with_params()
-        return statement, tuple(values)
+    Django compiles them once in a process, as for `compiled_once`, into one statement. It counts the rows: for EXISTS,
+    the planner reads the whole table if it expects many rows, and the statistics of related columns mislead it. The
+    limit keeps it from starting parallel workers.
+    """
+
+    def joined() -> tuple[str, list[Any]]:
+        compiled = [rows.order_by().values("pk").query.sql_with_params() for rows in build(_NOW)]
+        counts = [f"(SELECT count(*) FROM ({statement} LIMIT {_ALL}) AS found) > 0" for statement, _ in compiled]  # noqa: S608
+        return f"SELECT {' OR '.join(counts)}", [value for _, values in compiled for value in values]
+
+    fetch = _compiled(joined)
+    return lambda now: fetch({_NOW: now}) == [(True,)]
+
+
+def _compiled(build: Callable[[], tuple[str, Sequence[Any]]]) -> Callable[[Mapping[Any, Any]], list[tuple[Any, ...]]]:
+    """Return a function that runs the statement with other values in place of some."""
+
+    compiled = cache(build)
 
     def fetch(given: Mapping[Any, Any]) -> list[tuple[Any, ...]]:
         statement, values = compiled()

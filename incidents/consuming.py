@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from accounts.models import User
@@ -32,12 +33,21 @@ Type = IncidentEvent.Type
 Resolution = Incident.Resolution
 
 
+def unprocessed() -> QuerySet[StatusChange]:
+    return StatusChange.objects.filter(processed_at=None)
+
+
+def deleted() -> QuerySet[Incident]:
+    """Return the open incidents of deleted monitors."""
+    return Incident.objects.filter(monitor=None, resolved_at=None).exclude(monitor_public_id="")
+
+
 def consume(now: datetime, *, slow: Callable[[Sequence[StatusChange]], None]) -> bool:
     """Process up to BATCH changes that no other process has locked. Return whether more may wait.
 
     `slow` is called in the same transaction with the changes from up to slow, which do not open incidents.
     """
-    waiting = StatusChange.objects.filter(processed_at=None)
+    waiting = unprocessed()
     with transaction.atomic():
         locked, is_full = lock_in_turn(
             waiting,
@@ -65,8 +75,7 @@ def close_deleted(now: datetime) -> None:
     """Resolve the incidents of deleted monitors. Monitors do not know incidents, so deleting one cannot resolve
     them."""
     with transaction.atomic():
-        gone = Incident.objects.filter(monitor=None, resolved_at=None).exclude(monitor_public_id="")
-        incidents = list(gone.select_for_update(no_key=True, skip_locked=True).order_by("pk"))
+        incidents = list(deleted().select_for_update(no_key=True, skip_locked=True).order_by("pk"))
         events = [_resolve(incident, Resolution.DELETED, now) for incident in incidents]
         write_columns(incidents, ["resolved_at", "resolution", "look_again_at"])
         IncidentEvent.objects.bulk_create(events)
