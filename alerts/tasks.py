@@ -9,28 +9,25 @@ from functools import partial
 from typing import NamedTuple
 
 from celery import shared_task
+from django.db import connection
 
 from alerts import locations, notify, outbox, planned, testing
-from alerts.models import DeliveryItem
 from core.clock import utc_now
-from core.db import exist_once_compiled
+from core.db import any_once_compiled
 from core.isolation import Steps
 from incidents import consuming, windows
-from incidents.models import Escalation
-from monitors.models import DnsAlert, ExpiryWarning, PingExcess
 
 _ticking = threading.Lock()
-_exist = exist_once_compiled(
-    lambda now: [
-        [consuming.unprocessed()],
-        [consuming.deleted()],
-        notify.waiting_incidents(now),
-        [ExpiryWarning.objects.filter(processed_at=None)],
-        [DnsAlert.objects.filter(due_at__lte=now)],
-        [PingExcess.objects.filter(processed_at=None)],
-        [Escalation.objects.filter(next_at__lte=now)],
-        [DeliveryItem.objects.filter(delivery=None, due_at__lte=now)],
-    ]
+_WAITING = """
+    SELECT EXISTS (SELECT FROM monitors_expirywarning WHERE processed_at IS NULL),
+           EXISTS (SELECT FROM monitors_dnsalert WHERE due_at <= %(now)s),
+           EXISTS (SELECT FROM monitors_pingexcess WHERE processed_at IS NULL),
+           EXISTS (SELECT FROM incidents_escalation WHERE next_at <= %(now)s),
+           EXISTS (SELECT FROM alerts_deliveryitem WHERE delivery_id IS NULL AND due_at <= %(now)s)
+"""
+
+_is_any_waiting = any_once_compiled(
+    lambda now: [consuming.unprocessed(), consuming.deleted(), *notify.waiting_incidents(now)]
 )
 
 run_escalations: list[Callable[[datetime], bool]] = []
@@ -50,18 +47,17 @@ def tick() -> None:
         outbox.OUTBOX.wake(utc_now())  # the other thread may be waiting for a row
         return
     try:
+        # Mostly nothing is waiting, and each step would begin a transaction and compile its query to find that out.
+        is_waiting = _is_any_waiting(utc_now())
         is_more = True
         while is_more:
             now, steps = utc_now(), Steps()
             is_more = False
-            waiting = _Waiting(*_exist(now))
-            if waiting.changes:
+            if is_waiting:
                 is_more = bool(steps.run(consuming.consume, now, slow=partial(notify.notify_slow, now=now)))
-            if waiting.deleted:
                 steps.run(consuming.close_deleted, now)
-            if waiting.incidents or waiting.changes:
                 is_more |= bool(steps.run(notify.notify_incidents, now))
-                waiting = _Waiting(*_exist(now))
+            waiting = _find_waiting(now)
             if waiting.expiries:
                 steps.run(notify.notify_expiries, now)
             if waiting.dns_changes:
@@ -79,16 +75,20 @@ def tick() -> None:
 
 
 class _Waiting(NamedTuple):
-    """What there may be to do. It is looked for at once, as each step would take a transaction to find that out."""
+    """Which rare notifications may be due."""
 
-    changes: bool
-    deleted: bool
-    incidents: bool
     expiries: bool
     dns_changes: bool
     too_often: bool
     escalations: bool
     planned: bool
+
+
+def _find_waiting(now: datetime) -> _Waiting:
+    """Look for all of them at once: mostly nothing is due, and each would begin a transaction to find that out."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WAITING, {"now": now})
+        return _Waiting(*cursor.fetchone())
 
 
 @shared_task(name="alerts.tasks.watch_locations")

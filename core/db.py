@@ -92,6 +92,7 @@ def learn_time() -> None:
         check(connection.connection)
 
 
+_ALL = 2**31
 _NOW, _KEYS, _USER = datetime.max.replace(tzinfo=UTC), "{the keys}", -1
 
 
@@ -119,27 +120,21 @@ def compiled_for_users(build: Callable[[int], QuerySet[Any]]) -> Callable[[int],
     return lambda user: fetch({_USER: user})
 
 
-def exist_once_compiled(
-    build: Callable[[datetime], Sequence[Sequence[QuerySet[Any]]]],
-) -> Callable[[datetime], list[bool]]:
-    """Return a function of a time that returns, for each group of queries of `build`, whether one of them has a row.
+def any_once_compiled(build: Callable[[datetime], Sequence[QuerySet[Any]]]) -> Callable[[datetime], bool]:
+    """Return a function of a time that returns whether one of the queries that `build` makes of it has a row.
 
-    Django compiles the queries once in a process, as for `compiled_once`. They are one statement.
+    Django compiles them once in a process, as for `compiled_once`, into one statement. It counts the rows: for EXISTS,
+    the planner reads the whole table if it expects many rows, and the statistics of related columns mislead it. The
+    limit keeps it from starting parallel workers.
     """
 
     def joined() -> tuple[str, list[Any]]:
-        groups = [[rows.order_by().values("pk").query.sql_with_params() for rows in group] for group in build(_NOW)]
-        found = [" OR ".join(f"EXISTS ({statement})" for statement, _ in group) for group in groups]
-        values = [value for group in groups for _, some in group for value in some]
-        return f"SELECT {', '.join(found)}", values
+        compiled = [rows.order_by().values("pk").query.sql_with_params() for rows in build(_NOW)]
+        counts = [f"(SELECT count(*) FROM ({statement} LIMIT {_ALL}) AS found) > 0" for statement, _ in compiled]  # noqa: S608
+        return f"SELECT {' OR '.join(counts)}", [value for _, values in compiled for value in values]
 
     fetch = _compiled(joined)
-
-    def exist(now: datetime) -> list[bool]:
-        (row,) = fetch({_NOW: now})
-        return list(row)
-
-    return exist
+    return lambda now: fetch({_NOW: now}) == [(True,)]
 
 
 def _compiled(build: Callable[[], tuple[str, Sequence[Any]]]) -> Callable[[Mapping[Any, Any]], list[tuple[Any, ...]]]:

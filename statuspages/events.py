@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.db.models import Count, Exists, F, OuterRef, Q, Subquery, Window
 from django.db.models.functions import Coalesce, RowNumber
 
+from core.db import any_once_compiled
 from incidents.models import Incident
 from monitors.filters import shares_tag
 from monitors.models import Monitor
@@ -91,6 +92,16 @@ def add_update_event(page: StatusPage, note: PageNote, update: NoteUpdate) -> No
             text=update.text,
             at=update.at,
         )
+
+
+is_any_waiting = any_once_compiled(
+    lambda _: [
+        Incident.objects.filter(resolved_at=None, announced_at__isnull=False),
+        PageEvent.objects.filter(kind=Kind.DOWN, ended=False),
+        PageEvent.objects.filter(addressed_at=None),
+    ]
+)
+"""Return whether `add_outage_events` or `create_mails` may have something to do at this time."""
 
 
 def add_outage_events(now: datetime) -> None:

@@ -22,9 +22,10 @@ def tick() -> None:
         return
     try:
         end = time.monotonic() + TICK_SEC
-        events.add_outage_events(utc_now())
-        while events.create_mails(utc_now()) and time.monotonic() < end:
-            mailing.OUTBOX.wake(utc_now())
+        if events.is_any_waiting(utc_now()):
+            events.add_outage_events(utc_now())
+            while events.create_mails(utc_now()) and time.monotonic() < end:
+                mailing.OUTBOX.wake(utc_now())
         mailing.OUTBOX.wake(utc_now())
     finally:
         _ticking.release()

@@ -277,9 +277,11 @@ def _settle(bounds: Bounds) -> bool:
 
 def _drop_published(cursor: CursorWrapper, packed: CursorWrapper, bounds: Bounds) -> None:
     source, target = PUBLISHED.name(*bounds), PACKED.name(*bounds)
-    if bounds in parts(PACKED):  # it may be too old already
+    if bounds in parts(PACKED):
         for monitor_id in _miscounted(cursor, packed, source, target):
             _give_back(cursor, packed, monitor_id, source, target)
+    else:  # it was dropped as too old, or the history was restored from a backup
+        cursor.execute(f"INSERT INTO {RESULTS.table} ({_PLAIN}) SELECT {_PLAIN} FROM {source}")
     cursor.execute(f"DROP TABLE {source}")
 
 

@@ -117,9 +117,9 @@ def vote(votes: Sequence[CheckRecord], *, now: datetime) -> set[int]:
 
 def decide_overdue(now: datetime) -> None:
     """Decide where answers are missing at the end of the time for them."""
-    with transaction.atomic():
-        overdue = Verification.objects.filter(ends_at__lt=now).order_by("ends_at").values_list("pk", flat=True)
-        if keys := list(overdue[:MOST_DECIDED]):
+    overdue = Verification.objects.filter(ends_at__lt=now).order_by("ends_at").values_list("pk", flat=True)
+    if keys := list(overdue[:MOST_DECIDED]):
+        with transaction.atomic():
             batch = lock_batch(keys, skip_locked=True)
             _decide(batch, Verification.objects.in_bulk(batch.monitors).values(), now=now)
 

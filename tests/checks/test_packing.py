@@ -478,6 +478,16 @@ class TestSteps:
         assert 99 in claims(3)
         assert not CheckResult.objects.exists()
 
+    def test_rows_are_packed_again_if_their_packed_partition_is_gone(self) -> None:
+        """As after the history was restored from a backup."""
+        self.fill()
+        while not detached(PUBLISHED):
+            assert pack(PACKABLE, steps=1)
+        drop_packed()
+        pack(PACKABLE)
+        assert claims(3) == list(range(1, 32))
+        assert not CheckResult.objects.exists()
+
     def test_two_at_once_beside_recording(self) -> None:
         self.fill()
         late = [partial(store, HOURS[1][0] + timedelta(seconds=n), monitor_id=3, claim=100 + n) for n in range(4)]
