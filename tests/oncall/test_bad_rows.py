@@ -16,8 +16,8 @@ from checks.spec import Verdict
 from core import metrics
 from core.isolation import TRY_AGAIN
 from core.metrics import LATE
-from incidents.models import Escalation, Incident
-from monitors.models import Monitor, StatusChange
+from incidents.models import Escalation, FlappingSpell, Incident
+from monitors.models import Monitor
 from oncall import notices
 from oncall.models import EscalationPolicy, OnCallSchedule
 from projects.models import Project
@@ -161,8 +161,9 @@ def test_one_step_of_the_worker_that_fails_does_not_stop_the_others(
     Escalation.objects.update(next_at=at(300))
     monkeypatch.setattr(OUTBOX, "wake", lambda _: drive.deliver(at(310)))
     monkeypatch.setattr(tasks, "utc_now", lambda: at(305))
-
-    StatusChange.objects.filter(monitor=monitor).update(processed_at=None)  # so that there is something to do
+    # Without anything to do, the steps that fail would not run.
+    flapping, _, _ = tenant(drive, "Flapping")
+    FlappingSpell.objects.create(monitor=flapping, started_at=at(300), last_change_at=at(300))
 
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
