@@ -132,7 +132,7 @@ def _pack_part(bounds: Bounds) -> bool:
         if not try_advisory_lock(LOCK) or bounds not in parts(RESULTS):
             return False
         with database.writing(LOCK) as packed:
-            if bounds in parts(PACKED):
+            if _place(bounds) is not None:
                 return False
             _begin(packed, bounds)
             if (first := _next_monitor(cursor, source, _last_monitor(packed, target))) is None:
@@ -147,6 +147,12 @@ def _pack_part(bounds: Bounds) -> bool:
             _copy(packed, target, rows)
             _write_reasons(packed, source, sorted(explained))
     return True
+
+
+def _place(bounds: Bounds) -> Bounds | None:
+    """Return the packed partition of this time: a day, if the main database was restored from a backup of an earlier
+    time than the history has."""
+    return next((each for each in parts(PACKED) if each[0] <= bounds[0] and bounds[1] <= each[1]), None)
 
 
 def _begin(cursor: CursorWrapper, bounds: Bounds) -> None:
@@ -234,7 +240,7 @@ def _publish(bounds: Bounds) -> bool:
     """Read a partition's results from their packed rows from now on. Return False if locks were not free."""
     name, target = RESULTS.name(*bounds), PACKED.name(*bounds)
     done = False
-    if bounds not in parts(PACKED):
+    if _place(bounds) is None:
         with catalogue(f"publish {target}", PACKED) as packed:
             advisory_lock(LOCK, using=PACKED.alias)
             if bounds in parts(RESULTS) and bounds in detached(PACKED) and not _is_unpacked(packed, bounds):
@@ -244,7 +250,7 @@ def _publish(bounds: Bounds) -> bool:
     with catalogue(f"detach {name}", RESULTS) as cursor:
         advisory_lock(LOCK)
         advisory_lock(ROLL_UPS)  # which would count a late result of this time alone
-        if bounds in parts(RESULTS) and bounds in parts(PACKED):
+        if bounds in parts(RESULTS) and _place(bounds) is not None:
             cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
             cursor.execute(f"ALTER TABLE {name} RENAME TO {PUBLISHED.name(*bounds)}")
             RollupProgress.objects.filter(id=1).update(packed_until=bounds[1])
@@ -276,8 +282,9 @@ def _settle(bounds: Bounds) -> bool:
 
 
 def _drop_published(cursor: CursorWrapper, packed: CursorWrapper, bounds: Bounds) -> None:
-    source, target = PUBLISHED.name(*bounds), PACKED.name(*bounds)
-    if bounds in parts(PACKED):
+    source, place = PUBLISHED.name(*bounds), _place(bounds)
+    if place is not None:
+        target = PACKED.name(*place)
         for monitor_id in _miscounted(cursor, packed, source, target):
             _give_back(cursor, packed, monitor_id, source, target)
     else:  # it was dropped as too old, or the history was restored from a backup

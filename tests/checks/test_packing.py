@@ -488,6 +488,20 @@ class TestSteps:
         assert claims(3) == list(range(1, 32))
         assert not CheckResult.objects.exists()
 
+    def test_rows_of_a_packed_day_are_packed_once(self) -> None:
+        """As after the main database was restored from a backup, and the history was not."""
+        self.fill()
+        pack(MERGEABLE)
+        make(RESULTS, HOURS)
+        RollupProgress.objects.update(packed_until=None)
+        for number, (start, _) in enumerate(HOURS[:2]):
+            store(*minutes_of(start), monitor_id=3, claim=1 + number * 10, down=number == 1)
+        store(HOURS[1][0] + timedelta(minutes=59), monitor_id=3, claim=99)
+        pack(MERGEABLE)
+        assert claims(3) == [*range(1, 32), 99]
+        assert not CheckResult.objects.exists()
+        assert [bounds for bounds in parts(RESULTS) if bounds in HOURS] == []
+
     def test_two_at_once_beside_recording(self) -> None:
         self.fill()
         late = [partial(store, HOURS[1][0] + timedelta(seconds=n), monitor_id=3, claim=100 + n) for n in range(4)]
