@@ -39,6 +39,8 @@ from checks.results.rollups import roll_up
 from checks.results.store import NewResult, store_results, stored_claims
 from checks.spec import ReasonCode, Verdict
 from core.clock import utc_now
+from incidents.holding import _failed_since
+from tests.factories import IncidentFactory, MonitorFactory
 from tests.helpers import NOON, examples, outcome, run_concurrently
 
 DAY = timedelta(days=1)
@@ -554,6 +556,21 @@ def test_only_hours_that_are_over_and_rolled_up_are_packed() -> None:
     assert not CheckResult.objects.exists()
     keep_partitions(HOURS[0][1] + HOUR)
     assert HOURS[0] not in parts(RESULTS), "it is not made again"
+
+
+@pytest.mark.usefixtures("hours")
+@pytest.mark.django_db(transaction=True)
+def test_failures_after_a_recovery_are_counted_in_rows_and_packed() -> None:
+    """Those that began later: the one at 30 minutes and 5 microseconds lasted for as long as the timeout."""
+    incident = IncidentFactory(monitor=MonitorFactory(timeout_ms=10_000))
+    assert incident.monitor_id is not None
+    start = HOURS[0][0]
+    store(*minutes_of(start), monitor_id=incident.monitor_id, down=True)
+    assert _failed_since(incident, start + timedelta(minutes=30), now=PACKABLE) == 4
+    roll_all_up(PACKABLE)
+    pack(PACKABLE)
+    assert not CheckResult.objects.exists()
+    assert _failed_since(incident, start + timedelta(minutes=30), now=PACKABLE) == 4
 
 
 @pytest.mark.usefixtures("hours")
