@@ -175,7 +175,7 @@ def _add_history(patch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
     patch.setattr(router, "routers", [import_string("checks.results.database.Router")()])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")  # begins before that of the database, and ends before other tests of the module
 def second_database(_history_settings: dict[str, Any], django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Let the history be in a database of its own. Tests name both: `django_db(databases="__all__")`."""
     with pytest.MonkeyPatch.context() as patch:

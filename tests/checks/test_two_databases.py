@@ -18,7 +18,7 @@ from tests.databases import refused_history
 from tests.helpers import examples, outcome
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True, scope="class")
 def _two(second_database: None) -> None:
     """Tests of the base classes too."""
 

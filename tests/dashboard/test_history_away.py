@@ -20,7 +20,7 @@ HOUR = timedelta(hours=1)
 SENTENCE = "The history of checks cannot be read right now"
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True, scope="class")
 def _two(second_database: None) -> None:
     pass
 
