@@ -34,7 +34,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     """Return 503 if PostgreSQL is away, else 500."""
     if is_outage(error := sys.exception()):
-        return unavailable(request.path_info, error if isinstance(error, ApiError) else Unavailable())
+        return unavailable(request.path_info, error if isinstance(error, ApiError) else None)
     if is_api(request.path_info):
         return json_error(ApiError())
     # Without the request, because its context processors may have failed.

@@ -20,6 +20,7 @@ from django.http import HttpRequest, JsonResponse
 
 from alerts.outbox import MAX_LAG, MAX_QUEUED, oldest_alert
 from checks.results.database import is_separate
+from checks.results.moving import left_behind
 from config.history import PATIENCE_SEC, applied_migrations, our_migrations, refusal_of
 from config.locations import SharedLocation, shared_locations
 from core.clock import BROKER, DATABASE, utc_now
@@ -49,6 +50,7 @@ DEGRADING = {
 }
 SILENT = "does not answer"
 READ_ONLY = "the database is read-only"
+UNMOVED = "the main database has a part of it, which nothing reads: stop all processes, then run manage.py move_history"
 NO_NETWORK = "a process that checks reaches none of CONNECTIVITY_TARGETS: failures by the network do not count"
 
 T = TypeVar("T")
@@ -189,7 +191,7 @@ cached_writes = Cached(_check_writes, lambda: SLOW_FRESH * FRESH_SEC)
 
 
 def _check_history() -> str:
-    """Return whether the history database answers and is migrated."""
+    """Return whether the history database answers and is migrated, and the main one has nothing that belongs there."""
     try:
         with separate_connection(patience_sec=PATIENCE_SEC, using=HISTORY) as database:
             applied = applied_migrations(database)
@@ -197,8 +199,13 @@ def _check_history() -> str:
         return f"its database {SILENT}: checks and alerts go on, and results wait in the main one"
     if refusal := refusal_of(applied, our_migrations()):
         return refusal.message
-    missing = len(known_migrations() - applied)
-    return f"{counted(missing, 'migration')} of its database not applied" if missing else OK
+    if missing := len(known_migrations() - applied):
+        return f"{counted(missing, 'migration')} of its database not applied"
+    try:
+        with separate_connection(patience_sec=PATIENCE_SEC) as main:
+            return UNMOVED if left_behind(main) else OK
+    except psycopg.Error:
+        return OK  # that the main database does not answer is reported beside it
 
 
 cached_history = Cached(_check_history, lambda: SLOW_FRESH * FRESH_SEC)

@@ -252,6 +252,13 @@ def test_a_process_without_network() -> None:
 @pytest.mark.django_db(transaction=True, databases="__all__")
 def test_a_history_database_makes_it_degraded_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ready() == (200, GOOD | {"history": "ok"})
+    with connection.cursor() as cursor:  # of before the second database
+        cursor.execute(
+            "INSERT INTO checks_hourlyrollup (monitor_id, hour, latency_sum, up, slow, down, timed)"
+            " VALUES (1, now(), 0, 1, 0, 0, 0)"
+        )
+        assert ready() == (200, GOOD | {"history": health.UNMOVED})
+        cursor.execute("DELETE FROM checks_hourlyrollup")
     database = connections[HISTORY]
     monkeypatch.setattr(database, "settings_dict", database.settings_dict | {"NAME": "template1"})
     status, checks = ready()
