@@ -251,11 +251,16 @@ def _publish(bounds: Bounds) -> bool:
         advisory_lock(LOCK)
         advisory_lock(ROLL_UPS)  # which would count a late result of this time alone
         if bounds in parts(RESULTS) and _place(bounds) is not None:
-            cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
-            cursor.execute(f"ALTER TABLE {name} RENAME TO {PUBLISHED.name(*bounds)}")
+            _detach(cursor, bounds)
             RollupProgress.objects.filter(id=1).update(packed_until=bounds[1])
             done = True
     return done
+
+
+def _detach(cursor: CursorWrapper, bounds: Bounds) -> None:
+    name = RESULTS.name(*bounds)
+    cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
+    cursor.execute(f"ALTER TABLE {name} RENAME TO {PUBLISHED.name(*bounds)}")
 
 
 def _is_unpacked(packed: CursorWrapper, bounds: Bounds) -> bool:
@@ -549,6 +554,9 @@ def unpack() -> None:
     if database.is_separate():
         raise RuntimeError("earlier versions know one database: run manage.py move_history --back first")
     with connection.cursor() as cursor:
+        for bounds in parts(RESULTS):
+            if _place(bounds) is not None:  # the packed rows are a partition, and these still are too
+                _detach(cursor, bounds)
         hours = [RESULTS.name(start, end) for start, end in parts(RESULTS) if end - start <= HOUR]
         for name in hours:
             cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")

@@ -504,6 +504,20 @@ class TestSteps:
         assert not CheckResult.objects.exists()
         assert [bounds for bounds in parts(RESULTS) if bounds in HOURS] == []
 
+    @pytest.mark.parametrize("steps", range(5))
+    def test_going_back_after_any_step(self, steps: int) -> None:
+        self.fill()
+        pack(PACKABLE, steps=steps)
+        if is_separate():
+            with pytest.raises(RuntimeError):
+                unpack()
+            return
+        with transaction.atomic():
+            unpack()
+            drop_packed()
+        assert claims(3) == list(range(1, 32))
+        assert CheckResult.objects.count() == 61
+
     def test_two_at_once_beside_recording(self) -> None:
         self.fill()
         late = [partial(store, HOURS[1][0] + timedelta(seconds=n), monitor_id=3, claim=100 + n) for n in range(4)]
