@@ -45,6 +45,7 @@ from checks.results.partitions import PACKED, PUBLISHED, REASONS, RESULTS, Bound
 from checks.results.rollups import LOCK as ROLL_UPS
 from checks.results.rollups import replace_rollup, take_late
 from core.bulk import array
+from core.clock import EPOCH
 from core.db import advisory_lock, try_advisory_lock
 
 logger = logging.getLogger(__name__)
@@ -251,16 +252,11 @@ def _publish(bounds: Bounds) -> bool:
         advisory_lock(LOCK)
         advisory_lock(ROLL_UPS)  # which would count a late result of this time alone
         if bounds in parts(RESULTS) and _place(bounds) is not None:
-            _detach(cursor, bounds)
+            cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
+            cursor.execute(f"ALTER TABLE {name} RENAME TO {PUBLISHED.name(*bounds)}")
             RollupProgress.objects.filter(id=1).update(packed_until=bounds[1])
             done = True
     return done
-
-
-def _detach(cursor: CursorWrapper, bounds: Bounds) -> None:
-    name = RESULTS.name(*bounds)
-    cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
-    cursor.execute(f"ALTER TABLE {name} RENAME TO {PUBLISHED.name(*bounds)}")
 
 
 def _is_unpacked(packed: CursorWrapper, bounds: Bounds) -> bool:
@@ -290,23 +286,25 @@ def _drop_published(cursor: CursorWrapper, packed: CursorWrapper, bounds: Bounds
     source, place = PUBLISHED.name(*bounds), _place(bounds)
     if place is not None:
         target = PACKED.name(*place)
-        for monitor_id in _miscounted(cursor, packed, source, target):
+        for monitor_id in _miscounted(cursor, packed, source, target if place == bounds else None):
             _give_back(cursor, packed, monitor_id, source, target)
     else:  # it was dropped as too old, or the history was restored from a backup
         cursor.execute(f"INSERT INTO {RESULTS.table} ({_PLAIN}) SELECT {_PLAIN} FROM {source}")
     cursor.execute(f"DROP TABLE {source}")
 
 
-def _miscounted(cursor: CursorWrapper, packed: CursorWrapper, source: str, target: str) -> list[int]:
-    """Return the monitors that have not as many results in `source` as packed in `target`."""
+def _miscounted(cursor: CursorWrapper, packed: CursorWrapper, source: str, target: str | None) -> list[int]:
+    """Return the monitors that have not as many results in `source` as packed in `target`; without it, all."""
     found: list[int] = []
     last = -1
     while (first := _next_monitor(cursor, source, last)) is not None:
         last = first + MONITORS_AT_ONCE - 1
         where = f"monitor_id BETWEEN {first} AND {last} GROUP BY 1"
         cursor.execute(f"SELECT monitor_id, count(*) FROM {source} WHERE {where}")
-        packed.execute(f"SELECT monitor_id, sum(count)::bigint FROM {target} WHERE {where}")
-        counts = dict(packed.fetchall())
+        counts: dict[int, int] = {}
+        if target is not None:
+            packed.execute(f"SELECT monitor_id, sum(count)::bigint FROM {target} WHERE {where}")
+            counts = dict(packed.fetchall())
         found += (monitor_id for monitor_id, count in cursor.fetchall() if counts.get(monitor_id) != count)
     # Results of deleted monitors are deleted in several steps.
     return sorted(set(found) - set(DeletedMonitor.objects.filter(pk__in=found).values_list("pk", flat=True)))
@@ -554,9 +552,10 @@ def unpack() -> None:
     if database.is_separate():
         raise RuntimeError("earlier versions know one database: run manage.py move_history --back first")
     with connection.cursor() as cursor:
+        packed_until = RollupProgress.objects.values_list("packed_until", flat=True).first() or EPOCH
         for bounds in parts(RESULTS):
-            if _place(bounds) is not None:  # the packed rows are a partition, and these still are too
-                _detach(cursor, bounds)
+            if bounds[0] >= packed_until and bounds in parts(PACKED):  # between the two steps of _publish
+                cursor.execute(f"DROP TABLE {PACKED.name(*bounds)}")
         hours = [RESULTS.name(start, end) for start, end in parts(RESULTS) if end - start <= HOUR]
         for name in hours:
             cursor.execute(f"ALTER TABLE {RESULTS.table} DETACH PARTITION {name}")
