@@ -169,6 +169,7 @@ def test_a_policy_is_created_simulated_and_chosen(browse: Browse, app: Applicati
     page.goto("/on-call/policies")
     axe(page)
     page.get_by_role("link", name="New policy").first.click()
+    page.wait_for_url("**/on-call/policies/new")  # with its scripts, which look up what the project has
     page.get_by_label("Name").fill("Outages")
     page.get_by_label("Project").select_option(label="Shop")
     page.get_by_label("Step 1: notifies 1").select_option(label="Whoever is on call in Backend")
