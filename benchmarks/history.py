@@ -221,7 +221,8 @@ def backtest_90_days(times: int = 5) -> dict[str, float]:
             path = f"{server.address}/v1/monitors/{monitor}/backtest"
             answer = session.post(path, json={"fail_threshold": 12}, timeout=60).json()
             after = server.cpu_seconds()
-            if answer["checks"] < 129_500 or (answer["stored"]["outages"], answer["tried"]["outages"]) != (30, 0):
+            outages = answer["stored"]["outages"], answer["tried"]["outages"]
+            if answer["checks"] < 129_500 or outages not in {(29, 0), (30, 0)}:  # none is in the last hour
                 raise SystemExit(f"the backtest is wrong: {answer}")
             taken.append(sum(after[name] - before[name] for name in after) * 1000)
     print(f"backtest of 90 days: {statistics.median(taken):.0f} ms of CPU", flush=True)
