@@ -108,7 +108,9 @@ def serving(
             run("-c", setup)
         line = command or parse_procfile((root / "Procfile").read_text()).processes["web"]
         # Its last messages may come after those of the benchmark, whose last line is JSON.
-        with subprocess.Popen(line, shell=True, cwd=root, env=environment, start_new_session=True, stdout=sys.stderr) as web:
+        with subprocess.Popen(
+            line, shell=True, cwd=root, env=environment, start_new_session=True, stdout=sys.stderr
+        ) as web:
             try:
                 address = f"http://127.0.0.1:{port}"
                 wait_until_answering(address)

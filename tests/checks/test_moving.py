@@ -287,3 +287,22 @@ def test_migrate_migrates_both(urls: tuple[str, str]) -> None:
         assert done.returncode == 0, done.stderr
         assert moving.left_behind(database) == []
         assert rows_of(database) == NOTHING
+
+
+def test_migrate_gives_no_new_monitor_an_id_of_the_history(urls: tuple[str, str]) -> None:
+    def migrate(*given: str) -> int:
+        """Return the id of the next monitor afterwards."""
+        done = run("migrate", *given, "--verbosity", "0", DATABASE_URL=urls[0], HISTORY_DATABASE_URL=urls[1])
+        assert done.returncode == 0, done.stderr
+        with psycopg.connect(urls[0]) as main:
+            [[found]] = main.execute("SELECT nextval('monitors_monitor_id_seq')")
+        return int(found)
+
+    first = migrate()
+    with psycopg.connect(urls[1]) as history:
+        make(history, PACKED.table, PACKED.name(YESTERDAY, YESTERDAY + DAY), YESTERDAY, YESTERDAY + DAY)
+        pack(history, YESTERDAY, monitors="70, 77")
+    assert migrate("--plan") == first + 1
+    assert migrate("checks") == first + 2
+    assert migrate() == 78
+    assert migrate() == 79
