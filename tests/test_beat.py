@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from celery.beat import ScheduleEntry
 from django.conf import settings
 from honcho.environ import parse_procfile
 
+from config.beat import Scheduler, SteadyCelery
 from config.beat import app as beat
 from config.celery import app
 from core.metrics import read_processes
@@ -26,6 +29,26 @@ def test_it_names_tasks_that_there_are() -> None:
     assert entries
     assert {entry["task"] for entry in entries} <= set(app.tasks)
     assert beat.conf.beat_schedule == app.conf.beat_schedule
+
+
+def test_it_sleeps_until_a_task_is_due() -> None:
+    """Celery's scheduler looks without a pause for 10 ms before each task."""
+    sent: list[str | None] = []
+
+    class Recorder(Scheduler):
+        producer = None  # type: ignore[assignment]  # the usual one connects to a broker
+
+        def apply_entry(self, entry: ScheduleEntry, producer: object = None) -> None:
+            sent.append(entry.name)
+
+    app = SteadyCelery("test", set_as_current=False)
+    app.conf.beat_schedule = {f"each {tenths}": {"task": "each", "schedule": tenths / 10} for tenths in (1, 2, 3)}
+    scheduler, ticks = Recorder(app), 0
+    while len(sent) < 12:
+        ticks += 1
+        assert ticks < 60
+        time.sleep(max(0.0, scheduler.tick()))
+    assert set(sent) == set(app.conf.beat_schedule)
 
 
 NEVER = {"opentelemetry", "rich", "sentry_sdk", "structlog"}
