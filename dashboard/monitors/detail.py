@@ -220,7 +220,11 @@ def latency(request: PageRequest, monitor_id: str) -> HttpResponse:
     name = request.GET.get("range", chart.USUAL)
     if name not in chart.RANGES:
         raise NotFound
-    return JsonResponse(chart.latencies(request.caller, monitor, name, now=request.now))
+    try:
+        found = chart.latencies(request.caller, monitor, name, now=request.now)
+    except HistoryUnavailable as error:  # the page would take 503 for a lost connection
+        found = {"unavailable": error.reason}
+    return JsonResponse(found)
 
 
 @read_only

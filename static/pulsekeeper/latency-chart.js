@@ -1,6 +1,6 @@
 // The latency chart of a monitor: ranges, selectable lines, shaded outages, zoom by dragging, and a table.
 // Below it are bars of the packets that pings lost.
-import { ask } from "./live.js";
+import { announce, ask } from "./live.js";
 import { full, shortDay, shortTime } from "./times.js";
 
 const HEIGHT = 260;
@@ -309,7 +309,15 @@ async function show(range) {
     else place.replaceChildren(note("The latencies could not be loaded. Choose a time to try again."));
     return;
   }
-  data = JSON.parse(answer.text);
+  const found = JSON.parse(answer.text);
+  if (found.unavailable) {
+    if (data) {
+      press(data.range);
+      announce(found.unavailable, { shown: true });
+    } else place.replaceChildren(note(found.unavailable));
+    return;
+  }
+  data = found;
   reset.hidden = true;
   draw();
   drawLegend();
