@@ -11,20 +11,20 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 import psutil
 
 from devserver.data_folder import load_or_create_secrets
 from devserver.session import embedded_servers, server_pids
-from tests.faults import past
 from tests.faults.script import HISTORY, SERVERS
 from tests.processes.tree import Place, Tree
 from tests.processes.up import copy_cluster, free_port
 
 LOOPBACK = "127.0.0.1"
 # Any number of beats and workers may run at once, so run more than one.
-COUNTS = {"worker": 2, "beat": 2, "interactive": 2, "pack": 2}
+COUNTS = {"worker": 2, "beat": 2, "interactive": 2, "pack": 2}  # the last one is of `tests.faults.past`
 # Common settings. Flapping detection would suppress alerts.
 COMMON = {
     "THROTTLE_SCALE": "0",
@@ -142,13 +142,13 @@ def serve_privately(stack: ExitStack, folder: Path) -> None:
     )
 
 
-def one_machine(stack: ExitStack, folder: Path) -> System:
-    """Prepare one tree, which the driver starts."""
+def one_machine(stack: ExitStack, folder: Path, *, others: Mapping[str, str] = MappingProxyType({})) -> System:
+    """Prepare one tree, which the driver starts. `others` are those of `Tree`."""
     serve_privately(stack, folder)
     migrate(Place())
     os.environ["PORT"] = str(free_port())
     os.environ["BASE_URL"] = f"http://{LOOPBACK}:{os.environ['PORT']}"
-    tree = Tree(os.environ, folder, counts=COUNTS, others=past.COMMANDS)
+    tree = Tree(os.environ, folder, counts=COUNTS, others=others)
     return PrivateServers(tree, folder, webs=[f"{LOOPBACK}:{os.environ['PORT']}"])
 
 

@@ -14,4 +14,4 @@ def test_a_dispatcher_and_a_worker_whose_clocks_are_ten_minutes_ahead(program: P
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("slowest_sec") > 0
-    assert found == {"plays": 2, "false": 0, "missed": 0, "not_named": 0, "not_covered": 0}, done.stdout
+    assert found == {"plays": 2, "false": 0, "missed": 0, "not_named": 0, "not_covered": 0, "ended": 0}, done.stdout

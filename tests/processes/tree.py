@@ -147,7 +147,7 @@ class Tree:
         """Terminate it, as a deployment does. Return whether it ended in time."""
         member = self.members[name]
         assert member.process is not None
-        member.process.terminate()
+        self._terminate(member.process)
         in_time = self._ended(member.process, time.monotonic() + STOP_SECONDS)
         self.kill(name)
         return in_time
@@ -165,7 +165,7 @@ class Tree:
         running = [member for member in self.members.values() if member.process is not None]
         for member in running:
             assert member.process is not None
-            member.process.terminate()
+            self._terminate(member.process)
         deadline = time.monotonic() + STOP_SECONDS
         for member in running:
             assert member.process is not None
@@ -174,6 +174,10 @@ class Tree:
 
     def log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
+
+    @staticmethod
+    def _terminate(process: subprocess.Popen[bytes]) -> None:
+        os.kill(process.pid, signal.SIGTERM)  # Popen.terminate would reap it if it has ended
 
     @staticmethod
     def _ended(process: subprocess.Popen[bytes], deadline: float) -> bool:

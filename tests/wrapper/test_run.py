@@ -126,7 +126,9 @@ def test_signals_are_passed_on(wrapper: Wrapper, reports: Reports, name: str) ->
 def test_a_signal_to_the_group_spares_the_output(wrapper: Wrapper, reports: Reports, name: str, tmp_path: Path) -> None:
     """systemd, timeout and a session that closes signal the wrapper's other processes as well."""
     number = signal.Signals[f"SIG{name}"]
-    script = f"trap 'echo bye' {name}; echo ready; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo end; exit 7"
+    # Both the group and the wrapper signal the command, which may receive the latter's after `go`.
+    waits = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    script = f"trap 'echo bye' {name}; echo ready; {waits}; trap '' {name}; echo end; exit 7"
     running = wrapper.start(reports.ping_url, shell(script))
     assert line_of(running) == b"ready\n"
     os.killpg(running.pid, number)
