@@ -15,6 +15,7 @@ from alerts.events import WORDS, EventType, Payload, Topic
 from alerts.models import AlertChannel, Delivery, DeliveryItem
 from alerts.outbox import OutboxItem, put
 from alerts.selectors import Routes, routes_of
+from core.bulk import insert_objects
 from core.clock import to_ms
 from core.db import lock_against_deletion
 from core.text import counted, one_line
@@ -260,7 +261,7 @@ class NotificationBatch:
             event.text = f"{alerts}{' now' if source in not_now else ''}: {WORDS[one.event_type].sent}."
             self.events.append(event)
         self.events += [each.event(self.now) for each in written.notes if each.incident_id is not None]
-        IncidentEvent.objects.bulk_create(self.events)
+        insert_objects(self.events)
 
     def _followed(self) -> Mapping[int, Mapping[int | None, Collection[int]]]:
         """Return the channels to which the escalations of these notices sent, or are about to, by incident and person.

@@ -426,11 +426,13 @@ _OVERDUE = """
 
 def remind(now: datetime) -> None:
     """Remind of open outages that were notified, are not acknowledged, and are not silenced."""
-    candidates = Incident.objects.filter(_UNACKNOWLEDGED)
-    overdue = sorted(_overdue(dict(candidates.values_list("pk", "monitor_id")), now))
-    for start in range(0, len(overdue), BATCH):
+    candidates = list(Incident.objects.filter(_UNACKNOWLEDGED).order_by("pk").values_list("pk", "monitor_id"))
+    for start in range(0, len(candidates), BATCH):
+        overdue = _overdue(dict(candidates[start : start + BATCH]), now)
+        if not overdue:
+            continue
         with transaction.atomic():
-            incidents = list(_locked(_UNACKNOWLEDGED, pk__in=overdue[start : start + BATCH]))
+            incidents = list(_locked(_UNACKNOWLEDGED, pk__in=overdue))
             # Again under the lock: another process may have reminded.
             channels = _overdue({incident.pk: incident.monitor_id for incident in incidents}, now)
             batch = NotificationBatch(incidents, now)

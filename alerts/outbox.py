@@ -10,7 +10,7 @@ import logging
 from collections import Counter as Counted
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import product
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from alerts.planning import ESCALATED, PlanNote, is_escalated, lock_channels, se
 from alerts.transports import KINDS
 from alerts.turns import READY
 from core import ids
-from core.bulk import BulkResult
+from core.bulk import BulkResult, insert_objects
 from core.clock import utc_now
 from core.db import lock_against_deletion, release_connection
 from core.metrics import ALERT_SEC, LATE, Counter, Labels, Level
@@ -148,7 +148,7 @@ def put(items: Sequence[OutboxItem], *, now: datetime) -> Written:
     channels = lock_channels(by_channel)
     if not channels:
         return Written(Counted(), [])
-    payloads = {item.source: asdict(item.payload) for item in items}
+    payloads = {item.source: msgspec.to_builtins(item.payload) for item in items}
     after = {item.source: item.after for item in items if item.after is not None}
     rows = [
         DeliveryItem(
@@ -207,7 +207,7 @@ def write(rows: Sequence[DeliveryItem], channels: Mapping[int, AlertChannel], *,
             row.delivery = group or created[-1]
     Delivery.objects.bulk_update(gathering.values(), ["next_try_at"])
     Delivery.objects.bulk_create(created)
-    DeliveryItem.objects.bulk_create(rows)
+    insert_objects(rows)
     turns.queue({row.delivery_id for row in rows if row.incident_id is not None and row.delivery_id is not None})
 
 
@@ -296,15 +296,15 @@ class DeliveryOutbox(Outbox[Delivery]):
             State.DEAD: f"Alert to {channel} was given up after {attempts}: {result.detail}",
         }
         incidents = Incident.objects.filter(delivery_items__delivery=message).distinct().order_by("pk")
-        IncidentEvent.objects.bulk_create(
+        insert_objects(
             IncidentEvent(
-                incident=incident,
+                incident_id=incident_id,
                 type=Type.ALERT_SENT if state is State.SENT else Type.ALERT_FAILED,
                 text=texts[state],
                 at=now,
                 data={"delivery_id": message.public_id, "channel_id": channel.public_id},
             )
-            for incident in incidents.only("pk")
+            for incident_id in incidents.values_list("pk", flat=True)
         )
 
     def replay(self, ids: Collection[int], *, now: datetime) -> BulkResult[Delivery]:

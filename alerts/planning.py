@@ -16,6 +16,7 @@ from alerts.events import DELAYED, OVER, EventType
 from alerts.models import AlertChannel, DeliveryItem
 from alerts.transports import KINDS
 from alerts.wording import written
+from core.bulk import insert_objects
 from core.clock import to_ms
 from core.hours import is_within, next_start, parse_hours
 from incidents.models import IncidentEvent
@@ -86,7 +87,7 @@ class PlanNote(NamedTuple):
 
 def write_notes(notes: Iterable[PlanNote], *, now: datetime) -> None:
     """Add the notes to the timelines of their incidents."""
-    IncidentEvent.objects.bulk_create(each.event(now) for each in notes if each.incident_id is not None)
+    insert_objects(each.event(now) for each in notes if each.incident_id is not None)
 
 
 def lock_channels(keys: Collection[int]) -> dict[int, AlertChannel]:

@@ -9,8 +9,8 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable
-from dataclasses import asdict
 
+import msgspec
 from django.conf import settings
 from django.db import transaction
 
@@ -122,6 +122,10 @@ def run_test(channel_id: int) -> SendResult:
                 done_at=done_at,
             )
             DeliveryItem.objects.create(
-                delivery=delivery, channel_id=channel_id, source=f"test:{key}", payload=asdict(payload), at=done_at
+                delivery=delivery,
+                channel_id=channel_id,
+                source=f"test:{key}",
+                payload=msgspec.to_builtins(payload),
+                at=done_at,
             )
     return result

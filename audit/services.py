@@ -5,20 +5,18 @@ Higher apps check permissions: `projects.log`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Q, QuerySet
 
 from audit import origin
 from audit.actions import Action
 from audit.models import MAX_NAME, MAX_USER_AGENT, Entry
 from core.addresses import client_of
-from core.bulk import insert_rows
+from core.bulk import insert_objects
 from core.clock import utc_now
 from core.text import one_line
 
@@ -97,16 +95,7 @@ def record(action: Action, **what: Any) -> Entry:
 
 def record_all(entries: Iterable[Entry]) -> None:
     """Store many entries with a single INSERT, without the cost of the ORM: an action may change a thousand rows."""
-    fields = [field for field in Entry._meta.concrete_fields if not field.primary_key]
-    insert_rows(
-        Entry._meta.db_table,
-        {field.attname: field.db_type(connection) or "" for field in fields},
-        [[_plain(getattr(entry, field.attname)) for field in fields] for entry in entries],
-    )
-
-
-def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, dict) else value
+    insert_objects(entries)
 
 
 def record_failure(action: Action, *, subject: Person | None, details: Mapping[str, Any] | None = None) -> None:

@@ -157,7 +157,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--monitors", type=int, nargs="+", default=SIZES)
     parser.add_argument("--folder", type=Path, help="where databases are kept for the next run")
-    parser.add_argument("--only", nargs="+", choices=STEPS, default=STEPS)
+    parser.add_argument("--only", nargs="+", choices=STEPS, default=STEPS, help="packing includes roll_up")
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/operate/scaling.md too")
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--fill", type=int, help=argparse.SUPPRESS)
@@ -165,6 +165,8 @@ def main() -> int:
     if options.measure or options.fill:
         print(json.dumps(measure(options.measure) if options.measure else seed(options.fill)))
         return 0
+    chosen = {*options.only, *(["roll_up"] if "packing" in options.only else [])}  # only what is rolled up is packed
+    steps = [step for step in STEPS if step in chosen]
     with ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pulsekeeper-bench-")))
         servers = stack.enter_context(embedded_servers(folder, postgres_settings=SETTINGS))
@@ -177,7 +179,7 @@ def main() -> int:
             ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
             RECEIVER=f"http://{receiver.addresses[0]}:{receiver.port}/",
         )
-        found = {str(total): run(servers.database_url, total, list(options.only)) for total in options.monitors}
+        found = {str(total): run(servers.database_url, total, steps) for total in options.monitors}
     if options.markdown:
         print(markdown(found))
     sizes = list(found)

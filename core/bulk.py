@@ -5,12 +5,14 @@ The SQL is for the path of every check: the ORM's bulk methods need a multiple o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from django.db import connection
+from django.db.models import Field, ForeignKey, JSONField, Model
 
 T = TypeVar("T")
 
@@ -66,6 +68,30 @@ def insert_rows(table: str, columns: Columns, rows: Sequence[Sequence[Any]]) -> 
     """Insert all rows. Identifiers come from code, never from a user."""
     names = ", ".join(columns)
     _execute(f"INSERT INTO {table} ({names}) SELECT * FROM unnest({_arrays(columns)})", rows)  # noqa: S608
+
+
+def insert_objects(objects: Iterable[Model]) -> None:
+    """Insert new objects of one model, whose keys stay None. Its fields hold what `array` takes, or JSON.
+
+    As with `bulk_create`, a related object may have been saved after the object was made.
+    """
+    rows = list(objects)
+    if not rows:
+        return
+    options = rows[0]._meta
+    fields = [field for field in options.concrete_fields if not field.primary_key]
+    # Without its length, as a cast would cut what is too long.
+    columns = {field.attname: (field.db_type(connection) or "").partition("(")[0] for field in fields}
+    insert_rows(options.db_table, columns, [[_stored(row, field) for field in fields] for row in rows])
+
+
+def _stored(row: Model, field: Field[Any, Any]) -> Any:
+    value = getattr(row, field.attname)
+    if value is None and isinstance(field, ForeignKey) and field.is_cached(row):
+        related = field.get_cached_value(row)
+        value = None if related is None else related.pk
+        setattr(row, field.attname, value)
+    return json.dumps(value) if isinstance(field, JSONField) and value is not None else value
 
 
 def update_rows(table: str, columns: Columns, rows: Sequence[Sequence[Any]], *, key: str) -> None:

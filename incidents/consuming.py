@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from accounts.models import User
 from checks.results.selectors import evidence_of
 from checks.spec import Verdict
+from core.bulk import insert_objects
 from core.clock import to_ms
 from core.db import Turns, lock_in_turn, try_advisory_lock
 from core.errors import HistoryUnavailable
@@ -80,7 +81,7 @@ def close_deleted(now: datetime) -> None:
         incidents = list(deleted().select_for_update(no_key=True, skip_locked=True).order_by("pk"))
         events = [_resolve(incident, Resolution.DELETED, now) for incident in incidents]
         write_columns(incidents, ["resolved_at", "resolution", "look_again_at"])
-        IncidentEvent.objects.bulk_create(events)
+        insert_objects(events)
 
 
 def follow_monitors() -> None:
@@ -121,7 +122,7 @@ def note_reasons(now: datetime) -> None:
             text = f"The reason changed: {incident.detail}"
             events.append(_event(incident, Type.REASON_CHANGED, text, at, reason_code=incident.reason_code))
         write_columns(incidents, ["reason_code", "detail"])
-        IncidentEvent.objects.bulk_create(events)
+        insert_objects(events)
 
 
 # Packed results are over an hour old: their reasons were noted when they came.
@@ -219,7 +220,7 @@ class _Batch:
         write_columns(self.resolved, ["resolved_at", "resolution", "look_again_at"])
         # Closed incidents are written before new ones: at most one per monitor is open.
         Incident.objects.bulk_create(self.created)
-        IncidentEvent.objects.bulk_create(self.events)
+        insert_objects(self.events)
         active = FlappingSpell.objects.filter(monitor__in=[*self.changed_at, *self.paused], ended_at=None)
         spells = list(active.select_for_update(no_key=True).order_by("pk"))
         for spell in spells:
@@ -241,7 +242,7 @@ _ENDINGS = {
 def note_on_open(notes: Mapping[int, tuple[datetime, str]]) -> None:
     """Add what was noted about monitors, a time and a text, to the timelines of their open incidents."""
     incidents = Incident.objects.filter(monitor_id__in=notes, resolved_at=None)
-    IncidentEvent.objects.bulk_create(
+    insert_objects(
         _event(incident, Type.TOO_OFTEN, text, at)
         for incident in incidents.order_by("pk")
         if incident.monitor_id is not None

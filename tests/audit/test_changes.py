@@ -365,7 +365,7 @@ def test_two_changes_at_once_form_a_chain() -> None:
 def test_what_cannot_be_recorded_does_not_happen(user: User, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = MonitorFactory(owner=user)
     before = Monitor.objects.values().get()
-    monkeypatch.setattr(audit.services, "insert_rows", _full_disk)
+    monkeypatch.setattr(audit.services, "insert_objects", _full_disk)
     todo: dict[str, Callable[[], object]] = {
         "update": lambda: update_monitor(Caller(user), monitor.public_id, {"name": "Other"}, now=utc_now()),
         "pause": lambda: operations.pause([monitor.pk], now=utc_now()),
