@@ -20,6 +20,8 @@ from notifications.models import Notification
 from projects.models import Project
 
 _OPEN = Q(state__in=["gathering", "waiting"])
+_READY = ~Q(state__in=["sent", "dead", "failed"]) & Q(behind=[])
+"""Not as in the index of all open messages, which the planner would take for turns: for it there is hardly any."""
 
 
 def kind_choices() -> list[tuple[str, str]]:
@@ -114,7 +116,7 @@ class Delivery(Notification):
         verbose_name_plural = "deliveries"
         indexes: ClassVar = [
             *Notification.Meta.indexes,
-            models.Index(fields=["account", "next_try_at"], name="delivery_ready", condition=_OPEN & Q(behind=[])),
+            models.Index(fields=["account", "next_try_at"], name="delivery_turns", condition=_READY),
             models.Index(fields=["channel"], name="delivery_behind", condition=_OPEN & ~Q(behind=[])),
             models.Index(fields=["leased_until"], name="delivery_leased", condition=Q(leased_until__isnull=False)),
             models.Index(fields=["channel", "created_at"], name="delivery_log"),

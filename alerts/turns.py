@@ -14,11 +14,14 @@ from typing import Any
 
 from django.db import connection
 
-from notifications.outbox import DUE
-
 _OPEN = "state IN ('gathering', 'waiting')"
-READY = f"{_OPEN} AND behind = '{{}}'"
-"""The condition of the partial indexes."""
+READY = "state NOT IN ('sent', 'dead', 'failed') AND behind = '{}'"
+"""The condition of the index of turns."""
+_DUE = f"""
+    {READY}
+    AND candidate.next_try_at <= %(now)s
+    AND (candidate.leased_until IS NULL OR candidate.leased_until <= %(now)s)
+"""
 
 # The walk finds the accounts in the index, one probe each: a scan would read every message. It starts anywhere and goes
 # round, so that with more accounts than it may visit chance decides. `candidate` is evaluated lazily, account by
@@ -72,8 +75,7 @@ CHOSEN = f"""
                   FROM (SELECT candidate.id, candidate.channel_id, candidate.next_try_at
                           FROM alerts_delivery AS candidate
                          WHERE candidate.account = turn.account
-                           AND {DUE}
-                           AND behind = '{{}}'
+                           AND {_DUE}
                            AND NOT EXISTS (SELECT FROM sending WHERE sending.channel_id = candidate.channel_id)
                          ORDER BY candidate.next_try_at
                          LIMIT %(max_of_account)s
@@ -90,7 +92,7 @@ CHOSEN = f"""
           FROM candidate AS found
          CROSS JOIN LATERAL (
                 SELECT candidate.id FROM alerts_delivery AS candidate
-                 WHERE candidate.id = found.id AND {DUE} FOR UPDATE SKIP LOCKED
+                 WHERE candidate.id = found.id AND {_DUE} FOR UPDATE SKIP LOCKED
                ) AS locked
          LIMIT 1
     )
