@@ -1,6 +1,6 @@
 """Measure what each step costs with ten times as many monitors.
 
-    python benchmarks/growth.py [--monitors 100000 1000000] [--folder FOLDER] [--only STEP ...] [--markdown]
+    python benchmarks/growth.py [--monitors 100000 1000000] [--folder FOLDER] [--only STEP ...] [--processes 1]
 
 On private servers, with a database for each number of monitors, which belong to a two-hundredth as many accounts:
 claim, load and record the checks of a second; list monitors, and draw the overview of an account; roll up and pack an
@@ -79,7 +79,9 @@ def measure(steps: list[str]) -> dict[str, float]:
         "roll_up": usual.measure_roll_up,
         "packing": usual.measure_packing,
         "removal": removal.measure_removal,
-        "storm": lambda world: storm.measure_storm(world, receiver=os.environ["RECEIVER"]),
+        "storm": lambda world: storm.measure_storm(
+            world, receiver=os.environ["RECEIVER"], processes=int(os.environ["PROCESSES"])
+        ),
     }
     found: dict[str, float] = {}
     for step in steps:
@@ -158,6 +160,7 @@ def main() -> int:
     parser.add_argument("--monitors", type=int, nargs="+", default=SIZES)
     parser.add_argument("--folder", type=Path, help="where databases are kept for the next run")
     parser.add_argument("--only", nargs="+", choices=STEPS, default=STEPS, help="packing includes roll_up")
+    parser.add_argument("--processes", type=int, default=1, help="how many send the alerts of the storm")
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/operate/scaling.md too")
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--fill", type=int, help=argparse.SUPPRESS)
@@ -177,6 +180,7 @@ def main() -> int:
             REDIS_URL=servers.redis_url,
             DJANGO_SETTINGS_MODULE="config.settings",
             ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
+            PROCESSES=str(options.processes),
             RECEIVER=f"http://{receiver.addresses[0]}:{receiver.port}/",
         )
         found = {str(total): run(servers.database_url, total, steps) for total in options.monitors}
