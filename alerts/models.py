@@ -21,7 +21,7 @@ from projects.models import Project
 
 _OPEN = Q(state__in=["gathering", "waiting"])
 _READY = ~Q(state__in=["sent", "dead", "failed"]) & Q(behind=[])
-"""Not as in the index of all open messages, which the planner would take for turns: for it there is hardly any."""
+"""Not `_OPEN`, as the planner would then use the index of all open messages: by its statistics there is hardly any."""
 
 
 def kind_choices() -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Measure what each step costs with ten times as many monitors.
 
-    python benchmarks/growth.py [--monitors 100000 1000000] [--folder FOLDER] [--only STEP ...] [--processes 1]
+    python benchmarks/growth.py [--monitors 100000 1000000] [--folder FOLDER] [--only STEP ...]
+        [--processes 1] [--markdown]
 
 On private servers, with a database for each number of monitors, which belong to a two-hundredth as many accounts:
 claim, load and record the checks of a second; list monitors, and draw the overview of an account; roll up and pack an
